@@ -10,8 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cache_runtime.engines.juicefs.mount_point import is_juicefs, is_mount_point, lazy_unmount
-from cache_runtime.engines.juicefs.view import View
+from cache_runtime.engines.juicefs.mount_point import is_juicefs
+from cache_runtime.engines.mounts import is_mount_point, lazy_unmount
+from cache_runtime.engines.view import View
 
 
 async def main(path: Path, state: Path, store: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cache_runtime.engines.juicefs.mount_point import mounts_at
+from cache_runtime.engines.mounts import mounts_at
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports

@@ -433,3 +433,21 @@ async def test_slow_warmups_leave_the_shared_threads_free(tmp_path: Path) -> Non
 )
 def test_a_source_that_is_away_is_no_refusal(problem: str, is_away: bool) -> None:
     assert is_outage(problem) is is_away
+
+
+NAMES = st.characters(codec="utf-8", exclude_characters="\0")
+
+
+@given(st.text(NAMES, min_size=1), st.text(NAMES))
+def test_the_limits_of_a_directory_are_moved_past_the_keys_and_nothing_else(key: str, other: str) -> None:
+    """There the client lists what lies between them; names are compared as bytes."""
+    start, end = commands.between(key, key, Command(("file:///lent/",)))
+    low, high = os.fsencode(start.removeprefix("--start=")), os.fsencode(end.removeprefix("--end="))
+    assert low < os.fsencode(key) < high
+    assert (low < os.fsencode(other) < high) == (other == key)
+
+
+def test_the_limits_of_an_object_store_stay() -> None:
+    store = Command(("s3://bucket/",))
+    assert commands.between("a", "b", store) == ["--start=a", "--end=b"]
+    assert commands.between("", "", Command(("file:///lent/",))) == []

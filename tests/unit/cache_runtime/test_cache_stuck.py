@@ -12,7 +12,8 @@ import pytest
 
 from cache_runtime import app
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.engines.juicefs import client, mount, mount_point
+from cache_runtime.engines import mounts
+from cache_runtime.engines.juicefs import client, mount
 from cache_runtime.engines.ports import Engine
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
@@ -35,10 +36,10 @@ async def test_an_unmount_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def spawn(*_: object, **__: object) -> SimpleNamespace:
         return SimpleNamespace(communicate=_forever, kill=lambda: None)
 
-    monkeypatch.setattr(mount_point, "MOUNT_TIMEOUT", 0.0)
+    monkeypatch.setattr(mounts, "MOUNT_TIMEOUT", 0.0)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
     with pytest.raises(Retry, match="umount -l /mnt took more than 0 s"):
-        await mount_point.run_mount("umount", "-l", "/mnt")
+        await mounts.run_mount("umount", "-l", "/mnt")
 
 
 async def test_a_cache_disk_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ class CacheRuntimeSettings(ServiceSettings):
     """JSON list: every cache directory is below one of these, and no link leads out."""
     local_sources: tuple[str, ...] = ()
     """JSON list: `file://` sources may be these directories or below them."""
+    shared_volumes: tuple[str, ...] = ()
+    """JSON list: a volume of the engine `directory` is one of these, or below one. Each node has them."""
     state_dir: Path = Path("/run/paddlewheel")
     """This process' own; local sources are mounted in it."""
 
@@ -62,7 +64,7 @@ class CacheRuntimeSettings(ServiceSettings):
     def _apart(self) -> Self:
         """Caches, sources and the mount are neither in nor above what holds keys and state."""
         own = (self.secrets_dir, self.state_dir, *([self.nats_tls_dir] if self.nats_tls_dir else ()))
-        for path in (*self.cache_dir_list, *self.local_sources, str(self.mount_path)):
+        for path in (*self.cache_dir_list, *self.local_sources, *self.shared_volumes, str(self.mount_path)):
             if not is_normalized(path) or any(_overlap(path, str(held)) for held in own):
                 raise ValueError(f"{path!r}: must be absolute, without '..', and apart from keys and state")
         for path in self.cache_dir_list:

@@ -82,7 +82,7 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
     return result
 
 
-def _is_leftover(name: bytes) -> bool:
+def is_leftover(name: bytes) -> bool:
     """What the client writes to before it renames; one that was killed leaves it behind."""
     return _LEFTOVER.fullmatch(name) is not None
 
@@ -96,5 +96,5 @@ def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> Non
         return
     if stat.S_ISDIR(found.st_mode):
         result.directories.append(os.fsencode(entry.name))
-    elif stat.S_ISREG(found.st_mode) and not _is_leftover(name := os.fsencode(entry.name)):
+    elif stat.S_ISREG(found.st_mode) and not is_leftover(name := os.fsencode(entry.name)):
         result.files.append((name, File(result.prefix + encode_path(name), found.st_size)))

@@ -35,6 +35,7 @@ PACKAGES = {
     "mount": "mount",
     "nft": "nftables",
     "nsenter": "util-linux",
+    "pg_createcluster": "postgresql",
     "redis-server": "redis-server",
     "runc": "runc",
     "setpriv": "util-linux",

@@ -8,5 +8,6 @@ pytest_plugins: list[str] = [
     "paddlewheel.testkit.kubernetes",
     "paddlewheel.testkit.nats",
     "paddlewheel.testkit.storage",
+    "paddlewheel.testkit.databases",
     "paddlewheel.testkit.service_harness",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paddlewheel.testkit.mounted_pods import share_mounts, unmount_below
 from paddlewheel.testkit.storage import JuiceFsVolume, binary
 
 _READY_WITHIN = 90.0
@@ -59,7 +60,7 @@ class RuntimeSet:
     def start(self, partition: int) -> None:
         """Start the agent without waiting."""
         self.write_secret("engine", self.volume.secret())
-        _share(self.mount_path(partition).parent)
+        share_mounts(self.mount_path(partition).parent)
         with (self.directory / f"agent-{partition}.log").open("ab") as log:
             self._processes[partition] = subprocess.Popen(
                 [sys.executable, "-m", "cache_runtime"], env=self._environment(partition),
@@ -121,9 +122,7 @@ class RuntimeSet:
                 self.kill(partition)
         for pid in self._left_behind:
             self._end_client(pid)
-        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
-            if (path := line.split(" ")[4]).startswith(f"{self.directory}/"):
-                subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+        unmount_below(self.directory)
 
     def _end_client(self, pid: int) -> None:
         """The pid may have been reused."""
@@ -144,14 +143,6 @@ class RuntimeSet:
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip
         return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}
-
-
-def _share(directory: Path) -> None:
-    """As Kubernetes has it on nodes: what is mounted below reaches the containers that use it."""
-    if not directory.exists():
-        directory.mkdir()
-        subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
-        subprocess.run(["mount", "--make-shared", str(directory)], check=True)
 
 
 def _children(pid: int) -> list[int]:

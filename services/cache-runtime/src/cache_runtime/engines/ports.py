@@ -28,7 +28,9 @@ class Mount(Protocol):
     """The mount point of the data set on this node."""
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path:
+        """Where operations read and write the data set; not necessarily where pods look at it."""
+        ...
 
     @property
     def is_mounted(self) -> bool: ...
@@ -108,7 +110,8 @@ class Transfer(Protocol):
     """Copies from a source into the volume."""
 
     def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
-        """List the objects of the source that pass the filters, in the order of their keys.
+        """List the objects of the source that pass the filters, in the order of their keys. A link is listed
+        as a file, and copying it fails.
 
         Raises:
             Permanent: the source can never be listed.

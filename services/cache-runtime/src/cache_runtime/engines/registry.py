@@ -1,11 +1,11 @@
-"""The table of cache engines. To add one: a folder beside `juicefs`, and a line here."""
+"""The table of cache engines. To add one: a folder beside these, and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.engines import juicefs
+from cache_runtime.engines import directory, juicefs
 from cache_runtime.engines.ports import Engine, MountListener
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import Clock
@@ -15,6 +15,7 @@ EngineFactory = Callable[[CacheRuntimeSettings, SecretFiles, Clock, MountListene
 
 ENGINES: Mapping[str, EngineFactory] = {
     "juicefs": juicefs.create_engine,
+    "directory": directory.create_engine,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 _NOTHING_ELSE = ("--include", "*/", "--exclude", "*")
 """Follows includes that stand alone, which the client would ignore. A directory that is excluded would hide
 what is included in it."""
+_HIGHEST = b"\xff" * 4
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def list_source(sync: SyncOperation, source: Command, empty_dir: str, log_id: st
         "--force-update",
         "--threads",
         "1",
-        *_filters(sync),
+        *_filters(sync, source),
     )
     return _confined((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source)
 
@@ -95,7 +97,14 @@ def copy_files(
 
 def delete_extra(sync: SyncOperation, source: Command, target: Command) -> Command:
     """Delete what only the destination has. Nothing is copied: neither what is new nor what differs."""
-    args = ("sync", *_filters(sync), "--existing", "--ignore-existing", "--delete-dst", *_threads(sync))
+    args = (
+        "sync",
+        *_filters(sync, source),
+        "--existing",
+        "--ignore-existing",
+        "--delete-dst",
+        *_threads(sync),
+    )
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
@@ -104,7 +113,7 @@ def delete_copied(sync: SyncOperation, source: Command, target: Command, mbps: i
 
     What differs is copied, and stays in the source; what the destination lacks stays, too.
     """
-    args = ("sync", *_filters(sync), "--existing", "--check-all", "--delete-src", *_how(sync, mbps))
+    args = ("sync", *_filters(sync, source), "--existing", "--check-all", "--delete-src", *_how(sync, mbps))
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
@@ -126,13 +135,33 @@ def _threads(sync: SyncOperation) -> list[str]:
     return ["--threads", str(max(1, sync.threads or 10))]
 
 
-def _filters(sync: SyncOperation) -> list[str]:
+def between(start: str, end: str, source: Command) -> list[str]:
+    """Arguments for the keys from `start` to `end`, with these two themselves; "" = no limit.
+
+    Of an object store the client lists both. Of a directory of the node it lists what comes after the one
+    and before the other, so there the limits are moved.
+    """
+    if source.args[-1].startswith("file://"):
+        start, end = _before(start) if start else "", _after(end) if end else ""
+    return [*([f"--start={start}"] if start else []), *([f"--end={end}"] if end else [])]
+
+
+def _before(key: str) -> str:
+    """No file has a name between the two: no UTF-8 has these bytes, and no argument a NUL."""
+    *head, last = os.fsencode(key)
+    return os.fsdecode(bytes(head) if last == 1 else bytes([*head, last - 1, *_HIGHEST]))
+
+
+def _after(key: str) -> str:
+    return f"{key}\x01"
+
+
+def _filters(sync: SyncOperation, source: Command) -> list[str]:
     """Includes go first, for the first pattern that matches counts."""
     args = [arg for pattern in sync.include for arg in _filter("--include", pattern)]
     args += [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
     args += _NOTHING_ELSE if sync.include and not sync.exclude else ()
-    args += [f"--start={sync.start}"] if sync.start else []
-    args += [f"--end={sync.end}"] if sync.end else []
+    args += between(sync.start, sync.end, source)
     return args + (["--dirs"] if sync.dirs else [])
 
 

@@ -18,19 +18,13 @@ from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
 from cache_runtime.engines.juicefs.client import JuiceFsClient, has_ended, kill_session
 from cache_runtime.engines.juicefs.heart import Heart
-from cache_runtime.engines.juicefs.mount_point import (
-    abort_connection,
-    find_connections,
-    is_juicefs,
-    is_mount_point,
-    lazy_unmount,
-    mounts_at,
-)
+from cache_runtime.engines.juicefs.mount_point import abort_connection, find_connections, is_juicefs
 from cache_runtime.engines.juicefs.output import last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
-from cache_runtime.engines.juicefs.view import View
 from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, mounts_at
 from cache_runtime.engines.ports import Ailment, MountListener
+from cache_runtime.engines.view import View
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason

@@ -118,7 +118,7 @@ class JuiceFsTransfer:
 
         async def copy(key: bytes) -> Mapping[bytes, str]:
             name = os.fsdecode(key)
-            selection = (f"--start={name}", f"--end={name}")
+            selection = tuple(commands.between(name, name, source))
             async with slots:
                 return await self._copy(sync, source, target, selection, [key], mbps)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cache_runtime.engines.juicefs.mount_point import lazy_unmount, mounts_at, run_mount
+from cache_runtime.engines.mounts import lazy_unmount, mount_dead, mounts_at, run_mount
 from cache_runtime.threads import in_own_thread
 
 LAYERS_MAX = 100
@@ -26,42 +26,47 @@ class View:
     """The directory `path`; the file system that it is alone in is mounted on its parent."""
 
     def __init__(self, path: Path, state: Path) -> None:
-        self._path, self._stage = path, state / "view"
+        self.path, self._stage = path, state / "view"
 
     async def show(self, volume: Path) -> None:
         """Show what is mounted at `volume`. Raises Retry."""
-        if len(mounts_at(self._path)) >= LAYERS_MAX:
+        if len(mounts_at(self.path)) >= LAYERS_MAX:
             await self.remove()
         if self._exists():
-            await run_mount("mount", "--bind", str(volume), str(self._path))
+            await run_mount("mount", "--bind", str(volume), str(self.path))
         else:
             await self._create(volume)
 
+    async def fail(self) -> None:
+        """Let every call fail there, as on a mount whose client has ended. Raises Retry."""
+        if self._exists():
+            await mount_dead(self.path)
+
     def shows(self, device: str) -> bool:
         """Whether the mount that is seen there is of this device."""
-        return [entry.device for entry in mounts_at(self._path)[-1:]] == [device]
+        return [entry.device for entry in mounts_at(self.path)[-1:]] == [device]
 
     async def remove(self) -> None:
         """Take everything away, for pods that start later; those that have a mount keep it as it is."""
         while self._exists():
-            await lazy_unmount(self._path.parent, "--recursive")
+            await lazy_unmount(self.path.parent, "--recursive")
 
     def _exists(self) -> bool:
-        top = mounts_at(self._path.parent)[-1:]
+        top = mounts_at(self.path.parent)[-1:]
         return bool(top) and (top[0].type, top[0].source) == ("tmpfs", _SOURCE)
 
     async def _create(self, volume: Path) -> None:
         """Prepared aside and attached as a whole: at no time can the directory be seen without the mount."""
         while mounts_at(self._stage):
             await lazy_unmount(self._stage, "--recursive")
-        await in_own_thread(lambda: _make_directories(self._stage, self._path.parent))
+        await in_own_thread(lambda: _make_directories(self._stage, self.path.parent))
         await run_mount("mount", "-t", "tmpfs", "-o", _OPTIONS, _SOURCE, str(self._stage))
         await run_mount("mount", "--make-private", str(self._stage))
-        directory = self._stage / self._path.name
+        directory = self._stage / self.path.name
         directory.mkdir()
         await run_mount("mount", "--bind", str(volume), str(directory))
         await run_mount("mount", "-o", "remount,ro", str(self._stage))
-        await run_mount("mount", "--rbind", str(self._stage), str(self._path.parent))
+        await run_mount("mount", "--rbind", str(self._stage), str(self.path.parent))
         await lazy_unmount(self._stage, "--recursive")
 
 

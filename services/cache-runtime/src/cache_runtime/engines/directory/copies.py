@@ -1,0 +1,164 @@
+"""The copies of files that this node has in its cache directories, by their paths in the data set."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cache_runtime.beneath import opened_beneath
+from cache_runtime.engines.directory.copying import (
+    CopyError,
+    Manner,
+    Pace,
+    Place,
+    copy_file,
+    opened_file,
+    remove,
+)
+from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.walk import is_leftover
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Copies:
+    """Methods block.
+
+    Args:
+        root: of the data set.
+        limit: bytes over all directories.
+        free_ratio: share of their disks that stays free.
+    """
+
+    def __init__(self, root: bytes, directories: Sequence[str], limit: int, free_ratio: float) -> None:
+        self._root, self._directories = root, list(directories)
+        self._limit, self._free_ratio = limit, free_ratio
+        self._lock, self.used = threading.Lock(), 0
+        self.layers: list[bytes] = []
+        """A directory in each cache directory, in which the copies have their names."""
+
+    def open(self, volume_id: str) -> None:
+        """Use what earlier processes have left of this volume. Raises OSError."""
+        self.layers = [os.fsencode(f"{directory}/{volume_id}/raw") for directory in self._directories]
+        for layer in self.layers:
+            _path(layer).mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(layer)
+        self.sweep()
+
+    def has(self, path: bytes, found: os.stat_result) -> bool:
+        """Whether there is a copy of the file as it was found in the data set. Raises OSError."""
+        copy = look_up(self._layer(path), path)
+        return copy is not None and _is_same(copy, found)
+
+    def add(self, path: bytes, pace: Pace) -> None:
+        """Copy a file, unless there is no room. Raises CopyError or OSError."""
+        layer = self._layer(path)
+        with opened_file(Place(self._root, path)) as (handle, found):
+            self._check_room(layer, found.st_size)
+            self._make_directories(layer, path.rpartition(b"/")[0])
+            former = look_up(layer, path)
+            manner = Manner(keeps_owner=True, replacing=self._lock)
+            copy_file(handle, found, Place(layer, path), pace, manner)
+        with self._lock:
+            self.used += found.st_size - (former.st_size if former is not None else 0)
+
+    def drop(self, path: bytes) -> None:
+        """Remove the copies of a file, or of all below a directory. Raises OSError."""
+        for layer in self.layers:
+            if look_up(layer, path) is not None:
+                remove(layer, path)
+        self.sweep()
+
+    def clear(self, directories: Sequence[str]) -> None:
+        """Remove all copies in these cache directories. Raises OSError."""
+        for layer, directory in zip(self.layers, self._directories, strict=True):
+            if directory in directories:
+                for path in list(_path(layer).iterdir()):
+                    remove(layer, os.fsencode(path.name))
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove the copies of what has changed in the data set, or has gone. Raises OSError."""
+        used = sum(self._sweep(layer) for layer in self.layers)
+        with self._lock:
+            self.used = used
+
+    def _sweep(self, layer: bytes) -> int:
+        """Bytes that are left."""
+        self._adopt(layer, b"")
+        left = 0
+        for entry in entries(layer):
+            path = entry.key.rstrip(b"/")
+            if entry.is_directory:
+                self._adopt(layer, path)
+            else:
+                left += self._keep(layer, path)
+        return left
+
+    def _keep(self, layer: bytes, path: bytes) -> int:
+        """Bytes of the copy; 0 when it had to be removed."""
+        with self._lock:
+            copy, found = look_up(layer, path), look_up(self._root, path)
+            if copy is not None and found is not None and _is_same(copy, found):
+                return copy.st_size
+            remove(layer, path)
+        return 0
+
+    def _adopt(self, layer: bytes, path: bytes) -> None:
+        """The owner and permissions that a directory has in the data set; without it, the copies go."""
+        own, found = look_up(layer, path), look_up(self._root, path)
+        if own is None:
+            return
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            remove(layer, path)
+        elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
+            with opened_beneath(layer, path, _OPEN) as handle:
+                os.fchown(handle, found.st_uid, found.st_gid)
+                os.fchmod(handle, stat.S_IMODE(found.st_mode))
+
+    def _layer(self, path: bytes) -> bytes:
+        return self.layers[zlib.crc32(path) % len(self.layers)]
+
+    def _check_room(self, layer: bytes, size: int) -> None:
+        disk = os.statvfs(layer)
+        room = disk.f_bavail * disk.f_frsize - int(self._free_ratio * disk.f_blocks * disk.f_frsize)
+        if size > min(room, self._limit - self.used):
+            raise CopyError("the cache is full")
+
+    def _make_directories(self, layer: bytes, path: bytes) -> None:
+        """They hide those of the data set, so they have the same owner and permissions."""
+        names = path.split(b"/") if path else []
+        for count in range(1, len(names) + 1):
+            above, name = b"/".join(names[: count - 1]), names[count - 1]
+            found = look_up(self._root, b"/".join(names[:count]))
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise CopyError("vanished")
+            with opened_beneath(layer, above, _OPEN) as handle, suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=handle)
+                os.chown(name, found.st_uid, found.st_gid, dir_fd=handle, follow_symlinks=False)
+                os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=handle)
+
+
+def _is_same(copy: os.stat_result, found: os.stat_result) -> bool:
+    """Whether one is a copy of the other as it is now, by what a copy takes over."""
+    return _signature(copy) == _signature(found)
+
+
+def _signature(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns
+
+
+def _remove_leftovers(layer: bytes) -> None:
+    """Of a process that was killed while it copied."""
+    for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
+        if is_leftover(os.fsencode(path.name)):
+            path.unlink()
+
+
+def _path(layer: bytes) -> Path:
+    return Path(os.fsdecode(layer))

@@ -1,0 +1,123 @@
+"""The directory that is the data set: one of a file system that every node of the set has mounted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.local_sources import LocalSources
+from cache_runtime.secret_files import SecretFiles
+from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.addresses import local_path
+from paddlewheel.core.errors import Permanent, Retry
+
+FIELD = "engine Secret: bucket"
+MARKER = b".paddlewheel-volume"
+"""A file in the directory. Where it is missing, the shared file system may not be mounted, and what is found
+is an empty directory of the node."""
+
+Found = tuple[bytes, os.stat_result]
+"""A path below the root, and what is there."""
+
+
+class SharedDirectory:
+    """Reached through a link of this process, to a mount on which no link is followed.
+
+    Args:
+        lent: what the operator lends to volumes, with all rights.
+        link: path of the link. Until `open` there is none.
+    """
+
+    def __init__(self, lent: LocalSources, secrets: SecretFiles, link: Path) -> None:
+        self._lent, self._secrets, self.path = lent, secrets, link
+        self.address = ""
+        """The directory as its nodes name it."""
+        self.marker = 0
+        """Inode of the file that marks it."""
+
+    @property
+    def root(self) -> bytes:
+        return os.fsencode(self.path)
+
+    @property
+    def volume_id(self) -> str:
+        """The same on all nodes; the name of the directory of copies in each cache directory."""
+        return hashlib.sha256(os.fsencode(self.address)).hexdigest()[:32]
+
+    async def open(self) -> None:
+        """Make `path` lead to it.
+
+        Raises:
+            Retry: a file of the engine secret is missing, or the directory cannot be mounted.
+            Permanent: it is no directory that is lent, or not marked as a volume.
+        """
+        address = await self._secrets.read("engine.bucket")
+        if not address:
+            file = self._secrets.path("engine.bucket")
+            raise Retry("SecretMissing", f"{file}: add key 'bucket' to the engine secret")
+        located = await self._lent.locate(address)
+        if located is None:
+            raise Permanent("InvalidSecret", f"{FIELD}: must be file:///DIRECTORY for the engine `directory`")
+        self.address = local_path(address, FIELD) or ""
+        self._link(located)
+        await in_own_thread(self.check)
+
+    def check(self) -> None:
+        """Raises Permanent when it is not marked. Blocks."""
+        found = look_up(self.root, MARKER)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            text = (
+                f"{FIELD}: {self.address!r} has no file {MARKER.decode()}: mount the shared file system on"
+                " this node, or, for a new volume, create the file there"
+            )
+            raise Permanent("WrongVolume", text)
+        self.marker = found.st_ino
+
+    def _link(self, located: str) -> None:
+        new = self.path.with_name(f"{self.path.name}.new")
+        new.unlink(missing_ok=True)
+        new.symlink_to(located)
+        new.replace(self.path)
+
+
+class Names:
+    """The paths of inodes. Blocks.
+
+    All of them are remembered, about 200 bytes each, and read again when one is asked for that is not known.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self._root, self._lock = root, threading.Lock()
+        self._paths: dict[int, list[bytes]] = {}
+
+    def find(self, inodes: Iterable[int]) -> dict[int, list[Found]]:
+        """All names of each inode; without those that are gone. Raises OSError."""
+        wanted = list(inodes)
+        with self._lock:
+            found = self._look_up(wanted)
+            if len(found) < len(set(wanted)):
+                self._read()
+                found = self._look_up(wanted)
+            return found
+
+    def _read(self) -> None:
+        paths = defaultdict[int, list[bytes]](list)
+        for entry in entries(self._root):
+            if entry.is_file:
+                paths[entry.found.st_ino].append(entry.key)
+        self._paths = dict(paths)
+
+    def _look_up(self, inodes: Iterable[int]) -> dict[int, list[Found]]:
+        known = ((inode, path) for inode in inodes for path in self._paths.get(inode, ()))
+        looked_up = ((inode, path, look_up(self._root, path)) for inode, path in known)
+        found = defaultdict[int, list[Found]](list)
+        for inode, path, state in looked_up:
+            if state is not None and state.st_ino == inode:
+                found[inode].append((path, state))
+        return dict(found)

@@ -1,0 +1,174 @@
+"""Copying from a directory that the operator lends into the data set."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+from cache_runtime.domain.model import File
+from cache_runtime.domain.paths import encode_path, is_safe_key, join, relative_path
+from cache_runtime.engines.directory.copying import (
+    CopyError,
+    Manner,
+    Pace,
+    Place,
+    copy_file,
+    make_directories,
+    opened_file,
+    remove,
+    remove_empty,
+)
+from cache_runtime.engines.directory.entries import Entry, entries, look_up
+from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
+from cache_runtime.local_sources import LocalSources
+from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.addresses import local_path
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.contracts.places import is_inside
+from paddlewheel.core.errors import Permanent, Retry
+
+THREADS = 10
+_LISTED = 1000
+"""Files that are listed at once."""
+
+
+class DirectoryTransfer:
+    """Implements `Transfer`.
+
+    Args:
+        lent: sources.
+        volumes: what the data set is one of.
+    """
+
+    def __init__(self, shared: SharedDirectory, lent: LocalSources, volumes: LocalSources) -> None:
+        self._shared, self._lent, self._volumes = shared, lent, volumes
+
+    async def close(self) -> None:
+        await self._lent.close()
+        await self._volumes.close()
+
+    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+        source = await self._source(sync)
+        listing = _chosen(sync, entries(source))
+        while files := await _listed(listing):
+            yield files
+
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
+        source, pace = await self._source(sync), Pace(mbps)
+        target = relative_path(sync.destination, "syncOptions.destination").encode()
+
+        def copy_one(key: bytes) -> str:
+            return self._copy_one(sync, Place(source, key), join(target, key), pace)
+
+        def copy_all() -> Mapping[bytes, str]:
+            with ThreadPoolExecutor(max(1, sync.threads or THREADS), thread_name_prefix="copy") as pool:
+                problems = zip(keys, pool.map(copy_one, keys), strict=True)
+                return {key: problem for key, problem in problems if problem}
+
+        try:
+            return await in_own_thread(copy_all)
+        finally:
+            pace.stop.set()
+
+    async def delete_extra(self, sync: SyncOperation) -> None:
+        source, stop = await self._source(sync), threading.Event()
+        try:
+            await in_own_thread(lambda: self._delete_extra(sync, source, stop))
+        except OSError as error:
+            raise Permanent("DeleteFailed", f"{error.filename}: {error.strerror}") from error
+        finally:
+            stop.set()
+
+    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+        await self._source(sync)
+        text = "syncOptions.delete-src: a directory of the node is lent read-only; leave this option out"
+        raise Permanent("DeleteFailed", text)
+
+    async def _source(self, sync: SyncOperation) -> bytes:
+        """Raises Retry or Permanent."""
+        await self._shared.open()
+        if sync.include or sync.exclude:
+            text = "syncOptions: the engine `directory` knows no include and exclude; use start and end"
+            raise Permanent("InvalidFilter", text)
+        located = await self._lent.locate(sync.source)
+        if located is None:
+            raise Permanent("InvalidSource", "source.uri: the engine `directory` copies from file:// only")
+        path = local_path(sync.source, "source.uri") or ""
+        if is_inside(path, self._shared.address) or is_inside(self._shared.address, path):
+            raise Permanent("InvalidSource", f"source.uri: {path!r} is part of the data set, or contains it")
+        return os.fsencode(located)
+
+    def _copy_one(self, sync: SyncOperation, source: Place, path: bytes, pace: Pace) -> str:
+        """The problem, or ""."""
+        if not is_safe_key(source.path) or path == MARKER:
+            return "such a key would leave the data set, or replace what marks it"
+        try:
+            with opened_file(source) as (handle, found):
+                if _is_due(sync, found, look_up(self._shared.root, path)):
+                    make_directories(self._shared.root, path.rpartition(b"/")[0])
+                    manner = Manner(keeps_owner=sync.perms)
+                    copy_file(handle, found, Place(self._shared.root, path), pace, manner)
+        except CopyError as error:
+            return str(error)
+        except OSError as error:
+            return "has left the source" if _is_absent(error, source.path) else str(error.strerror)
+        return ""
+
+    def _delete_extra(self, sync: SyncOperation, source: bytes, stop: threading.Event) -> None:
+        """Both are listed completely before anything is deleted."""
+        kept = {entry.key for entry in _chosen(sync, entries(source))}
+        below = relative_path(sync.destination, "syncOptions.destination").encode()
+        if look_up(self._shared.root, below) is None:
+            return
+        found = [entry.key for entry in _chosen(sync, entries(self._shared.root, below))]
+        for key in reversed(found):
+            if stop.is_set():
+                return
+            path = join(below, key)
+            if key not in kept and path != MARKER:
+                if key.endswith(b"/"):
+                    remove_empty(self._shared.root, path.rstrip(b"/"))
+                else:
+                    remove(self._shared.root, path)
+
+
+def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:
+    """What the options select: directories with `dirs` only."""
+    first, last = os.fsencode(sync.start), os.fsencode(sync.end)
+    for entry in found:
+        if entry.key < first or (last and entry.key > last) or (entry.is_directory and not sync.dirs):
+            continue
+        yield entry
+
+
+async def _listed(listing: Iterator[Entry]) -> Sequence[File]:
+    """The next files. Raises Retry."""
+
+    def read() -> Sequence[File]:
+        return [
+            File(encode_path(entry.key), 0 if entry.is_directory else entry.found.st_size)
+            for entry in islice(listing, _LISTED)
+        ]
+
+    try:
+        return await in_own_thread(read)
+    except OSError as error:
+        raise Retry("ListingFailed", f"source.uri: {error.strerror}: {error.filename!r}") from error
+
+
+def _is_due(sync: SyncOperation, found: os.stat_result, copied: os.stat_result | None) -> bool:
+    """As `juicefs sync` decides it."""
+    if copied is None or sync.force_update:
+        return True
+    if sync.update:
+        return found.st_mtime_ns > copied.st_mtime_ns
+    return found.st_size != copied.st_size
+
+
+def _is_absent(error: OSError, key: bytes) -> bool:
+    """Whether it is the source that is not there."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR) and error.filename == os.fsdecode(key)

@@ -1,0 +1,87 @@
+"""Mounts as the kernel sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.core.errors import Retry
+
+MOUNT_TIMEOUT = 10.0
+"""Seconds for the kernel to mount or unmount."""
+_FUSE = "rootmode=40000,user_id=0,group_id=0,allow_other"
+
+
+@dataclass(frozen=True)
+class MountEntry:
+    """One mount: device as `major:minor`, type of the file system, and what it says it was mounted from."""
+
+    device: str
+    type: str
+    source: str
+
+
+def mounts_at(path: Path) -> list[MountEntry]:
+    """What the kernel has mounted there, dead or alive; the last one is what is seen."""
+    wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    lines = (line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return [_entry(fields) for fields in lines if fields[4] == wanted]
+
+
+def _entry(fields: list[str]) -> MountEntry:
+    """The type follows the optional fields, which end with a dash."""
+    end = fields.index("-")
+    return MountEntry(fields[2], fields[end + 1], fields[end + 2])
+
+
+def is_mount_point(path: Path) -> bool:
+    """Whether the kernel has a mount there, dead or alive."""
+    return bool(mounts_at(path))
+
+
+async def lazy_unmount(path: Path, *options: str) -> None:
+    """Detach the mount; open files stay usable. Raises Retry when the kernel refuses."""
+    try:
+        await run_mount("umount", "-l", *options, str(path))
+    except Retry:
+        if is_mount_point(path):
+            raise
+
+
+async def mount_dead(path: Path) -> None:
+    """A file system on which every call fails with ENOTCONN: FUSE, whose client has ended. Raises Retry."""
+    client = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        options = f"fd={client},{_FUSE}"
+        await run_mount(
+            "mount", "-i", "-t", "fuse", "-o", options, "paddlewheel", str(path), handles=(client,)
+        )
+    finally:
+        os.close(client)
+
+
+async def run_mount(*command: str, handles: tuple[int, ...] = ()) -> None:
+    """Run `mount` or `umount`.
+
+    Args:
+        handles: open files that the command is given.
+
+    Raises:
+        Retry: the kernel refuses, or does not answer.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL, pass_fds=handles
+    )
+    try:
+        async with asyncio.timeout(MOUNT_TIMEOUT):
+            _, stderr = await process.communicate()
+    except TimeoutError as error:
+        with suppress(ProcessLookupError):
+            process.kill()
+        silent = f"{' '.join(command)} took more than {MOUNT_TIMEOUT:.0f} s"
+        raise Retry(f"{command[0].capitalize()}Failed", silent) from error
+    if process.returncode:
+        raise Retry(f"{command[0].capitalize()}Failed", stderr.decode(errors="replace").strip())

@@ -1,0 +1,196 @@
+"""The engine `directory` beyond what all engines do: whose content pods read, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.contract.engines.suite import THREADS, EngineUnderTest, Node
+
+from cache_runtime.engines.directory import mount as directory_mount
+from cache_runtime.engines.directory.shared import MARKER
+from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.mounted_pods import unmount_below
+from paddlewheel.testkit.wait import eventually
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "shared" / "set"
+    path.mkdir(parents=True)
+    (path / os.fsdecode(MARKER)).touch()
+    return path
+
+
+@pytest.fixture
+async def node(tmp_path: Path, volume: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    monkeypatch.setattr(directory_mount, "SWEEP_EVERY", 0.2)
+    settings = {"shared_volumes": (str(volume.parent),), "mount_options": {"free-space-ratio": "0.01"}}
+    node = Node(tmp_path, EngineUnderTest("directory", {"bucket": f"file://{volume}"}, settings))
+    try:
+        yield node
+    finally:
+        await node.engine.transfer.close()
+        unmount_below(tmp_path)
+
+
+def copies_of(node: Node) -> dict[str, Path]:
+    """By their paths in the data set."""
+    layers = [layer for cache in node.caches for layer in Path(cache).glob("*/raw")]
+    found = [(layer, path) for layer in layers for path in layer.rglob("*") if path.is_file()]
+    return {str(path.relative_to(layer)): path for layer, path in found}
+
+
+async def warm(node: Node, *names: str) -> None:
+    await node.engine.cache.warm(await node.inodes(*names), THREADS)
+
+
+async def test_pods_read_the_copy_of_the_node(node: Node, volume: Path) -> None:
+    """Told apart by a copy that has another content, and the size and time of the file."""
+    async with node.mounted():
+        await node.fill({"d/a": b"remote", "d/b": b"remote"})
+        assert (node.view / "d" / "a").read_bytes() == b"remote"
+        await warm(node, "d/a")
+        copy, time = copies_of(node)["d/a"], (volume / "d" / "a").stat().st_mtime_ns
+        copy.write_bytes(b"copied")
+        os.utime(copy, ns=(time, time))
+        await node.seen("d/a", b"copied")
+        assert (node.view / "d" / "b").read_bytes() == b"remote"
+        await node.engine.cache.clear(node.caches)
+        await node.seen("d/a", b"remote")
+
+
+async def test_what_another_node_changes_is_seen(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"changed": b"old", "gone": b"1", "d/gone": b"1"})
+        await warm(node, "changed", "gone", "d/gone")
+        await node.seen("changed", b"old")
+        assert not (node.view / "new").exists()
+        (volume / "changed.new").write_bytes(b"another")
+        (volume / "changed.new").rename(volume / "changed")
+        (volume / "gone").unlink()
+        shutil.rmtree(volume / "d")
+        (volume / "new").write_bytes(b"new")
+        await node.seen("changed", b"another")
+        await node.seen("new", b"new")
+        await eventually(lambda: not (node.view / "gone").exists(), within=60)
+        await eventually(lambda: not (node.view / "d").exists(), within=60)
+        await eventually(lambda: copies_of(node) == {}, within=60)
+
+
+async def test_pods_only_read(node: Node) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1"})
+        for attempt in ((node.view / "b").touch, (node.view / "a").unlink):
+            with pytest.raises(OSError, match="Read-only"):
+                attempt()
+
+
+async def test_a_directory_where_nothing_is_mounted_is_refused_and_nothing_written(
+    node: Node, volume: Path
+) -> None:
+    """As on a node without the export: the directory is there, and empty."""
+    (volume / os.fsdecode(MARKER)).unlink()
+    node.put({"a": b"1"})
+    async with node.running():
+        await eventually(lambda: node.engine.mount.ailment, within=30)
+        assert node.engine.mount.ailment is not None
+        assert node.engine.mount.ailment.reason == "WrongVolume"
+        assert "mount the shared file system on this node" in node.engine.mount.message
+        with pytest.raises(Permanent, match="mount the shared file system"):
+            await node.copy("a")
+        assert list(volume.iterdir()) == []
+        assert not node.view.exists()
+
+
+async def test_a_shared_file_system_that_goes_away_fails_and_costs_no_copy(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1"})
+        await warm(node, "a")
+        (volume / os.fsdecode(MARKER)).rename(volume.parent / "aside")
+        await eventually(lambda: node.told[1:], within=30)
+        with pytest.raises(OSError, match="not connected"):
+            (node.view / "a").read_bytes()
+        assert set(copies_of(node)) == {"a"}
+        (volume.parent / "aside").rename(volume / os.fsdecode(MARKER))
+        await node.seen("a", b"1")
+
+
+@pytest.mark.parametrize(
+    "bucket", ["file:///etc", "file://{top}/shared/../secrets", "{top}/shared/set", "s3://a"]
+)
+async def test_a_volume_that_is_not_lent_is_refused(node: Node, tmp_path: Path, bucket: str) -> None:
+    (node.settings.secrets_dir / "engine.bucket").write_text(bucket.format(top=tmp_path))
+    async with node.running():
+        await eventually(lambda: node.engine.mount.ailment, within=30)
+        assert "engine Secret: bucket" in node.engine.mount.message
+        assert not node.view.exists()
+
+
+async def test_a_link_in_the_data_set_leads_nowhere(node: Node, volume: Path, tmp_path: Path) -> None:
+    """Whoever writes to the shared file system may put links there, also while a copy runs."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "key").write_bytes(b"secret")
+    async with node.mounted():
+        (volume / "d").symlink_to(outside)
+        (volume / "link").symlink_to(outside / "key")
+        node.put({"d/planted": b"1", "d/key": b"1"})
+        assert set(await node.copy("d/planted", "d/key")) == {"d/planted", "d/key"}
+        assert [path.name for path in outside.iterdir()] == ["key"]
+        assert (outside / "key").read_bytes() == b"secret"
+        assert await node.tree.stat([b"link", b"d/key"]) == [None, None]
+        node.put({"link": b"new"})
+        assert await node.copy("link", force_update=True) == {}
+        assert (outside / "key").read_bytes() == b"secret"
+        assert (volume / "link").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("options", [{"include": ["*.jpg"]}, {"exclude": ["*.jpg"]}])
+async def test_filters_that_it_does_not_know_are_refused(node: Node, options: dict[str, object]) -> None:
+    async with node.mounted():
+        node.put({"a": b"1"})
+        with pytest.raises(Permanent, match="knows no include and exclude"):
+            await node.listed(**options)
+        with pytest.raises(Permanent, match="knows no include and exclude"):
+            await node.engine.transfer.delete_extra(node.sync(**options))
+
+
+async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        node.put({os.fsdecode(MARKER): b"other", "a": b"1"})
+        assert set(await node.copy(os.fsdecode(MARKER), "a")) == {os.fsdecode(MARKER)}
+        (node.lent / os.fsdecode(MARKER)).unlink()
+        await node.engine.transfer.delete_extra(node.sync())
+        assert (volume / os.fsdecode(MARKER)).read_bytes() == b""
+        inode = await node.tree.inode(MARKER)
+        assert inode is not None
+        assert node.engine.volume.is_internal(inode)
+
+
+async def test_a_data_set_is_not_copied_into_itself(node: Node, volume: Path) -> None:
+    settings = node.settings.model_copy(update={"local_sources": (str(volume.parent),)})
+    node.settings = settings
+    node.next_process()
+    async with node.mounted():
+        for source in (volume.parent, volume, volume / "d"):
+            (volume / "d").mkdir(exist_ok=True)
+            with pytest.raises(Permanent, match="part of the data set, or contains it"):
+                await node.listed(source=f"file://{source}")
+
+
+async def test_a_warmup_that_is_cancelled_ends(node: Node) -> None:
+    async with node.mounted():
+        await node.fill({f"f{number}": b"1" * 1000 for number in range(50)})
+        inodes = await node.inodes(*(f"f{number}" for number in range(50)))
+        warming = asyncio.create_task(node.engine.cache.warm(inodes, 1))
+        await asyncio.sleep(0)
+        warming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await warming
+        await node.engine.cache.warm(inodes, THREADS)
+        assert (await node.engine.cache.check(inodes, THREADS)).missing == 0

@@ -1,0 +1,310 @@
+"""The engine `directory`: what is listed, copied and kept, in plain directories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cache_runtime.engines.directory import copying
+from cache_runtime.engines.directory.copies import Copies
+from cache_runtime.engines.directory.copying import (
+    CopyError,
+    Pace,
+    Place,
+    copy_file,
+    make_directories,
+    opened_file,
+    remove,
+    remove_empty,
+)
+from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.shared import Names
+
+ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
+
+
+def write(top: Path, files: dict[bytes, bytes]) -> bytes:
+    for name, content in files.items():
+        path = top / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return os.fsencode(top)
+
+
+def content(top: Path) -> dict[bytes, bytes]:
+    files = (path for path in top.rglob("*") if path.is_file() and not path.is_symlink())
+    return {os.fsencode(path.relative_to(top)): path.read_bytes() for path in files}
+
+
+def copy(source: Place, target: Place) -> None:
+    with opened_file(source) as (handle, found):
+        copy_file(handle, found, target, Pace())
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    (tmp_path / "shared").mkdir()
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def caches(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / "cache-a"), str(tmp_path / "cache-b")]
+
+
+def opened(shared: Path, caches: list[str], *, limit: int = 1 << 30) -> Copies:
+    copies = Copies(os.fsencode(shared), caches, limit, 0.0)
+    copies.open("volume")
+    return copies
+
+
+def has(copies: Copies, shared: Path, path: bytes) -> bool:
+    found = look_up(os.fsencode(shared), path)
+    return found is not None and copies.has(path, found)
+
+
+class TestEntries:
+    def test_in_the_order_of_their_keys(self, shared: Path) -> None:
+        root = write(shared, ODD)
+        keys = [entry.key for entry in entries(root)]
+        assert keys == sorted([*ODD, b"a-/", b"d/"])
+
+    def test_links_are_listed_and_not_followed(self, shared: Path, tmp_path: Path) -> None:
+        write(tmp_path / "outside", {b"secret": b"1"})
+        (shared / "link").symlink_to(tmp_path / "outside")
+        (shared / "loop").symlink_to("loop")
+        found = list(entries(os.fsencode(shared)))
+        assert [entry.key for entry in found] == [b"link", b"loop"]
+        assert not any(entry.is_file or entry.is_directory for entry in found)
+
+    def test_keys_are_relative_to_the_top(self, shared: Path) -> None:
+        root = write(shared, {b"d/e/f": b"1"})
+        assert [entry.key for entry in entries(root, b"d")] == [b"e/", b"e/f"]
+
+    def test_a_top_that_is_absent_or_a_link_is_an_error(self, shared: Path) -> None:
+        (shared / "link").symlink_to("/etc")
+        for top in (b"none", b"link"):
+            with pytest.raises(OSError, match=r"."):
+                list(entries(os.fsencode(shared), top))
+
+
+class TestCopying:
+    def test_whole_with_its_time(self, shared: Path, tmp_path: Path) -> None:
+        root = write(shared, {b"a": b"x" * 3_000_000})
+        os.utime(shared / "a", ns=(5, 1_700_000_000_123_456_789))
+        target = write(tmp_path / "target", {b"d/other": b""})
+        copy(Place(root, b"a"), Place(target, b"d/a"))
+        copied = tmp_path / "target" / "d" / "a"
+        assert copied.read_bytes() == (shared / "a").read_bytes()
+        assert copied.stat().st_mtime_ns == 1_700_000_000_123_456_789
+
+    @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+    def test_only_regular_files(self, shared: Path, kind: str) -> None:
+        """A pipe that nobody writes to is not waited for."""
+        path = shared / "a"
+        if kind == "link":
+            write(shared, {b"b": b"1"})
+            path.symlink_to("b")
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+        with pytest.raises((CopyError, OSError)):
+            copy(Place(os.fsencode(shared), b"a"), Place(os.fsencode(shared), b"copied"))
+        assert not (shared / "copied").exists()
+
+    def test_a_file_that_grows_meanwhile_is_not_copied(
+        self, shared: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = write(shared, {b"a": b"new", b"target": b"old"})
+        original = copying._copy_content
+
+        def grow(source: int, target: int, pace: Pace) -> None:
+            original(source, target, pace)
+            with (shared / "a").open("ab") as file:
+                file.write(b"more")
+
+        monkeypatch.setattr(copying, "_copy_content", grow)
+        with pytest.raises(CopyError, match="changed"):
+            copy(Place(root, b"a"), Place(root, b"target"))
+        assert content(shared) == {b"a": b"newmore", b"target": b"old"}
+
+    def test_a_target_behind_a_link_that_leads_out_is_refused(self, shared: Path, tmp_path: Path) -> None:
+        root = write(shared, {b"a": b"1"})
+        (tmp_path / "outside").mkdir()
+        (shared / "d").symlink_to(tmp_path / "outside")
+        with pytest.raises(OSError, match=r"."):
+            copy(Place(root, b"a"), Place(root, b"d/a"))
+        with pytest.raises(OSError, match=r"."):
+            make_directories(root, b"d/e")
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_a_target_that_is_a_link_is_replaced(self, shared: Path, tmp_path: Path) -> None:
+        root = write(shared, {b"a": b"1"})
+        write(tmp_path / "outside", {b"kept": b"kept"})
+        (shared / "b").symlink_to(tmp_path / "outside" / "kept")
+        copy(Place(root, b"a"), Place(root, b"b"))
+        assert (shared / "b").read_bytes() == b"1"
+        assert (tmp_path / "outside" / "kept").read_bytes() == b"kept"
+
+    def test_a_cancelled_copy_leaves_nothing(self, shared: Path) -> None:
+        root, pace = write(shared, {b"a": b"1"}), Pace()
+        pace.stop.set()
+        with opened_file(Place(root, b"a")) as (handle, found), pytest.raises(CopyError, match="cancelled"):
+            copy_file(handle, found, Place(root, b"b"), pace)
+        assert content(shared) == {b"a": b"1"}
+
+    def test_the_pace_is_that_of_all_threads_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+        pace, waited = Pace(mbps=8), list[float]()
+        monkeypatch.setattr(pace.stop, "wait", lambda pause: waited.append(pause))
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(pace.spend, [1_000_000] * 4))
+        assert sorted(waited) == [0, 1, 2, 3]
+
+
+class TestRemoving:
+    def test_what_a_link_leads_to_stays(self, shared: Path, tmp_path: Path) -> None:
+        root = write(shared, {b"d/a": b"1"})
+        write(tmp_path / "outside", {b"kept": b"1"})
+        (shared / "d" / "link").symlink_to(tmp_path / "outside")
+        (shared / "top").symlink_to(tmp_path / "outside")
+        remove(root, b"d")
+        remove(root, b"top")
+        (shared / "way").symlink_to(tmp_path / "outside")
+        with pytest.raises(OSError, match=r"."):
+            remove(root, b"way/kept")
+        assert content(tmp_path / "outside") == {b"kept": b"1"}
+        assert content(shared) == {}
+
+    def test_more_levels_than_python_can_remove_are_an_error(self, shared: Path) -> None:
+        for _ in range(1100):
+            (shared / "inner").mkdir()
+            if (shared / "d").exists():
+                (shared / "d").rename(shared / "inner" / "d")
+            (shared / "inner").rename(shared / "d")
+        with pytest.raises(OSError, match="too many directories"):
+            remove(os.fsencode(shared), b"d")
+        subprocess.run(["rm", "-r", shared / "d"], check=True)
+
+    def test_a_directory_that_is_not_empty_stays(self, shared: Path) -> None:
+        root = write(shared, {b"d/a": b"1", b"e/f/g": b"1"})
+        remove(root, b"e/f/g")
+        for path in (b"d", b"e/f", b"e", b"none"):
+            remove_empty(root, path)
+        assert content(shared) == {b"d/a": b"1"}
+        assert not (shared / "e").exists()
+
+
+class TestCopies:
+    def test_what_was_added_is_there(self, shared: Path, caches: list[str]) -> None:
+        write(shared, ODD)
+        copies = opened(shared, caches)
+        assert not any(has(copies, shared, path) for path in ODD)
+        for path in ODD:
+            copies.add(path, Pace())
+        assert all(has(copies, shared, path) for path in ODD)
+        assert copies.used == sum(map(len, ODD.values()))
+        assert {**content(Path(caches[0], "volume/raw")), **content(Path(caches[1], "volume/raw"))} == ODD
+
+    def test_the_next_process_finds_them(self, shared: Path, caches: list[str]) -> None:
+        write(shared, ODD)
+        for path in ODD:
+            opened(shared, caches).add(path, Pace())
+        again = opened(shared, caches)
+        assert again.used == sum(map(len, ODD.values()))
+        assert all(has(again, shared, path) for path in ODD)
+
+    @pytest.mark.parametrize("change", ["size", "time", "mode", "gone", "link", "directory"])
+    def test_what_has_changed_in_the_data_set_does_not_count_and_is_swept(
+        self, shared: Path, caches: list[str], change: str
+    ) -> None:
+        write(shared, {b"d/a": b"1", b"d/b": b"2"})
+        copies, changed = opened(shared, caches), shared / "d" / "a"
+        for path in (b"d/a", b"d/b"):
+            copies.add(path, Pace())
+        if change == "size":
+            changed.write_bytes(b"11")
+        elif change == "time":
+            os.utime(changed, (5, 5))
+        elif change == "mode":
+            changed.chmod(0o600)
+        else:
+            changed.unlink()
+        if change == "link":
+            changed.symlink_to("b")
+        elif change == "directory":
+            changed.mkdir()
+        assert not has(copies, shared, b"d/a")
+        copies.sweep()
+        left = {**content(Path(caches[0], "volume/raw")), **content(Path(caches[1], "volume/raw"))}
+        assert left == {b"d/b": b"2"}
+        assert copies.used == 1
+
+    def test_directories_that_have_gone_are_swept(self, shared: Path, caches: list[str]) -> None:
+        root = write(shared, {b"d/e/a": b"1"})
+        copies = opened(shared, caches)
+        copies.add(b"d/e/a", Pace())
+        remove(root, b"d")
+        copies.sweep()
+        assert not any((Path(cache) / "volume/raw/d").exists() for cache in caches)
+
+    def test_copies_and_their_directories_are_no_more_open_than_the_files(
+        self, shared: Path, caches: list[str]
+    ) -> None:
+        write(shared, {b"d/a": b"1"})
+        (shared / "d").chmod(0o700)
+        (shared / "d" / "a").chmod(0o640)
+        os.chown(shared / "d" / "a", 1234, 4321)
+        copies = opened(shared, caches)
+        copies.add(b"d/a", Pace())
+        layer = next(Path(cache, "volume/raw") for cache in caches if Path(cache, "volume/raw/d").exists())
+        found = (layer / "d" / "a").stat()
+        assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o640, 1234, 4321)
+        assert (layer / "d").stat().st_mode & 0o7777 == 0o700
+        (shared / "d").chmod(0o711)
+        copies.sweep()
+        assert (layer / "d").stat().st_mode & 0o7777 == 0o711
+
+    def test_a_full_cache_takes_no_more_and_claims_no_more(self, shared: Path, caches: list[str]) -> None:
+        write(shared, {b"a": b"1" * 60, b"b": b"2" * 60})
+        copies = opened(shared, caches, limit=100)
+        copies.add(b"a", Pace())
+        with pytest.raises(CopyError, match="full"):
+            copies.add(b"b", Pace())
+        assert has(copies, shared, b"a")
+        assert not has(copies, shared, b"b")
+        copies.clear(caches)
+        copies.add(b"b", Pace())
+        assert copies.used == 60
+
+    def test_what_a_killed_process_has_left_is_removed(self, shared: Path, caches: list[str]) -> None:
+        opened(shared, caches)
+        left = Path(caches[0], "volume/raw/.jfs.copy.tmp.1")
+        left.write_bytes(b"1")
+        opened(shared, caches)
+        assert not left.exists()
+
+
+class TestNames:
+    def test_all_names_of_an_inode(self, shared: Path) -> None:
+        root = write(shared, {b"a": b"1", b"d/b": b"2"})
+        os.link(shared / "a", shared / "d" / "a")
+        names, inode = Names(root), (shared / "a").stat().st_ino
+        assert [path for path, _ in names.find([inode])[inode]] == [b"a", b"d/a"]
+
+    def test_new_ones_are_found_and_gone_ones_left_out(self, shared: Path) -> None:
+        root = write(shared, {b"a": b"1"})
+        names, old = Names(root), (shared / "a").stat().st_ino
+        assert list(names.find([old])) == [old]
+        write(shared, {b"b": b"2"})
+        new = (shared / "b").stat().st_ino
+        (shared / "a").rename(shared / "c")
+        assert [path for path, _ in names.find([old, new])[old]] == [b"c"]
+        (shared / "c").unlink()
+        assert list(names.find([old, new])) == [new]
