@@ -129,10 +129,10 @@ class ScriptedRuntime:
         await self._write(spec, RunPhase.RUNNING, **values)
 
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
-        """Write a run's final state and the reports of its nodes."""
+        """Write the reports of a run's nodes and its final state: who sees the end may report otherwise."""
         now = datetime.now(UTC)
-        await self._write(spec, phase, started_at=now, ended_at=now, **values)
         await self.report(spec.set_uid, spec.partitions)
+        await self._write(spec, phase, started_at=now, ended_at=now, **values)
 
     async def _report_again(self) -> None:
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -148,8 +147,10 @@ def between(start: str, end: str, source: Command) -> list[str]:
 
 def _before(key: str) -> str:
     """No file has a name between the two: no UTF-8 has these bytes, and no argument a NUL."""
-    *head, last = os.fsencode(key)
-    return os.fsdecode(bytes(head) if last == 1 else bytes([*head, last - 1, *_HIGHEST]))
+    *head, last = key.encode("utf-8", "surrogateescape")
+    return (bytes(head) if last == 1 else bytes([*head, last - 1, *_HIGHEST])).decode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def _after(key: str) -> str:
