@@ -200,6 +200,15 @@ async def test_nothing_is_executed_for_a_run_that_has_ended_unheard(bench: Bench
     assert bench.executed == []
 
 
+async def test_a_state_that_is_only_not_known_to_be_silent_is_read(bench: Bench) -> None:
+    """As after an hour without a bus: the silence is counted anew, before the watch has brought anything."""
+    async with waiting_for_the_mount(bench):
+        await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.CANCELLED)))
+        await bench.clock.advance(QUIET)
+        bench.tracker.heard()
+    assert bench.executed == []
+
+
 async def test_nothing_is_executed_for_a_run_whose_state_is_gone(bench: Bench) -> None:
     async with waiting_for_the_mount(bench):
         await bench.kv.delete(RUN.state)

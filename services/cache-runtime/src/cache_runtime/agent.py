@@ -25,7 +25,7 @@ from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
 from cache_runtime.publication import unpack
 from cache_runtime.records import Recorded
-from cache_runtime.retrying import persistently
+from cache_runtime.retrying import at_most, persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
@@ -199,8 +199,11 @@ class Agent:
         if not await self._is_wanted(chunk):
             return None
         warmed = self._known[chunk.partition].part.cached_bytes
+        # A recount that takes longer than that is not waited for; a chunk of files has limits of its own.
+        limit = None if chunk.files else COUNT_PATIENCE
         try:
-            return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+            async with at_most(limit, "RecountTimeout", "looking up what is cached"):
+                return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
         except Retry as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
@@ -217,7 +220,7 @@ class Agent:
     async def _current_state(self) -> RunState | None:
         """None when it is gone. As heard, while the master is heard: it is long where there are many
         partitions. Raises Retry."""
-        if self._run.silent_for < QUIET:
+        if self._run.state_age < QUIET:
             return self._run.records.state
         try:
             state, _ = await self._context.store.state(self._spec.run_id)

@@ -42,8 +42,8 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
 
 
 @asynccontextmanager
-async def at_most(seconds: float, reason: str, what: str) -> AsyncIterator[None]:
-    """Raises Retry with the reason when the block takes longer."""
+async def at_most(seconds: float | None, reason: str, what: str) -> AsyncIterator[None]:
+    """Raises Retry with the reason when the block takes longer; None = it may."""
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import inf
 
 from cache_runtime.domain.model import RunRecords
 from cache_runtime.records import with_entry
@@ -23,6 +24,7 @@ class RunTracker:
         self._changed = asyncio.Event()
         self._told = asyncio.Event()
         self._changed_at = clock.monotonic()
+        self._brought_at: float | None = None
         self.records = RunRecords(run_id)
 
     def heard(self) -> None:
@@ -34,11 +36,17 @@ class RunTracker:
         """Seconds since a change of the state was last observed."""
         return self._clock.monotonic() - self._changed_at
 
+    @property
+    def state_age(self) -> float:
+        """Seconds since the watch brought the state that is in the records; infinite before."""
+        return inf if self._brought_at is None else self._clock.monotonic() - self._brought_at
+
     def apply(self, record: RunRecord, entry: Entry) -> None:
         """Apply one watched entry; applying it again changes nothing."""
         before = self.records.state_revision
         self.records = with_entry(self.records, record, entry)
         if self.records.state_revision != before:
+            self._brought_at = self._clock.monotonic()
             self.heard()
         self._changed.set()
         self._changed = asyncio.Event()
