@@ -37,11 +37,12 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
     Raises:
         OSError: the file system fails.
     """
-    with ThreadPoolExecutor(threads, thread_name_prefix="walk") as pool:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="walk")
 
-        def submit(path: bytes) -> Future[_Scan]:
-            return pool.submit(_scan, root, path, is_internal)
+    def submit(path: bytes) -> Future[_Scan]:
+        return pool.submit(_scan, root, path, is_internal)
 
+    try:
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         while pending:
             _read_ahead(submit, pending, 2 * threads)
@@ -51,6 +52,9 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
             for _, file in scan.files:
                 yield file
             pending += [(join(path, name), None) for name in reversed(scan.directories)]
+    finally:
+        # A walk that is given up may be closed where nothing may wait, while the file system hangs.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _read_ahead(
