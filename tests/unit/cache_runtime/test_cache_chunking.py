@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import GROWTH, SHARE, Limits, Splitter, encoded_size, split
 from cache_runtime.domain.model import File
 from cache_runtime.domain.strategy import random, shares
-from cache_runtime.publication import pack, unpack
+from cache_runtime.publication import MAX_CHUNK, pack, unpack
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, WarmupOperation
+from paddlewheel.core.errors import Permanent
 
 FILES = st.lists(st.builds(File, st.text(min_size=1, max_size=20), st.integers(0, 1000)), max_size=80)
 LIMITS = st.builds(Limits, st.integers(1, 2000), st.integers(1, 20), st.integers(100, 2000))
@@ -128,3 +131,9 @@ def test_a_file_for_one_partition_goes_there_and_nowhere_else() -> None:
         (2, 0, [File("b", 0)]),
     ]
     assert [(t.files, t.chunks) for t in splitter.totals] == [(1, 1), (0, 0), (1, 1)]
+
+
+def test_a_chunk_that_unpacks_to_more_than_any_is_refused_before_it_takes_the_memory() -> None:
+    bomb = zstandard.ZstdCompressor(level=3).compress(b" " * (MAX_CHUNK + 1))
+    with pytest.raises(Permanent, match="more than"):
+        unpack(bomb)

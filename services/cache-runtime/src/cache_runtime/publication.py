@@ -24,7 +24,8 @@ from paddlewheel.core.errors import Permanent, Retry
 log = structlog.get_logger(__name__)
 
 PATIENCE = 600.0
-"""Seconds for which a listing that gets no further is tried again."""
+"""Seconds of pauses after which a listing that gets no further is not tried again. Listing does not count: to
+get as far as before may take hours."""
 PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before it is tried again: twice as many each time."""
 MAX_CHUNK = 64 << 20
@@ -56,7 +57,7 @@ class Publication:
         self._final: list[PartitionTotals] | None = None
         self.digest = 0
         """Of the files that the last complete listing found."""
-        self._furthest, self._advanced_at = 0, clock.monotonic()
+        self._furthest, self._paused = 0, 0.0
         self.problem: Problem | None = None
         """Why nothing is listed at the moment."""
         self.is_listing = False
@@ -78,7 +79,7 @@ class Publication:
             Permanent: the run can never be listed, or what it lists has been away for too long.
         """
         self._forget_published()
-        self._furthest, self._advanced_at = 0, self._clock.monotonic()
+        self._furthest, self._paused = 0, 0.0
         self.is_listing = True
         try:
             await self._publish_repeatedly()
@@ -91,11 +92,12 @@ class Publication:
             try:
                 await self._publish_all()
             except Retry as error:
-                if self._clock.monotonic() - self._advanced_at > PATIENCE:
+                if self._paused > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
                 self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
                 log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
                 await self._clock.sleep(pause)
+                self._paused += pause
                 pause = min(LONGEST_PAUSE, 2 * pause)
             else:
                 self.problem = None
@@ -147,7 +149,7 @@ class Publication:
     def _note_advance(self, count: int) -> None:
         """A listing that gets further than all before it is not failing, however often it stops."""
         if count > self._furthest:
-            self._furthest, self._advanced_at, self.problem = count, self._clock.monotonic(), None
+            self._furthest, self._paused, self.problem = count, 0.0, None
 
     def _new_splitter(self) -> Splitter:
         return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)
@@ -167,8 +169,6 @@ class Publication:
         except Retry:
             self._forget_published()
             raise
-        finally:
-            self._advanced_at = self._clock.monotonic()
 
     async def _tell(self, error: Retry | None) -> None:
         self.problem = repeated(Reason.PUBLISHING_RETRIED, str(error)) if error else None
@@ -193,6 +193,8 @@ def pack(chunk: Chunk) -> bytes:
 def unpack(data: bytes) -> Chunk:
     """The inverse of `pack`. Raises Permanent when the data is not a chunk."""
     try:
+        if zstandard.frame_content_size(data) > MAX_CHUNK:
+            raise Permanent("MalformedChunk", f"more than {MAX_CHUNK} bytes")
         raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_CHUNK)
     except zstandard.ZstdError as error:
         raise Permanent("MalformedChunk", f"not zstd: {error}") from error
