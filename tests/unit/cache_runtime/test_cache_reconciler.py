@@ -91,17 +91,22 @@ class FakeOperation(RunOperation):
     listings: int = 0
     list_gate: asyncio.Event | None = None
     """What the first listing waits for."""
+    list_seconds: float = 0.0
+    """Of real time, for each listing."""
     lists_mount = True
     bound_to_node: bool = False
     finish_gate: asyncio.Event | None = None
     finish_error: Exception | None = None
     finishes: int = 0
+    given_up: int = 0
+    """Ends of runs that were broken off."""
     fills_cache = True
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         self.listings += 1
         if self.list_gate and self.listings == 1:
             await self.list_gate.wait()
+        await asyncio.sleep(self.list_seconds)
         for start in range(0, len(FILES), 10):
             yield Batch(FILES[start : start + 10])
             if self.list_error and self.listings <= self.list_errors:
@@ -115,7 +120,11 @@ class FakeOperation(RunOperation):
         if self.finish_error:
             raise self.finish_error
         if self.finish_gate:
-            await self.finish_gate.wait()
+            try:
+                await self.finish_gate.wait()
+            except asyncio.CancelledError:
+                self.given_up += 1
+                raise
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> FakeTask:
         return FakeTask(self, {entry.path: "broken" for entry in files if entry.path == self.bad})
@@ -322,6 +331,38 @@ async def test_a_master_that_dies_while_it_deletes_is_followed_by_one_that_judge
         [ended] = await eventually(lambda: harness.facts(RunEnded), what="the end is told")
     assert (harness.operation.listings, harness.operation.finishes) == (0, 2)
     assert (ended.phase, ended.files, ended.cached_percent) == (RunPhase.SUCCEEDED, 40, 100.0)
+
+
+async def test_a_master_without_a_bus_deletes_nothing_more(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may lead meanwhile, and say that the run has ended."""
+    harness.operation.finish_gate = asyncio.Event()
+
+    async def away(*_: object) -> int:
+        raise Retry("BusUnavailable")
+
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.finishes == 1, what="the master deletes")
+        with monkeypatch.context() as patched:
+            patched.setattr(RunStore, "update_state", away)
+            await eventually(lambda: harness.operation.given_up == 1, what="it stops")
+        harness.operation.finish_gate.set()
+        await check_exact(harness)
+    assert harness.operation.finishes == 2
+
+
+async def test_a_run_that_is_cancelled_while_nobody_leads_it_keeps_its_figures(harness: Harness) -> None:
+    state = RunState(
+        run_id="run-1", phase=RunPhase.RUNNING, master="gone", files_done=5, files_total=9, term=1
+    )
+    await harness.kv.put(RUN.state, to_json(state))
+    await harness.kv.put(RUN.cancel, b"{}")
+    async with harness.agents(0):
+        await harness.ask()
+        ended = await harness.ended()
+    assert (ended.phase, ended.files_done, ended.files_total) == (RunPhase.CANCELLED, 5, 9)
 
 
 async def test_what_the_end_of_a_run_waits_for_is_said(harness: Harness) -> None:
@@ -626,6 +667,17 @@ async def test_a_listing_that_keeps_failing_fails_the_run(
         state = await harness.ended()
         await eventually(lambda: harness.bus.stored("PW_WORK") == [], what="its chunks are purged")
     assert (state.phase, state.reason, state.message) == (RunPhase.FAILED, "PathNotFound", "no x")
+
+
+async def test_a_listing_that_takes_long_may_fail_as_often_as_one_that_does_not(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "PATIENCE", 5.0)
+    harness.operation.list_seconds = 0.5
+    harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "503"), 2
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await check_exact(harness)
 
 
 async def test_an_unexpected_error_in_the_listing_fails_the_run_after_some_masters(harness: Harness) -> None:

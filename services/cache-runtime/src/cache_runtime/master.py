@@ -50,6 +50,10 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
+MUTE = 10.0
+"""Seconds without a write, fewer than `SILENCE`, after which a master deletes nothing more for the end of a
+run: soon another may lead, and nothing may be deleted after that one has said that the run has ended."""
+
 
 class Master:
     """Leads one run as long as it holds the role."""
@@ -128,6 +132,7 @@ class Master:
                     if watch.done():
                         watch.result()
                 await self._record_progress()
+                self._give_up_deletions()
                 await self._give_up_without_mount()
                 await asyncio.wait({execution}, timeout=self._context.tick)
             return execution.result()
@@ -135,6 +140,12 @@ class Master:
             return Ending(RunPhase.FAILED, error.reason, error.message)
         finally:
             await end(execution, *watches)
+
+    def _give_up_deletions(self) -> None:
+        """Raises RoleLostError when it may have been taken, with something to delete."""
+        if self._state.judgement is not None and self._role.unwritten_for > MUTE:
+            log.warning("role given up: the bus is away", run=self._spec.run_id)
+            raise RoleLostError
 
     async def _give_up_without_mount(self) -> None:
         """Whoever cannot list leaves that to another that can, and leads on while there is none.
@@ -268,9 +279,9 @@ class Master:
         return [found] if found else []
 
     def _with_sums(self, sums: Progress) -> RunState:
-        """The figures of a run that is judged are final."""
+        """The figures of a run that is judged are final; those of one whose records are not read yet stay."""
         chunks = self._publication
-        if self._state.judgement is not None:
+        if self._state.judgement is not None or not self._parts_known.is_set():
             return self._state
         if chunks is None:
             return with_progress(self._state, False, (), sums, fills_cache=False)
