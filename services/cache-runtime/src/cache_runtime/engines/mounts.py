@@ -12,7 +12,13 @@ from paddlewheel.core.errors import Retry
 
 MOUNT_TIMEOUT = 10.0
 """Seconds for the kernel to mount or unmount."""
+_FIRST_PAUSE, _LONGEST_PAUSE, _DOUBLINGS = 0.5, 30.0, 6
 _FUSE = "rootmode=40000,user_id=0,group_id=0,allow_other"
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before mounting again, after so many failures in a row: 1, 2 ... 30."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, _DOUBLINGS))
 
 
 @dataclass(frozen=True)
