@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.cache import JuiceFsCache
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
@@ -65,6 +67,28 @@ async def test_a_volume_without_a_uuid_is_refused_for_it_names_a_directory(uuid:
         await identify(uuid)
     assert found.value.reason == "WrongVolume"
     assert "UUID" in found.value.message
+
+
+def program(path: Path, script: str) -> JuiceFsClient:
+    """A client that runs a script instead."""
+    path.write_text(f"#!{sys.executable}\n{script}\n")
+    path.chmod(0o755)
+    return JuiceFsClient(str(path), Cell(path.parent / "cell"))
+
+
+async def test_a_volume_is_known_however_many_sessions_follow_its_settings(tmp_path: Path) -> None:
+    """A session takes some 350 bytes."""
+    printed = {"Setting": {**SETTING, "UUID": UUID}, "Sessions": [{"MountPoint": "/x" * 150}] * 5000}
+    (tmp_path / "status.json").write_text(json.dumps(printed, indent=2))
+    client = program(tmp_path / "juicefs", f"print(open({str(tmp_path / 'status.json')!r}).read())")
+    assert await Volumes(client).identify(ENGINE) == UUID
+
+
+@pytest.mark.parametrize("printed", ["", "{", "[]", "{}", '{"Setting": {}}', '{"Setting": null}'])
+async def test_a_status_that_cannot_be_read_is_asked_for_again(tmp_path: Path, printed: str) -> None:
+    with pytest.raises(Retry, match="cannot be read") as found:
+        await Volumes(program(tmp_path / "juicefs", f"print({printed!r})")).identify(ENGINE)
+    assert found.value.reason == "EngineUnreachable"
 
 
 async def clear(cache: Path, volume_id: str) -> None:
