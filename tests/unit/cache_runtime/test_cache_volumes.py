@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,6 +135,37 @@ async def test_clearing_follows_no_link_among_the_blocks(tmp_path: Path) -> None
     await clear(tmp_path / "cache", UUID)
     assert kept.exists()
     assert not list(raw.iterdir())
+
+
+async def test_a_cache_of_which_nothing_can_be_removed_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a disk that the kernel has made read-only."""
+    kept = block(tmp_path / UUID / "raw" / "chunks" / "0")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "block")
+
+    monkeypatch.setattr("os.unlink", refuse)
+    monkeypatch.setattr("os.rmdir", refuse)
+    with pytest.raises(Retry, match="Read-only file system") as found:
+        await clear(tmp_path, UUID)
+    assert found.value.reason == "CacheDiskFailed"
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("problem", [errno.ENOENT, errno.ENOTEMPTY])
+async def test_what_the_client_does_in_its_cache_meanwhile_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: int
+) -> None:
+    """It removes blocks and adds others."""
+    block(tmp_path / UUID / "raw" / "chunks" / "0")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(problem, os.strerror(problem), "0")
+
+    monkeypatch.setattr("os.rmdir", fail)
+    await clear(tmp_path, UUID)
 
 
 @pytest.mark.parametrize("content", [{}, {"v/raw/a": 5}, {"v/rawstaging/chunks/0/a": 5, "w/rawstaging/b": 2}])
