@@ -9,8 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from cache_runtime.engines import view
 from cache_runtime.engines.directory import mount as directory
 from cache_runtime.engines.juicefs import mount as juicefs
+from cache_runtime.engines.mounts import MountEntry
+from cache_runtime.engines.view import View
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 
@@ -51,3 +54,35 @@ async def test_a_mount_is_tried_again_however_often_it_has_failed(
     await mount.run(asyncio.Event())
     assert pauses[:6] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
     assert pauses[6:] == [30.0] * (FAILURES - 6)
+
+
+TMPFS = MountEntry("0:1", "tmpfs", "paddlewheel")
+DATA = MountEntry("0:2", "overlay", "paddlewheel")
+DEAD = MountEntry("0:3", "fuse", "paddlewheel")
+CLIENT = MountEntry("0:4", "fuse.juicefs", "JuiceFS:digits")
+
+
+@pytest.mark.parametrize(
+    ("layers", "wanted"),
+    [
+        ([DATA], [DATA, DEAD]),
+        ([DATA, DEAD], [DATA, DEAD]),
+        ([DATA, DEAD, DATA], [DATA, DEAD, DATA, DEAD]),
+        ([CLIENT], [CLIENT, DEAD]),
+    ],
+)
+async def test_a_view_that_fails_already_gets_no_other_layer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, layers: list[MountEntry], wanted: list[MountEntry]
+) -> None:
+    """Else a mount that keeps failing would pile them up."""
+    path = tmp_path / "set" / "data"
+    mounted = {path.parent: [TMPFS], path: [*layers]}
+
+    async def mount_dead(at: Path) -> None:
+        mounted[at].append(DEAD)
+
+    monkeypatch.setattr(view, "mounts_at", lambda at: mounted[at])
+    monkeypatch.setattr(view, "mount_dead", mount_dead)
+    for _ in range(3):
+        await View(path, tmp_path).fail()
+    assert mounted[path] == wanted
