@@ -377,7 +377,7 @@ class _Located:
 
 
 class _Scripted:
-    """A client that writes its log by a shell script; LOG_ID stands for what begins each line."""
+    """A client that writes these logs, one for each command; `nonce` stands for what begins each line."""
 
     def __init__(self, top: Path, *scripts: str) -> None:
         self._client, self._scripts = JuiceFsClient(str(top / "juicefs"), Cell(top / "cell")), list(scripts)
@@ -399,24 +399,25 @@ class _Scripted:
         return await self._client.run(self._next(command))
 
 
+class _Transfer(JuiceFsTransfer):
+    """Into a volume that is not looked up."""
+
+    async def _target(self, sync: SyncOperation) -> Command:
+        return Command(("jfs://pwset/",))
+
+
 def transfer(client: _Scripted, top: Path, located: str | None = "/lent") -> JuiceFsTransfer:
     secrets, cell = SimpleNamespace(credentials=_no_credentials), SimpleNamespace()
     cell.inside, cell.prepare, cell.tmp = str, lambda: None, top
     nothing = cast(Any, None)
-    made = JuiceFsTransfer(
+    return _Transfer(
         cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), "",
         cast(LocalSources, _Located(located)), cast(Cell, cell),
     )  # fmt: skip
-    made._target = _volume  # type: ignore[assignment, method-assign]
-    return made
 
 
 async def _no_credentials(name: str) -> Credentials:
     return KEYS
-
-
-async def _volume(sync: SyncOperation) -> Command:
-    return Command(("jfs://pwset/",))
 
 
 LENT = SyncOperation(source="file:///lent")
