@@ -63,6 +63,7 @@ def test_the_root_itself_is_beneath(root: Path) -> None:
         ("loop", errno.ELOOP),
         ("absent", errno.ENOENT),
         ("a/f/x", errno.ENOTDIR),
+        ("a\0b", errno.EINVAL),
     ],
 )
 def test_what_leads_out_is_not_opened(root: Path, path: str, problem: int) -> None:

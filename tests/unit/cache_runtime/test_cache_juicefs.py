@@ -6,16 +6,22 @@ import asyncio
 import json
 import os
 import struct
+from asyncio.subprocess import Process
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cache_runtime.cell import Cell
 from cache_runtime.domain.model import CacheUse, Credentials, File
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
+from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.commands import Copying
 from cache_runtime.engines.juicefs.control import (
@@ -37,8 +43,12 @@ from cache_runtime.engines.juicefs.output import (
     last_problem,
     missing_copies,
     refused_filter,
+    unreadable_directory,
 )
+from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
+from cache_runtime.local_sources import LocalSources
 from cache_runtime.node import CacheLimit, Disks
+from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
@@ -76,7 +86,7 @@ def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
         commands.mount(ENGINE, "/mnt", ["/c"], 10, {}),
         commands.list_source(sync, source, "/tmp/e", "n"),
         commands.copy_files(sync, source, target, ("--files-from", "f"), Copying("n")),
-        commands.delete_extra(sync, source, target),
+        commands.delete_extra(sync, source, target, "n"),
         commands.delete_copied(sync, source, target, 0),
     ]
     for command in made:
@@ -181,7 +191,7 @@ def test_sync_options_reach_the_right_commands() -> None:
     only = sync.model_copy(update={"exclude": []})
     included = ("--include", "*.png", "--include", "*/", "--exclude", "*", "--start=a")
     assert has(commands.list_source(only, source, "/tmp/e", "n").args, *included)
-    assert has(commands.delete_extra(only, source, target).args, *included)
+    assert has(commands.delete_extra(only, source, target, "n").args, *included)
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)
     assert not {"--delete-src", "--delete-dst", "--exclude"} & set(copying)
@@ -190,7 +200,7 @@ def test_sync_options_reach_the_right_commands() -> None:
 def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
     sync = SyncOperation(source="s3://b", exclude=["dt=2023"], threads=3, update=True, perms=True)
     source, target = Command(("SRC",)), Command(("DST",))
-    extra = commands.delete_extra(sync, source, target).args
+    extra = commands.delete_extra(sync, source, target, "n").args
     assert {"--existing", "--ignore-existing", "--delete-dst"} <= set(extra)
     assert not {"--delete-src", "--force-update"} & set(extra)
     copied = commands.delete_copied(sync, source, target, 7).args
@@ -349,6 +359,99 @@ def test_a_pattern_that_the_client_leaves_out_is_named() -> None:
     assert isinstance(remark, Remark)
     assert refused_filter(remark).startswith(r"""syncOptions.include: "a[\\\"" is no pattern: close each""")
     assert refused_filter(Remark("head a from b: gone [a@b.go:1]")) == ""
+    assert unreadable_directory(Remark("head a from b: gone [a@b.go:1]")) == ""
+
+
+SKIPPED = "<WARNING>: skip /lent/a/: open /lent/a/: permission denied [List@file.go:289]"
+"""The client goes on as if the directory were empty."""
+
+
+class _Located:
+    """Sources of the node."""
+
+    def __init__(self, located: str | None) -> None:
+        self._located = located
+
+    async def locate(self, uri: str) -> str | None:
+        return self._located
+
+
+class _Scripted:
+    """A client that writes these logs, one for each command; `nonce` stands for what begins each line."""
+
+    def __init__(self, top: Path, *scripts: str) -> None:
+        self._client, self._scripts = JuiceFsClient(str(top / "juicefs"), Cell(top / "cell")), list(scripts)
+        self._program = top / "juicefs"
+        self.ran: list[Command] = []
+
+    def _next(self, command: Command) -> Command:
+        self.ran.append(command)
+        log_id = command.args[command.args.index("--log-id") + 1]
+        script = self._scripts.pop(0).replace("nonce", log_id)
+        self._program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{script}\nEND\n")
+        self._program.chmod(0o755)
+        return Command(command.args)
+
+    def process(self, command: Command, *, stdout: int) -> AbstractAsyncContextManager[Process]:
+        return self._client.process(self._next(command), stdout=stdout)
+
+    async def run(self, command: Command) -> Completed:
+        return await self._client.run(self._next(command))
+
+
+class _Transfer(JuiceFsTransfer):
+    """Into a volume that is not looked up."""
+
+    async def _target(self, sync: SyncOperation) -> Command:
+        return Command(("jfs://pwset/",))
+
+
+def transfer(client: _Scripted, top: Path, located: str | None = "/lent") -> JuiceFsTransfer:
+    secrets, cell = SimpleNamespace(credentials=_no_credentials), SimpleNamespace()
+    cell.inside, cell.prepare, cell.tmp = str, lambda: None, top
+    nothing = cast(Any, None)
+    return _Transfer(
+        cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), "",
+        cast(LocalSources, _Located(located)), cast(Cell, cell),
+    )  # fmt: skip
+
+
+async def _no_credentials(name: str) -> Credentials:
+    return KEYS
+
+
+LENT = SyncOperation(source="file:///lent")
+WHOLE = log_of_copies("<INFO>: Found: 2, excluded: 0 (0 B) [Sync@sync.go:2238]").decode()
+HOLED = log_of_copies(SKIPPED).decode() + WHOLE
+
+
+async def test_a_directory_that_may_not_be_read_is_not_listed_as_empty(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match=r"source\.uri: .*/lent/a/: permission denied") as found:
+        [_ async for _ in transfer(_Scripted(tmp_path, HOLED), tmp_path).list(LENT)]
+    assert found.value.reason == "ListingFailed"
+
+
+async def test_nothing_is_deleted_before_the_whole_source_was_read(tmp_path: Path) -> None:
+    """By the same agent: what another one has listed may have been on another node."""
+    client = _Scripted(tmp_path, HOLED)
+    with pytest.raises(Permanent, match="/lent/a/"):
+        await transfer(client, tmp_path).delete_extra(LENT)
+    assert not any("--delete-dst" in command.args for command in client.ran)
+
+
+async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match="/lent/a/") as found:
+        await transfer(_Scripted(tmp_path, WHOLE, HOLED), tmp_path).delete_extra(LENT)
+    assert found.value.reason == "ListingFailed"
+
+
+async def test_a_deletion_reads_a_source_of_the_node_first_and_no_other(tmp_path: Path) -> None:
+    client = _Scripted(tmp_path, WHOLE, WHOLE)
+    await transfer(client, tmp_path).delete_extra(LENT)
+    assert ["--delete-dst" in command.args for command in client.ran] == [False, True]
+    client = _Scripted(tmp_path, WHOLE)
+    await transfer(client, tmp_path, None).delete_extra(SyncOperation(source="minio://h/b"))
+    assert ["--delete-dst" in command.args for command in client.ran] == [True]
 
 
 def test_control_requests_have_the_layout_of_the_client() -> None:

@@ -236,6 +236,24 @@ async def test_warmup_reads_a_ready_list_with_files_that_do_not_exist(harness: H
     assert batches == [Batch([File("a", 10), File("gone", 0)], 0)]
 
 
+@pytest.mark.parametrize("lines", [b"a\n" + b"x" * 4096, b"a\n" + b"x/" * 5000 + b"\nb\n"])
+async def test_a_list_with_a_line_that_no_path_has_is_refused(harness: Harness, lines: bytes) -> None:
+    """Whoever may write to the set chooses how long it is: it is not read into memory."""
+    (harness.root / "list").write_bytes(lines)
+    with pytest.raises(Permanent, match=r"warmupOptions\.file: line 2 of 'list' .* 4095 bytes") as caught:
+        await harness.batches(warmup(file="list"))
+    assert caught.value.reason == "InvalidPath"
+
+
+async def test_a_list_may_name_paths_that_no_file_can_have(harness: Harness) -> None:
+    harness.write("a")
+    names = ["x" * 256, "x/" * 2047 + "x", "a"]
+    (harness.root / "list").write_text("\n".join(names))
+    assert await harness.batches(warmup(file="list")) == [
+        Batch([File(names[0], 0), File(names[1], 0), File("a", 10)], 0)
+    ]
+
+
 async def test_a_warmup_for_a_sampler_gives_each_partition_what_its_rank_reads(harness: Harness) -> None:
     harness.write("b/2", "b/1", "a", "c/x")
     spec = warmup(2, strategy="sampler", sampler=SamplerOrder(batch_size=1))

@@ -13,6 +13,7 @@ from cache_runtime.domain.paths import (
     decode_path,
     encode_path,
     is_safe_key,
+    length_problem,
     outermost,
     relative_path,
     removable_path,
@@ -81,10 +82,17 @@ def test_the_root_is_never_removed(path: str) -> None:
         (b"", False),
         (b"/", False),
         (b"a..b", True),
+        (b"a\0b", False),
     ],
 )
 def test_climbing_keys_are_unsafe(key: bytes, safe: bool) -> None:
     assert is_safe_key(key) is safe
+
+
+def test_a_key_with_a_nul_is_no_path() -> None:
+    """The kernel would take what is before it for the path."""
+    assert "NUL" in length_problem(b"a\0b")
+    assert not length_problem(b"a/b")
 
 
 @pytest.mark.parametrize("key", [b"a\nb", b" a", b"a ", b"a\r", b"a/", b"\xc2\x85a"[2:] + b"\t"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.cache import JuiceFsCache
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
@@ -67,6 +71,28 @@ async def test_a_volume_without_a_uuid_is_refused_for_it_names_a_directory(uuid:
     assert "UUID" in found.value.message
 
 
+def program(path: Path, script: str) -> JuiceFsClient:
+    """A client that runs a script instead."""
+    path.write_text(f"#!{sys.executable}\n{script}\n")
+    path.chmod(0o755)
+    return JuiceFsClient(str(path), Cell(path.parent / "cell"))
+
+
+async def test_a_volume_is_known_however_many_sessions_follow_its_settings(tmp_path: Path) -> None:
+    """A session takes some 350 bytes."""
+    printed = {"Setting": {**SETTING, "UUID": UUID}, "Sessions": [{"MountPoint": "/x" * 150}] * 5000}
+    (tmp_path / "status.json").write_text(json.dumps(printed, indent=2))
+    client = program(tmp_path / "juicefs", f"print(open({str(tmp_path / 'status.json')!r}).read())")
+    assert await Volumes(client).identify(ENGINE) == UUID
+
+
+@pytest.mark.parametrize("printed", ["", "{", "[]", "{}", '{"Setting": {}}', '{"Setting": null}'])
+async def test_a_status_that_cannot_be_read_is_asked_for_again(tmp_path: Path, printed: str) -> None:
+    with pytest.raises(Retry, match="cannot be read") as found:
+        await Volumes(program(tmp_path / "juicefs", f"print({printed!r})")).identify(ENGINE)
+    assert found.value.reason == "EngineUnreachable"
+
+
 async def clear(cache: Path, volume_id: str) -> None:
     mount, control = cast(JuiceFsMount, Mount(volume_id)), cast(ControlFile, Control())
     await JuiceFsCache(mount, control, [str(cache)]).clear([str(cache)])
@@ -109,6 +135,37 @@ async def test_clearing_follows_no_link_among_the_blocks(tmp_path: Path) -> None
     await clear(tmp_path / "cache", UUID)
     assert kept.exists()
     assert not list(raw.iterdir())
+
+
+async def test_a_cache_of_which_nothing_can_be_removed_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a disk that the kernel has made read-only."""
+    kept = block(tmp_path / UUID / "raw" / "chunks" / "0")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "block")
+
+    monkeypatch.setattr("os.unlink", refuse)
+    monkeypatch.setattr("os.rmdir", refuse)
+    with pytest.raises(Retry, match="Read-only file system") as found:
+        await clear(tmp_path, UUID)
+    assert found.value.reason == "CacheDiskFailed"
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("problem", [errno.ENOENT, errno.ENOTEMPTY])
+async def test_what_the_client_does_in_its_cache_meanwhile_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: int
+) -> None:
+    """It removes blocks and adds others."""
+    block(tmp_path / UUID / "raw" / "chunks" / "0")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(problem, os.strerror(problem), "0")
+
+    monkeypatch.setattr("os.rmdir", fail)
+    await clear(tmp_path, UUID)
 
 
 @pytest.mark.parametrize("content", [{}, {"v/raw/a": 5}, {"v/rawstaging/chunks/0/a": 5, "w/rawstaging/b": 2}])

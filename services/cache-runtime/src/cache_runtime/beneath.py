@@ -30,8 +30,12 @@ def opened_beneath(root: bytes, path: bytes, flags: int) -> Iterator[int]:
         flags: as of `os.open`. O_CLOEXEC is added.
 
     Raises:
-        OSError: EXDEV when a link, an absolute path or `..` leads out; else as `os.open`.
+        OSError: EXDEV when a link, an absolute path or `..` leads out, EINVAL for a path with a NUL; else as
+            `os.open`.
     """
+    if b"\0" in path:
+        # The kernel would open what is before it.
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fsdecode(path))
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         handle = _openat2(top, path or b".", flags)

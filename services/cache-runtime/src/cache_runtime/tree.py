@@ -11,15 +11,16 @@ import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
-from cache_runtime.domain.paths import encode_path
+from cache_runtime.domain.paths import PATH_MAX, encode_path
 from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import IsInternal, walk
 from paddlewheel.core.errors import Permanent, Retry
 
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP)
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP, errno.ENAMETOOLONG)
 """There is no such file in the data set."""
 
 
@@ -47,16 +48,19 @@ class Tree:
             raise _not_found(raw, field)
 
     def lines(self, path: str, field: str) -> Iterator[bytes]:
-        """The lines of a file that are not empty. Raises as `walk`."""
+        """The lines of a file that are not empty.
+
+        Raises:
+            Permanent: as `walk`, or a line is longer than any path.
+            OSError: as `walk`.
+        """
         raw = path.encode()
         # Without O_NONBLOCK the opening of a pipe would wait for somebody who writes into it.
         with self._opened(raw, os.O_RDONLY | os.O_NONBLOCK, field) as handle:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise _not_found(raw, field)
             with os.fdopen(handle, "rb", closefd=False) as lines:
-                for line in lines:
-                    if name := line.rstrip(b"\n"):
-                        yield name
+                yield from _lines(lines, f"of {path!r}", field)
 
     def file(self, path: bytes) -> File:
         """A file that does not exist gets size 0: the agent reports it by name."""
@@ -157,6 +161,17 @@ def _next_batch(listing: Iterator[Batch]) -> Batch | None:
         return next(listing, None)
     except OSError as error:
         raise Retry("ListingFailed", f"{error.strerror}: {error.filename!r}") from error
+
+
+def _lines(file: BinaryIO, where: str, field: str) -> Iterator[bytes]:
+    """Never more than a path and its newline at once: a line may be as long as the file."""
+    for number, line in enumerate(iter(lambda: file.readline(PATH_MAX + 2), b""), 1):
+        name = line.rstrip(b"\n")
+        if len(name) > PATH_MAX:
+            text = f"line {number} {where} is longer than a path, which has {PATH_MAX} bytes at most"
+            raise Permanent("InvalidPath", f"{field}: {text}; give one path a line")
+        if name:
+            yield name
 
 
 def _not_found(path: bytes, field: str) -> Permanent:

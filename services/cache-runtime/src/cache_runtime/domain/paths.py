@@ -56,12 +56,14 @@ def removable_path(text: str, field: str) -> str:
 
 
 def is_safe_key(key: bytes) -> bool:
-    """Whether an object with this key may be written below the destination; keys with `..` may not."""
-    return bool(key.strip(b"/")) and b".." not in key.split(b"/")
+    """Whether an object with this key may be written below the destination; keys with `..` or NUL may not."""
+    return bool(key.strip(b"/")) and b".." not in key.split(b"/") and b"\0" not in key
 
 
 def length_problem(path: bytes) -> str:
     """Why Linux takes no file of this path, "" when it does."""
+    if b"\0" in path:
+        return "the key has a NUL byte, which no file name can have"
     longest = max(len(part) for part in path.split(b"/"))
     if longest > NAME_MAX:
         return f"a part of the key has {longest} bytes, a file name has {NAME_MAX} at most"

@@ -12,7 +12,15 @@ from paddlewheel.core.errors import Retry
 
 MOUNT_TIMEOUT = 10.0
 """Seconds for the kernel to mount or unmount."""
+_FIRST_PAUSE, _LONGEST_PAUSE, _DOUBLINGS = 0.5, 30.0, 6
+_DEAD = "fuse", "paddlewheel"
+"""Type and source."""
 _FUSE = "rootmode=40000,user_id=0,group_id=0,allow_other"
+
+
+def pause_after(failures: int) -> float:
+    """Seconds before mounting again, after so many failures in a row: 1, 2 ... 30."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, _DOUBLINGS))
 
 
 @dataclass(frozen=True)
@@ -51,14 +59,17 @@ async def lazy_unmount(path: Path, *options: str) -> None:
             raise
 
 
+def is_dead(entry: MountEntry) -> bool:
+    """Whether `mount_dead` has made it."""
+    return (entry.type, entry.source) == _DEAD
+
+
 async def mount_dead(path: Path) -> None:
     """A file system on which every call fails with ENOTCONN: FUSE, whose client has ended. Raises Retry."""
     client = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     try:
         options = f"fd={client},{_FUSE}"
-        await run_mount(
-            "mount", "-i", "-t", "fuse", "-o", options, "paddlewheel", str(path), handles=(client,)
-        )
+        await run_mount("mount", "-i", "-t", _DEAD[0], "-o", options, _DEAD[1], str(path), handles=(client,))
     finally:
         os.close(client)
 

@@ -122,7 +122,7 @@ class _SyncTask:
 
     def _unwritable(self, key: bytes) -> str:
         """Why no file of the data set can have this key, "" when one can."""
-        return length_problem(self._target(key)) if is_safe_key(key) else _LEAVES
+        return length_problem(self._target(key)) or ("" if is_safe_key(key) else _LEAVES)
 
     def _target(self, key: bytes) -> bytes:
         return join(self._destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))

@@ -17,7 +17,7 @@ import structlog
 
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
-from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, run_mount
+from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, pause_after, run_mount
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.threads import in_own_thread
@@ -37,7 +37,6 @@ SWEEP_EVERY = 30.0
 """Seconds after which nodes see what others have changed."""
 SWEEP_SHARE = 10
 """A sweep is followed by a pause of so many times its own length, if that is longer."""
-_BACKOFF_CAP = 30.0
 _OPTIONS = "ro,nosuid,nodev,redirect_dir=nofollow"
 
 
@@ -88,7 +87,7 @@ class DirectoryMount:
                 failures = 1 if self.is_mounted else failures + 1
                 await self._set_lost(*_words(error))
                 await self._hide()
-                await _wait(stop, min(_BACKOFF_CAP, 0.5 * 2**failures))
+                await _wait(stop, pause_after(failures))
         await self._set_lost(Reason.STOPPED, "stopped")
         await self._hide()
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import CacheReport, CacheUse
@@ -19,6 +20,7 @@ from paddlewheel.core.errors import Retry
 
 THREADS = 50
 _ALL = (ROOT_INODE, TRASH_INODE)
+_ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType]
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 """There is no such directory beneath the cache directory, or a link in its place."""
 
@@ -52,7 +54,9 @@ class JuiceFsCache:
         try:
             await in_own_thread(lambda: _empty(directory, below))
         except OSError as error:
-            raise Retry("CacheDiskFailed", f"cache directory {directory}: {error.strerror}") from error
+            raise Retry(
+                "CacheDiskFailed", f"cache directory {directory}: {error.strerror or error}"
+            ) from error
 
     async def use(self) -> CacheUse:
         return await self._control.cache_use()
@@ -87,6 +91,13 @@ def _raise_unless_gone(error: OSError) -> None:
         raise error
 
 
+def _raise_unless_in_use(_function: object, _path: str, raised: _ExceptionInfo) -> None:
+    """Meanwhile the client removes blocks and adds others."""
+    error = raised[1]
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+        raise error
+
+
 def _empty(directory: str, below: str) -> None:
     """Remove the content of `directory/below`; nothing that a link or `..` leads to is touched."""
     try:
@@ -102,7 +113,7 @@ def _remove_entries(directory: int) -> None:
     with os.scandir(directory) as entries:
         for entry in list(entries):
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.name, ignore_errors=True, dir_fd=directory)
+                shutil.rmtree(entry.name, onerror=_raise_unless_in_use, dir_fd=directory)
             else:
                 with suppress(FileNotFoundError):
                     os.unlink(entry.name, dir_fd=directory)

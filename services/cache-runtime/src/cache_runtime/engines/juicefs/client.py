@@ -15,8 +15,8 @@ from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.output import last_problem
 from paddlewheel.core.errors import Retry
 
-KEPT_OUTPUT = 256 << 10
-"""Bytes kept of the end of each stream."""
+KEPT_OUTPUT, KEPT_LOG = 16 << 20, 256 << 10
+"""Bytes kept of the end of stdout, where `status` lists all sessions, and of stderr."""
 KILL_TIMEOUT = 10.0
 """Seconds that a killed process gets to end: one that waits for a disk in the kernel does not."""
 _GLOBAL = ("--no-agent", "--no-color")
@@ -116,16 +116,17 @@ class JuiceFsClient:
 async def _collect(process: Process) -> Completed:
     assert process.stdout is not None
     assert process.stderr is not None
-    stdout, stderr = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+    stdout, stderr = await asyncio.gather(_tail(process.stdout, KEPT_OUTPUT), _tail(process.stderr, KEPT_LOG))
     code = await process.wait()
     return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"), stderr)
 
 
-async def _tail(stream: asyncio.StreamReader) -> bytes:
-    kept = b""
+async def _tail(stream: asyncio.StreamReader, size: int) -> bytes:
+    kept = bytearray()
     while data := await stream.read(1 << 16):
-        kept = (kept + data)[-KEPT_OUTPUT:]
-    return kept
+        kept += data
+        del kept[:-size]
+    return bytes(kept)
 
 
 async def kill(process: Process) -> None:

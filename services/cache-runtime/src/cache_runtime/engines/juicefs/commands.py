@@ -94,9 +94,11 @@ def copy_files(
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
-def delete_extra(sync: SyncOperation, source: Command, target: Command) -> Command:
+def delete_extra(sync: SyncOperation, source: Command, target: Command, log_id: str) -> Command:
     """Delete what only the destination has. Nothing is copied: neither what is new nor what differs."""
     args = (
+        "--log-id",
+        log_id,
         "sync",
         *_filters(sync, source),
         "--existing",

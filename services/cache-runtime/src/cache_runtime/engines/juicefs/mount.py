@@ -22,7 +22,7 @@ from cache_runtime.engines.juicefs.mount_point import abort_connection, find_con
 from cache_runtime.engines.juicefs.output import last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, mounts_at
+from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, mounts_at, pause_after
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.secret_files import SecretFiles
@@ -48,7 +48,6 @@ DISK_TIMEOUT = 10.0
 """Seconds for an answer of a disk or of the kernel."""
 SHORT_LIFE = 60.0
 """Seconds: a mount that was lost sooner counts as one that has failed."""
-_BACKOFF_CAP = 30.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class JuiceFsMount:
                 has_lasted = self._clock.monotonic() - began > SHORT_LIFE
                 failures = 1 if has_lasted else failures + 1
                 await self._set_lost(*_words(error))
-                await _wait(stop, min(_BACKOFF_CAP, 0.5 * 2**failures))
+                await _wait(stop, pause_after(failures))
         if self._leaves:
             await self._view.remove()
 

@@ -21,6 +21,7 @@ _SUM = ">: failed to handle "
 _FAILED = re.compile(r"failed to handle (\d+) objects")
 _COPY = "Failed to copy object "
 _HEAD = "head "
+_SKIPPED = re.compile(r"skip (.*/: .*)", re.DOTALL)
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
 _UNREADABLE = re.compile(r'ignore invalid pattern: (?:"-(\w+)" )?(".*") \[')
@@ -75,8 +76,8 @@ class ListingParser:
         return self._parse(rest)
 
     def _parse(self, text: bytes) -> list[Record]:
-        records = (_record(body) for body in self._mark.split(text))
-        return [record for record in records if record is not None]
+        found = (_record(body) for body in self._mark.split(text))
+        return [record for record in found if record is not None]
 
 
 def _record(body: bytes) -> Record | None:
@@ -94,7 +95,7 @@ def failed_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[byt
 
     All of them, unless its log is about as many as it counts.
     """
-    problems = [r.text for r in _records(log, log_id) if isinstance(r, Problem)]
+    problems = [r.text for r in records(log, log_id) if isinstance(r, Problem)]
     blamed = _blamed(problems, keys, _COPY, ": ")
     counted = next((int(found[1]) for text in problems if (found := _FAILED.match(text))), None)
     if counted is not None and len(blamed) >= counted:
@@ -107,7 +108,7 @@ def missing_copies(log: bytes, log_id: str, keys: Sequence[bytes]) -> Mapping[by
 
     All of them, unless its log is about as many as its sum lacks.
     """
-    remarks = [r.text for r in _records(log, log_id) if isinstance(r, Remark)]
+    remarks = [r.text for r in records(log, log_id) if isinstance(r, Remark)]
     found = next((int(summed[1]) for text in remarks if (summed := _FOUND.match(text))), None)
     blamed = _blamed(remarks, keys, _HEAD, " from ")
     if found is not None and 0 <= len(keys) - found <= len(blamed):
@@ -129,7 +130,8 @@ def _blamed(
     return blamed
 
 
-def _records(log: bytes, log_id: str) -> list[Record]:
+def records(log: bytes, log_id: str) -> list[Record]:
+    """Of the log of a command that has ended."""
     parser = ListingParser(log_id)
     return [*parser.feed(log), *parser.close()]
 
@@ -162,6 +164,17 @@ def refused_filter(remark: Remark) -> str:
         f"{field}: {found[2]} is no pattern: close each '[' with a ']', and write \\[ or \\\\ for these"
         " characters themselves"
     )
+
+
+def unreadable_directory(remark: Remark) -> str:
+    """What to tell of a directory that the client may not read, "" when the remark is about something else.
+
+    The client goes on as if it were empty, and would delete what was copied from it.
+    """
+    found = _SKIPPED.match(remark.text)
+    if found is None:
+        return ""
+    return f"source.uri: let the cache agents read every directory of it: {found[1][:500]}"
 
 
 def is_unformatted(stderr: str) -> bool:

@@ -12,7 +12,7 @@ from cache_runtime.cell import Cell
 from cache_runtime.domain.model import File
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
-from cache_runtime.engines.juicefs.client import JuiceFsClient
+from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
@@ -22,7 +22,9 @@ from cache_runtime.engines.juicefs.output import (
     is_outage,
     last_problem,
     missing_copies,
+    records,
     refused_filter,
+    unreadable_directory,
 )
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
@@ -76,16 +78,18 @@ class JuiceFsTransfer:
 
     async def delete_extra(self, sync: SyncOperation) -> None:
         source, target = await self._source(sync), await self._target(sync)
-        await self._delete(commands.delete_extra(sync, source, target))
+        if source.args[-1].startswith("file://"):
+            # What this node may not read would count as absent, whichever node has listed it before.
+            async for _ in self.list(sync):
+                pass
+        log_id = random_ids.token_hex(16)
+        done = await self._client.run(commands.delete_extra(sync, source, target, log_id))
+        _files(records(done.log, log_id), [])
+        _check_deleted(done)
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
         source, target = await self._source(sync), await self._target(sync)
-        await self._delete(commands.delete_copied(sync, source, target, mbps))
-
-    async def _delete(self, command: Command) -> None:
-        done = await self._client.run(command)
-        if done.code:
-            raise Permanent("DeleteFailed", done.problem)
+        _check_deleted(await self._client.run(commands.delete_copied(sync, source, target, mbps)))
 
     async def _source(self, sync: SyncOperation) -> Command:
         located = await self._local.locate(sync.source)
@@ -142,6 +146,11 @@ class JuiceFsTransfer:
         return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
 
 
+def _check_deleted(done: Completed) -> None:
+    if done.code:
+        raise Permanent("DeleteFailed", done.problem)
+
+
 def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:
     """Retry for a source that is away; what it refuses, it refuses again."""
     problem = (problems or ["juicefs sync --dry failed"])[-1]
@@ -149,14 +158,20 @@ def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:
     return kind("ListingFailed", problem)
 
 
-def _files(records: Iterable[Record], problems: list[str]) -> list[File]:
-    """The files; problems are added to the list. Raises Permanent when a filter was left out."""
+def _files(found: Iterable[Record], problems: list[str]) -> list[File]:
+    """The files; problems are added to the list.
+
+    Raises:
+        Permanent: a filter or a directory was left out.
+    """
     files = []
-    for record in records:
+    for record in found:
         if isinstance(record, File):
             files.append(record)
         elif isinstance(record, Problem):
             problems.append(last_problem(record.text))
         elif refusal := refused_filter(record):
             raise Permanent("InvalidFilter", refusal)
+        elif skipped := unreadable_directory(record):
+            raise Permanent("ListingFailed", skipped)
     return files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -54,7 +55,17 @@ class Volumes:
 def _identify(engine: EngineSecret, status: Completed) -> str:
     if status.code:
         raise Retry("EngineUnreachable", status.problem)
-    setting = json.loads(status.stdout)["Setting"]
+    try:
+        return _identified(engine, json.loads(status.stdout)["Setting"])
+    except (ValueError, KeyError, TypeError) as error:
+        text = (
+            f"what `juicefs status` prints cannot be read ({len(status.stdout)} characters): {error!r};"
+            " see whether metaurl holds a volume of JuiceFS, and whether thousands of sessions are left in it"
+        )
+        raise Retry("EngineUnreachable", text) from error
+
+
+def _identified(engine: EngineSecret, setting: Mapping[str, Any]) -> str:
     if setting["Name"] != engine.name:
         text = f"metaurl holds volume {setting['Name']!r}, the secret's name is {engine.name!r}"
         raise Permanent("WrongVolume", text)
@@ -68,7 +79,7 @@ def _identify(engine: EngineSecret, status: Completed) -> str:
     return _uuid(setting)
 
 
-def _uuid(setting: dict[str, Any]) -> str:
+def _uuid(setting: Mapping[str, Any]) -> str:
     """The volume's blocks are in the directory of this name: anything else could be a path to elsewhere."""
     found = setting.get("UUID")
     if isinstance(found, str) and _UUID.fullmatch(found):
