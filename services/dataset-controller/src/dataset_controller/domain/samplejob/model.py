@@ -94,6 +94,7 @@ class ObservedJob:
         recorded: the run in the status as the bus knows it; empty when it does not.
         progress_due: enough time has passed since progress was last written.
         others: the other jobs of that set, and those that the job is to run after, by name.
+        are_records_known: False until `runs` has all that was on the bus when this service started.
         starting: names of others whose runs were just decided on, which their status does not say yet.
     """
 
@@ -104,6 +105,7 @@ class ObservedJob:
     recorded: tuple[RunKey, ...] = ()
     progress_due: bool = True
     others: Mapping[str, SampleJob] = field(default_factory=dict)
+    are_records_known: bool = True
     starting: frozenset[str] = frozenset()
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import Cond, JobPhase, SetPhase
+from dataset_controller.domain.names import BEGUN, Cond, JobPhase, SetPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.request import is_prepared_for
@@ -19,7 +19,6 @@ from paddlewheel.contracts.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 15.0
 """While it waits for what wakes no job when it is over."""
-_BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def decide_turn(seen: ObservedJob) -> Turn:
     if before:
         last = max(before, key=_rank)
         return Turn(f"waits for SampleJob {last.key.name}, which is before it{_priority(last)}")
-    if running := sorted(other.key.name for other in rivals if other.status.phase in _BEGUN):
+    if running := sorted(other.key.name for other in rivals if other.status.phase in BEGUN):
         return Turn(f"waits for {', '.join(f'SampleJob {name}' for name in running)}")
     if starting := sorted(other.key.name for other in rivals if other.key.name in seen.starting):
         return Turn(f"waits for SampleJob {starting[0]}", LOOK_AGAIN_SECONDS)
@@ -72,7 +71,7 @@ def _uses_of_run(other: SampleJob) -> Uses:
     """A run goes on as it was requested: of one whose job was edited since, nothing is known."""
     accepted = other.status.condition(Cond.ACCEPTED)
     is_edited = accepted is not None and accepted.observed_generation != other.generation
-    return EVERYTHING if is_edited and other.status.phase in _BEGUN else uses_of(other.spec)
+    return EVERYTHING if is_edited and other.status.phase in BEGUN else uses_of(other.spec)
 
 
 def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:

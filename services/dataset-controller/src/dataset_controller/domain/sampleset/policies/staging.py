@@ -19,10 +19,13 @@ def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda 
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
     The last report of an agent counts, however old: what a lost node has is not in the store either. An agent
-    that cannot read its cache directories may have some there, where pods write to the cache first.
+    that cannot read its cache directories may have some there, where pods write to the cache first. Until the
+    reports are known, everybody may have some.
     """
     if _is_given_up(seen):
         return ""
+    if not seen.are_records_known:
+        return f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
     reports = [r for r in seen.reports if is_leaving(r.partition)]
     found = _kept(seen, [*map(_writes, reports), *_elsewhere(seen, reports)])
     if not found:
