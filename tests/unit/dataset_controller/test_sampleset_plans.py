@@ -1403,9 +1403,7 @@ def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
     assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
-def test_until_reports_are_known_a_deleted_set_waits_unless_it_was_found_free_or_its_writes_are_given_up() -> (
-    None
-):
+def test_until_reports_are_known_a_deleted_set_waits_unless_it_is_free_or_given_up() -> None:
     unknown: dict[str, Any] = {"are_records_known": False, "reports": ()}
     seen = going(0, 1, conditions=[], **unknown)
     todo = decide(seen)

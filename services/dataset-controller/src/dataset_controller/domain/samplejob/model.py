@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, JobPhase
+from dataset_controller.domain.samplejob.uses import Uses, uses_of
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.status import ObjectStatus
@@ -76,6 +78,11 @@ class SampleJob:
     def created_at(self) -> str:
         """RFC 3339, by the API server's clock."""
         return str(self.obj["metadata"].get("creationTimestamp") or "")
+
+    @cached_property
+    def uses(self) -> Uses:
+        """What its operation reads and changes of the set."""
+        return uses_of(self.spec)
 
     @property
     def set_name(self) -> str:

@@ -14,7 +14,7 @@ from dataset_controller.domain.names import BEGUN, Cond, JobPhase, SetPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.request import is_prepared_for
-from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict, uses_of
+from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict
 from paddlewheel.contracts.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 15.0
@@ -31,8 +31,8 @@ class Turn:
 
 def decide_turn(seen: ObservedJob) -> Turn:
     """The job begins unless it conflicts with a run, or with a job before it in the line."""
-    mine = uses_of(seen.job.spec)
-    rivals = [other for other in _of_the_set(seen) if conflict(mine, _uses_of_run(other))]
+    mine = seen.job.uses
+    rivals = [other for other in _candidates(seen) if conflict(mine, _uses_of_run(other))]
     before = [other for other in rivals if _is_in_line(seen, other) and _rank(other) < _rank(seen.job)]
     if before:
         last = max(before, key=_rank)
@@ -45,8 +45,14 @@ def decide_turn(seen: ObservedJob) -> Turn:
     return Turn(f"waits for the set's own {own}", LOOK_AGAIN_SECONDS) if own else Turn()
 
 
-def _of_the_set(seen: ObservedJob) -> Iterator[SampleJob]:
-    return (other for other in seen.others.values() if other.set_name == seen.job.set_name)
+def _candidates(seen: ObservedJob) -> Iterator[SampleJob]:
+    """Other jobs of the set that run, begin or are in line. Those that have ended may be many."""
+    of_the_set = (other for other in seen.others.values() if other.set_name == seen.job.set_name)
+    return (
+        other
+        for other in of_the_set
+        if other.status.phase in BEGUN or other.key.name in seen.starting or _is_in_line(seen, other)
+    )
 
 
 def _rank(job: SampleJob) -> tuple[Any, ...]:
@@ -71,7 +77,7 @@ def _uses_of_run(other: SampleJob) -> Uses:
     """A run goes on as it was requested: of one whose job was edited since, nothing is known."""
     accepted = other.status.condition(Cond.ACCEPTED)
     is_edited = accepted is not None and accepted.observed_generation != other.generation
-    return EVERYTHING if is_edited and other.status.phase in BEGUN else uses_of(other.spec)
+    return EVERYTHING if is_edited and other.status.phase in BEGUN else other.uses
 
 
 def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:
