@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from tests.unit.dataset_controller.builders import (
     NOW,
+    OWNER_UID,
     ago,
     condition,
     make_observed_job,
@@ -18,6 +19,7 @@ from tests.unit.dataset_controller.builders import (
 )
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
+from dataset_controller.domain.actions import CancelRun
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob import uses
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob, SampleJob
@@ -29,6 +31,7 @@ from dataset_controller.reconciler import SampleJobKind
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_job
@@ -266,6 +269,18 @@ def test_a_job_that_is_started_again_after_its_cancellation_is_not_cancelled_aga
         status = plan(replace(seen, job=job), NOW).status
         assert status is not None
         assert (status.phase is JobPhase.FAILED) is is_cancelled
+
+
+def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> None:
+    asked = [make_other_job("a", "Pending"), make_other_job("b", "Running")]
+    done = [make_other_job("c", "Pending"), make_other_job("d", "Succeeded"), make_other_job("e", "Failed")]
+    elsewhere = make_other_job("f", "Pending", of="mnist")
+    seen = rival_of(*asked, *done, elsewhere, make_other_job("g"), terminate=True)
+    seen = replace(seen, runs={"run-of-c": RunState(phase=RunPhase.SUCCEEDED)})
+    todo = plan(seen, NOW)
+    assert todo.actions == tuple(CancelRun(RunKey(OWNER_UID, run)) for run in ("run-of-a", "run-of-b"))
+    assert todo.status is not None
+    assert todo.status.phase is JobPhase.NEW
 
 
 # --- in the service
