@@ -28,7 +28,7 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sources import Credentials, RunKeys
@@ -989,7 +989,21 @@ def test_writes_on_a_node_that_a_partition_has_left_are_named_until_they_are_upl
 
     # Another partition is there now, and says itself what is left.
     others = (*reports, make_report(OWNER_UID, 1, NOW, node="gone"))
-    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others)) is None
+    pods = (make_pod(0), replace(make_pod(1), node="gone"))
+    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others, pods=pods)) is None
+
+
+@pytest.mark.parametrize("pods", [(make_pod(0),), (make_pod(0), make_pod(1, ready=False))])
+def test_an_old_report_of_a_partition_without_a_ready_pod_hides_no_writes_on_its_node(
+    pods: tuple[RuntimePod, ...],
+) -> None:
+    left = StagedElsewhere(node="node-1", staged_bytes=5 << 20)
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[left]), make_report(OWNER_UID, 1, NOW))
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports, pods=pods))
+    assert staged is not None
+    assert "5.0 MiB on node node-1," in staged.message
+    both = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)
+    assert left_writes(both) is None
 
 
 def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:

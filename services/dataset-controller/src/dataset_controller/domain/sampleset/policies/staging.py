@@ -76,9 +76,16 @@ def _left(seen: ObservedSet) -> list[_Writes]:
 
 def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
     """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
-    held = {report.node for report in seen.reports if report.mounted}
+    held = _held(seen)
     left = (each for report in reports for each in report.staged_elsewhere if each.node not in held)
     return [_Writes(each.node, each.staged_bytes, each.staged_unknown) for each in left]
+
+
+def _held(seen: ObservedSet) -> frozenset[str]:
+    """Nodes where a partition is mounted. The last report of one whose pod has gone, or is not ready, says no
+    more what its node has."""
+    at = {pod.index: pod.node for pod in seen.pods if pod.is_ready}
+    return frozenset(r.node for r in seen.reports if r.mounted and at.get(r.partition) == r.node)
 
 
 def _kept(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
