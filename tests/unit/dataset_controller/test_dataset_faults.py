@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarnes
 from dataset_controller import reconciler
 from dataset_controller.domain.names import BUS_FILES
 from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
@@ -324,6 +327,34 @@ async def test_without_the_bus_the_rest_goes_on_and_facts_come_later(data: DataH
     await data.wait(6)
     await data.expect_phase("Ready")
     assert data.facts() == FACTS
+
+
+async def test_after_a_start_nothing_that_may_have_writes_goes_before_the_bus_has_told_what_agents_reported(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = await data.ready_set()
+    await data.runtime.report(uid, 1, staged_bytes=1 << 20)
+    await data.delete(SET)
+    await data.drive()
+    answers, watch = asyncio.Event(), MemoryKeyValue.watch
+
+    async def silent(bucket: MemoryKeyValue, pattern: str) -> AsyncGenerator[Entry | None, None]:
+        await answers.wait()
+        async for entry in watch(bucket, pattern):
+            yield entry
+
+    monkeypatch.setattr(MemoryKeyValue, "watch", silent)
+    await data.restart()
+    await data.wait(90)
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    assert data.runtime.runs("clear") == []
+    assert "waits for the bus" in (await data.condition(SET, "Ready"))["message"]
+    answers.set()
+    await data.wait(10)
+    assert "1.0 MiB on node node-0;" in (await data.condition(SET, "Ready"))["message"]
+    await data.runtime.report(uid, 1)
+    await data.wait(130)
+    assert not await data.exists(SET)
 
 
 async def test_a_crash_between_record_and_publish_loses_and_repeats_no_fact(data: DataHarness) -> None:

@@ -148,6 +148,7 @@ def test_a_node_is_no_home_any_more_when_all_partitions_are_elsewhere_and_it_has
     runtime = runtime_of(seen, NOW)
     assert homes(seen, runtime, 3)("old"), "a partition is missing, and may come back"
     assert not homes(seen, runtime, 2)("old")
+    assert homes(replace(seen, are_records_known=False), runtime, 2)("old")
     left = StagedElsewhere(node="old", staged_bytes=1)
     reports = (seen.reports[0], seen.reports[1].model_copy(update={"staged_elsewhere": [left]}))
     assert homes(replace(seen, reports=reports), runtime, 2)("old")

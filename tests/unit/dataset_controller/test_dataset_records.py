@@ -250,3 +250,16 @@ async def test_records_are_stamped_with_the_services_own_clock() -> None:
         await bus.key_value(RUNS_BUCKET).delete(RUN.state)
         await eventually(lambda: len(woken) == 5)
         assert runs.of("set-uid") == {}
+
+
+async def test_records_are_known_once_everything_that_the_bus_has_was_taken_in() -> None:
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    runs, nodes = RunRecords(clock), NodeRecords(clock)
+    assert not runs.is_known
+    assert not nodes.is_known
+    await bus.key_value(RUNS_BUCKET).put(RUN.state, to_json(RunState(run_id="run-1")))
+    await bus.key_value(NODES_BUCKET).put("set-uid.0", to_json(NodeStatus()))
+    async with followed(bus, runs, nodes, []):
+        await eventually(lambda: runs.is_known and nodes.is_known)
+        assert list(runs.of("set-uid")) == ["run-1"]
+        assert len(nodes.of("set-uid")) == 1

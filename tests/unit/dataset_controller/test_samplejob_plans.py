@@ -284,6 +284,14 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
     assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)
 
 
+@pytest.mark.parametrize("spec", [{"terminate": True}, {}])
+def test_until_runs_are_known_a_job_neither_ends_others_nor_begins(spec: dict[str, Any]) -> None:
+    todo = plan(replace(make_observed_job(**spec), are_records_known=False), NOW)
+    message = "waits for the bus: which runs there are is not known yet"
+    waits = condition("Started", False, "WaitingForTurn", message)
+    assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits), requeue_after=2.0)
+
+
 # --- following a run
 
 
@@ -582,6 +590,13 @@ def test_a_job_that_ends_is_looked_at_again_when_its_time_is_over(ttl: int | Non
 def going(seconds: float, **fields: Any) -> ObservedJob:
     meta = {"deletionTimestamp": ago(seconds), "finalizers": ["other", "paddlepaddle.org/samplejob-job"]}
     return replace(make_observed_job("Running", "r1", meta=meta), **fields)
+
+
+def test_until_runs_are_known_a_deleted_job_is_taken_to_run_but_not_forever() -> None:
+    """Its run would go on without a record, and nobody would cancel it."""
+    todo = plan(going(1, are_records_known=False), NOW)
+    assert (todo.actions, todo.release, todo.requeue_after) == ((), None, 2.0)
+    assert plan(going(601, are_records_known=False), NOW).release == {"finalizers": ["other"]}
 
 
 RELEASED = JobPlan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -9,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from tests.unit.dataset_controller.builders import (
     NOW,
+    OWNER_UID,
     ago,
     condition,
     make_observed_job,
@@ -17,15 +19,19 @@ from tests.unit.dataset_controller.builders import (
 )
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
+from dataset_controller.domain.actions import CancelRun
 from dataset_controller.domain.names import JobPhase
+from dataset_controller.domain.samplejob import uses
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.samplejob.plan import plan
-from dataset_controller.domain.samplejob.uses import conflict, uses_of
+from dataset_controller.domain.samplejob.policies import turns
+from dataset_controller.domain.samplejob.uses import Uses, conflict, uses_of
 from dataset_controller.reconciler import SampleJobKind
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_job
@@ -76,8 +82,47 @@ def remove(*paths: str) -> dict[str, Any]:
 def test_operations_conflict_when_one_changes_what_the_other_uses(
     one: dict[str, Any], other: dict[str, Any], expected: bool
 ) -> None:
-    uses = [uses_of(SampleJobSpec.model_validate(spec)) for spec in (one, other)]
-    assert conflict(*uses) is conflict(*reversed(uses)) is expected
+    both = [uses_of(SampleJobSpec.model_validate(spec)) for spec in (one, other)]
+    assert conflict(*both) is conflict(*reversed(both)) is expected
+
+
+def test_paths_are_not_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding whose turn it is holds up everything else: each path is looked at a few times at most."""
+    looked_at: list[str] = []
+
+    def counted(path: str) -> Iterator[str]:
+        looked_at.append(path)
+        return with_parents(path)
+
+    with_parents = uses._with_parents
+    monkeypatch.setattr(uses, "_with_parents", counted)
+    many = [remove(*(f"{side}/{i}" for i in range(4096))) for side in ("a", "b")]
+    one, other = (uses_of(SampleJobSpec.model_validate(spec)) for spec in many)
+    assert not conflict(one, other)
+    assert 0 < len(looked_at) <= 2 * (4096 + 4096)
+
+
+def test_what_jobs_that_have_ended_or_wait_for_others_have_used_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Uses] = []
+
+    def counted(some: Uses, others: Uses) -> bool:
+        compared.append(others)
+        return conflict(some, others)
+
+    monkeypatch.setattr(turns, "conflict", counted)
+    done = [make_other_job("a", "Succeeded"), make_other_job("b", "Failed"), make_other_job("c")]
+    assert waits_for(rival_of(*done)) == ""
+    assert compared == []
+    assert waits_for(rival_of(*done, make_other_job("d", "Running"))) == "waits for SampleJob d"
+    assert len(compared) == 1
+
+
+def test_a_job_knows_what_it_uses_once_per_version() -> None:
+    job = make_other_job("a", **remove("x"))
+    assert job.uses is job.uses
+    assert job.uses == uses_of(job.spec)
 
 
 def rival_of(*others: SampleJob, created: str = ago(50), **spec: Any) -> ObservedJob:
@@ -224,6 +269,18 @@ def test_a_job_that_is_started_again_after_its_cancellation_is_not_cancelled_aga
         status = plan(replace(seen, job=job), NOW).status
         assert status is not None
         assert (status.phase is JobPhase.FAILED) is is_cancelled
+
+
+def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> None:
+    asked = [make_other_job("a", "Pending"), make_other_job("b", "Running")]
+    done = [make_other_job("c", "Pending"), make_other_job("d", "Succeeded"), make_other_job("e", "Failed")]
+    elsewhere = make_other_job("f", "Pending", of="mnist")
+    seen = rival_of(*asked, *done, elsewhere, make_other_job("g"), terminate=True)
+    seen = replace(seen, runs={"run-of-c": RunState(phase=RunPhase.SUCCEEDED)})
+    todo = plan(seen, NOW)
+    assert todo.actions == tuple(CancelRun(RunKey(OWNER_UID, run)) for run in ("run-of-a", "run-of-b"))
+    assert todo.status is not None
+    assert todo.status.phase is JobPhase.NEW
 
 
 # --- in the service

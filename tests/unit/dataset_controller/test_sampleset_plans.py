@@ -28,7 +28,7 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sources import Credentials, RunKeys
@@ -939,6 +939,27 @@ def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_
     assert resized(1) in decide(observe("Ready", 2, SYNCED, reports=stays, pods=lost)).actions
 
 
+def test_until_reports_are_known_a_set_grows_but_does_not_shrink() -> None:
+    unknown: dict[str, Any] = {"are_records_known": False, "reports": ()}
+    for ready in (1, 2):
+        todo = decide(observe("PartialReady", ready, SYNCED, replicas=2, **unknown))
+        assert todo.status is not None
+        assert resized(1) not in todo.actions
+        assert not [action for action in todo.actions if isinstance(action, WriteRun)]
+        scaling_is = todo.status.condition("Scaling")
+        assert scaling_is is not None
+        assert (scaling_is.status, scaling_is.reason) == ("False", "StagedWrites")
+        assert scaling_is.message.startswith("from 2 to 1 partitions: waits for the bus:")
+    grown = decide(observe("PartialReady", 1, SYNCED, spec={"partitions": 3}, **unknown))
+    assert resized(3) in grown.actions
+
+
+def test_until_reports_are_known_what_was_left_on_nodes_is_not_taken_for_uploaded() -> None:
+    staged = condition("StagedWrites", True, "StagedWrites", "no store has it")
+    seen = observe("Ready", 1, SYNCED, staged, are_records_known=False, reports=())
+    assert left_writes(seen) == staged
+
+
 LEFT = StagedElsewhere(node="gone", staged_bytes=5 << 20)
 """What partition 0 has left behind."""
 
@@ -968,7 +989,21 @@ def test_writes_on_a_node_that_a_partition_has_left_are_named_until_they_are_upl
 
     # Another partition is there now, and says itself what is left.
     others = (*reports, make_report(OWNER_UID, 1, NOW, node="gone"))
-    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others)) is None
+    pods = (make_pod(0), replace(make_pod(1), node="gone"))
+    assert left_writes(observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=others, pods=pods)) is None
+
+
+@pytest.mark.parametrize("pods", [(make_pod(0),), (make_pod(0), make_pod(1, ready=False))])
+def test_an_old_report_of_a_partition_without_a_ready_pod_hides_no_writes_on_its_node(
+    pods: tuple[RuntimePod, ...],
+) -> None:
+    left = StagedElsewhere(node="node-1", staged_bytes=5 << 20)
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[left]), make_report(OWNER_UID, 1, NOW))
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports, pods=pods))
+    assert staged is not None
+    assert "5.0 MiB on node node-1," in staged.message
+    both = observe("Ready", 2, SYNCED, spec={"partitions": 2}, reports=reports)
+    assert left_writes(both) is None
 
 
 def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
@@ -1380,6 +1415,23 @@ def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
     assert removal(going(0, 1, conditions=[], reports=STAGED)).actions == ()
     given_up = decide(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP, pods=(make_pod(0),)))
     assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
+
+
+def test_until_reports_are_known_a_deleted_set_waits_unless_it_is_free_or_given_up() -> None:
+    unknown: dict[str, Any] = {"are_records_known": False, "reports": ()}
+    seen = going(0, 1, conditions=[], **unknown)
+    todo = decide(seen)
+    assert todo.status is not None
+    assert (todo.actions, todo.release, todo.requeue_after) == ((), None, 5.0)
+    assert freedom(seen) == condition("Free", False, "StagedWrites")
+    ready = todo.status.condition("Ready")
+    assert ready is not None
+    assert ready.message.startswith(
+        "waits for the bus: what agents have reported is not known yet; to lose it:"
+    )
+    clears = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
+    assert decide(going(0, 1, conditions=[], meta=GIVEN_UP, **unknown)).actions == clears
+    assert decide(going(10, 1, **unknown)).actions == clears
 
 
 WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}

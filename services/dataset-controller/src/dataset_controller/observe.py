@@ -104,6 +104,7 @@ class Observer:
             has_csi=has_csi,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
+            are_records_known=self._are_records_known,
             is_runtime_secret_known=not isinstance(runtime, Trouble) and not isinstance(driver, Trouble),
             unserved=self._secrets.refusal(runtime_secret, runtime),
             troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
@@ -127,6 +128,7 @@ class Observer:
             recorded=self._runs.find(job.status.run_id) if job.status.run_id else (),
             progress_due=progress_due,
             others=self._others(job),
+            are_records_known=self._are_records_known,
         )
 
     def forget(self, obj: Object) -> None:
@@ -134,6 +136,10 @@ class Observer:
         for memo in (self._parse_set, self._parse_job, self._parse_pod):
             memo.forget(obj)
         self._reads.forget(names.POD, key_of(obj))
+
+    @property
+    def _are_records_known(self) -> bool:
+        return self._runs.is_known and self._nodes.is_known
 
     def _pods(self, key: Key) -> tuple[RuntimePod, ...]:
         runtime = str(Key(key.namespace, runtime_name(key.name)))

@@ -34,9 +34,15 @@ M = TypeVar("M", bound=WireModel)
 
 
 class RunRecords:
-    """States of all runs, by set and run."""
+    """States of all runs, by set and run.
+
+    Attributes:
+        is_known: everything that was on the bus when this service started has been taken in. Before that, no
+            record says nothing.
+    """
 
     def __init__(self, clock: Clock) -> None:
+        self.is_known = False
         self._clock = clock
         self._states: dict[str, dict[str, RunState]] = {}
 
@@ -51,7 +57,9 @@ class RunRecords:
     async def follow(self, bucket: KeyValue, on_change: Callable[[RunKey], None]) -> None:
         """Watch forever; `on_change` is called after a change was taken in."""
         async for entry in bucket.watch(record_pattern(Record.STATE)):
-            if entry is not None and (record := parse_run_record(entry.key)) is not None:
+            if entry is None:
+                self.is_known = True
+            elif (record := parse_run_record(entry.key)) is not None:
                 self._take_in(record.run, entry)
                 on_change(record.run)
 
@@ -69,9 +77,14 @@ class RunRecords:
 
 
 class NodeRecords:
-    """The latest report of every partition's agent, by set."""
+    """The latest report of every partition's agent, by set.
+
+    Attributes:
+        is_known: as of `RunRecords`.
+    """
 
     def __init__(self, clock: Clock) -> None:
+        self.is_known = False
         self._clock = clock
         self._reports: dict[str, dict[int, NodeStatus]] = {}
 
@@ -82,7 +95,9 @@ class NodeRecords:
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
         """Watch forever; `on_change` gets the set's uid."""
         async for entry in bucket.watch(">"):
-            if entry is not None and (node := parse_node_key(entry.key)) is not None:
+            if entry is None:
+                self.is_known = True
+            elif (node := parse_node_key(entry.key)) is not None:
                 self._take_in(node, entry)
                 on_change(node.set_uid)
 

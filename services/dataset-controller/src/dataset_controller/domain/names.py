@@ -90,6 +90,10 @@ class JobPhase(StrEnum):
     FAILED = "Failed"
 
 
+BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
+"""Its run was requested, and has not ended as far as its status says."""
+
+
 class Cond:
     """Condition types."""
 

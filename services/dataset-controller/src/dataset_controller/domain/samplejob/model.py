@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, JobPhase
+from dataset_controller.domain.samplejob.uses import Uses, uses_of
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.status import ObjectStatus
@@ -77,6 +79,11 @@ class SampleJob:
         """RFC 3339, by the API server's clock."""
         return str(self.obj["metadata"].get("creationTimestamp") or "")
 
+    @cached_property
+    def uses(self) -> Uses:
+        """What its operation reads and changes of the set."""
+        return uses_of(self.spec)
+
     @property
     def set_name(self) -> str:
         """Of the SampleSet in the job's namespace, "" when none is named."""
@@ -94,6 +101,7 @@ class ObservedJob:
         recorded: the run in the status as the bus knows it; empty when it does not.
         progress_due: enough time has passed since progress was last written.
         others: the other jobs of that set, and those that the job is to run after, by name.
+        are_records_known: False until `runs` has all that was on the bus when this service started.
         starting: names of others whose runs were just decided on, which their status does not say yet.
     """
 
@@ -104,6 +112,7 @@ class ObservedJob:
     recorded: tuple[RunKey, ...] = ()
     progress_due: bool = True
     others: Mapping[str, SampleJob] = field(default_factory=dict)
+    are_records_known: bool = True
     starting: frozenset[str] = frozenset()
 
     @property

@@ -38,6 +38,8 @@ RUN_SECONDS = 15.0
 """Time after which the record of an unfinished run is checked again."""
 RECORD_SECONDS = 60.0
 """Time after which the records of a run whose end is in the status leave the bus."""
+BUS_SECONDS = 2.0
+"""Time after which it is checked again whether the bus has told which runs there are."""
 AT_ONCE = 0.0
 """The next step can be taken as soon as this one is recorded: the job's own write wakes nobody."""
 
@@ -83,6 +85,10 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         return JobPlan(
             status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_SAMPLE_SET, _waiting(seen), now)
         )
+    if not seen.are_records_known:
+        message = "waits for the bus: which runs there are is not known yet"
+        status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, message, now)
+        return JobPlan(status, requeue_after=BUS_SECONDS)
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dataset_controller.domain.invalid import Invalid
@@ -25,11 +25,6 @@ class Use:
     of: str
     path: str = ROOT
     is_exclusive: bool = False
-
-    def conflicts(self, other: Use) -> bool:
-        """One of both changes what the other uses."""
-        is_shared = not self.is_exclusive and not other.is_exclusive
-        return self.of == other.of and not is_shared and _overlap(self.path, other.path)
 
 
 Uses = tuple[Use, ...]
@@ -59,8 +54,19 @@ def uses_of(spec: SampleJobSpec) -> Uses:
 
 
 def conflict(some: Uses, others: Uses) -> bool:
-    """Both cannot go on at the same time."""
-    return any(one.conflicts(other) for one in some for other in others)
+    """Both cannot go on at the same time: one changes what the other uses.
+
+    Paths are looked up in sets and not compared in pairs: there may be thousands on either side.
+    """
+    return any(
+        _overlap(_paths(some, of, is_exclusive=one), _paths(others, of, is_exclusive=other))
+        for of in (DATA, CACHE)
+        for one, other in ((True, True), (True, False), (False, True))
+    )
+
+
+def _paths(uses: Uses, of: str, *, is_exclusive: bool) -> frozenset[str]:
+    return frozenset(use.path for use in uses if use.of == of and use.is_exclusive is is_exclusive)
 
 
 def _data(paths: Sequence[str], *, is_exclusive: bool) -> Uses:
@@ -75,7 +81,18 @@ def _normalized(paths: Iterable[str]) -> Iterable[str]:
             yield ROOT
 
 
-def _overlap(one: str, other: str) -> bool:
-    """The same directory, or one in the other."""
-    first, second = sorted((one, other), key=len)
-    return first in (ROOT, second) or second.startswith(f"{first}/")
+def _overlap(some: frozenset[str], others: frozenset[str]) -> bool:
+    """A directory is in both, or one of either is in one of the other."""
+    return _is_any_below(some, others) or _is_any_below(others, some)
+
+
+def _is_any_below(paths: frozenset[str], tops: frozenset[str]) -> bool:
+    """One of the paths is one of these directories, or in one of them."""
+    return bool(tops) and any(not tops.isdisjoint(_with_parents(path)) for path in paths)
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    yield path
+    while path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -211,6 +211,8 @@ class ObservedSet:
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
+        are_records_known: False until `runs` and `reports` have all that was on the bus when this service
+            started: what is not among them may exist all the same.
         is_runtime_secret_known: False when one of the set's own Secrets could not be read.
         unserved: why, when this service has no rights in the set's namespace, or has them no more.
         troubles: what could not be read.
@@ -230,6 +232,7 @@ class ObservedSet:
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
+    are_records_known: bool = True
     is_runtime_secret_known: bool = True
     unserved: Problem | None = None
     troubles: tuple[Trouble, ...] = ()

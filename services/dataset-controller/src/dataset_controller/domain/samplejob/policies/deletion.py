@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun
-from dataset_controller.domain.names import job_finalizer
+from dataset_controller.domain.names import BEGUN, job_finalizer
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob
 from dataset_controller.domain.samplejob.status import present_status, with_facts
@@ -20,11 +20,13 @@ LOOK_AGAIN_SECONDS = 2.0
 
 
 def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Cancel, wait, remove the records, publish, release."""
+    """Cancel, wait, remove the records, publish, release. Whether it runs must be known."""
     job, finalizer = seen.job, job_finalizer(seen.job.key.name)
     if finalizer not in job.finalizers:
         return JobPlan()
     since = age(job.deleted_at, now)
+    if seen.status.phase in BEGUN and not seen.are_records_known and since < BUS_SECONDS:
+        return JobPlan(present_status(seen), requeue_after=LOOK_AGAIN_SECONDS)
     runs = _runs(seen)
     is_running = seen.state is not None and not is_ended(seen.state)
     if is_running and runs and since < CANCEL_SECONDS:

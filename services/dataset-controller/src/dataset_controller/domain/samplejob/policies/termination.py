@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun
-from dataset_controller.domain.names import Cond
-from dataset_controller.domain.runs import unfinished
+from dataset_controller.domain.names import BEGUN, Cond
+from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
@@ -32,7 +32,7 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     """Cancel the set's other unfinished runs once and wait for them, but not forever."""
     if not seen.job.spec.terminate or status.holds(Cond.OTHERS_CANCELLED):
         return TerminationDecision(status)
-    others = [run for run in unfinished(seen.runs) if run != seen.status.run_id]
+    others = _others(seen)
     status = status.with_condition(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
     since = status.condition(Cond.OTHERS_CANCELLED)
     left = CANCEL_SECONDS - age(since.last_transition_time if since else "", now)
@@ -43,6 +43,18 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     set_uid = seen.sample_set.uid if seen.sample_set else ""
     cancels = tuple(CancelRun(RunKey(set_uid, run)) for run in others)
     return TerminationDecision(status, False, cancels, left)
+
+
+def _others(seen: ObservedJob) -> list[str]:
+    """Ids of other runs that agents work on, or will: one that was requested a moment ago has no state."""
+    requested = {
+        other.status.run_id
+        for other in seen.others.values()
+        if other.set_name == seen.job.set_name
+        and other.status.phase in BEGUN
+        and not is_ended(seen.runs.get(other.status.run_id))
+    }
+    return sorted(requested.union(unfinished(seen.runs)) - {seen.status.run_id})
 
 
 def cancelled_by(seen: ObservedJob) -> str | None:

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import Cond, JobPhase, SetPhase
+from dataset_controller.domain.names import BEGUN, Cond, JobPhase, SetPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.request import is_prepared_for
-from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict, uses_of
+from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict
 from paddlewheel.contracts.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 15.0
 """While it waits for what wakes no job when it is over."""
-_BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,13 @@ class Turn:
 
 def decide_turn(seen: ObservedJob) -> Turn:
     """The job begins unless it conflicts with a run, or with a job before it in the line."""
-    mine = uses_of(seen.job.spec)
-    rivals = [other for other in _of_the_set(seen) if conflict(mine, _uses_of_run(other))]
+    mine = seen.job.uses
+    rivals = [other for other in _candidates(seen) if conflict(mine, _uses_of_run(other))]
     before = [other for other in rivals if _is_in_line(seen, other) and _rank(other) < _rank(seen.job)]
     if before:
         last = max(before, key=_rank)
         return Turn(f"waits for SampleJob {last.key.name}, which is before it{_priority(last)}")
-    if running := sorted(other.key.name for other in rivals if other.status.phase in _BEGUN):
+    if running := sorted(other.key.name for other in rivals if other.status.phase in BEGUN):
         return Turn(f"waits for {', '.join(f'SampleJob {name}' for name in running)}")
     if starting := sorted(other.key.name for other in rivals if other.key.name in seen.starting):
         return Turn(f"waits for SampleJob {starting[0]}", LOOK_AGAIN_SECONDS)
@@ -46,8 +45,14 @@ def decide_turn(seen: ObservedJob) -> Turn:
     return Turn(f"waits for the set's own {own}", LOOK_AGAIN_SECONDS) if own else Turn()
 
 
-def _of_the_set(seen: ObservedJob) -> Iterator[SampleJob]:
-    return (other for other in seen.others.values() if other.set_name == seen.job.set_name)
+def _candidates(seen: ObservedJob) -> Iterator[SampleJob]:
+    """Other jobs of the set that run, begin or are in line. Those that have ended may be many."""
+    of_the_set = (other for other in seen.others.values() if other.set_name == seen.job.set_name)
+    return (
+        other
+        for other in of_the_set
+        if other.status.phase in BEGUN or other.key.name in seen.starting or _is_in_line(seen, other)
+    )
 
 
 def _rank(job: SampleJob) -> tuple[Any, ...]:
@@ -72,7 +77,7 @@ def _uses_of_run(other: SampleJob) -> Uses:
     """A run goes on as it was requested: of one whose job was edited since, nothing is known."""
     accepted = other.status.condition(Cond.ACCEPTED)
     is_edited = accepted is not None and accepted.observed_generation != other.generation
-    return EVERYTHING if is_edited and other.status.phase in _BEGUN else uses_of(other.spec)
+    return EVERYTHING if is_edited and other.status.phase in BEGUN else other.uses
 
 
 def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:

@@ -63,6 +63,8 @@ def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatu
 
 def _with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
     """Without a condition on sets whose partitions have left nothing behind."""
+    if not seen.are_records_known:
+        return status
     if left := writes_left(seen):
         return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
     if status.condition(Cond.STAGED_WRITES) is None:

@@ -49,7 +49,7 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     if seen.users:
         return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
-    if staged := staged_writes(seen):
+    if staged := _staged_writes(seen):
         return _wait(seen, Reason.STAGED_WRITES, staged, now)
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
@@ -64,6 +64,12 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
     if step is None:
         return _release(seen, since, now)
     return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _staged_writes(seen: ObservedSet) -> str:
+    """A set that was found free goes on without the bus."""
+    is_free = seen.status.holds(Cond.FREE)
+    return "" if is_free and not seen.are_records_known else staged_writes(seen)
 
 
 def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:

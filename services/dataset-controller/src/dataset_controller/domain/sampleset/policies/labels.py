@@ -55,8 +55,9 @@ def decide_labels(
 
 
 def homes(seen: ObservedSet, runtime: Runtime, count: int) -> Callable[[str], bool]:
-    """All that were, until every partition has one; then those with writes that only a pod there uploads."""
-    if not runtime.is_complete(count):
+    """All that were, until every partition has one, and what agents report is known; then those with writes
+    that only a pod there uploads."""
+    if not seen.are_records_known or not runtime.is_complete(count):
         return lambda _: True
     left = nodes_with_writes(seen)
     return lambda node: node in left

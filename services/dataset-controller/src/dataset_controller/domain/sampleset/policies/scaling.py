@@ -43,7 +43,7 @@ def decide_scaling(
     if runtime.replicas == spec.partitions:
         return ScalingDecision(_settled(status, spec, now))
     step = f"from {runtime.replicas} to {spec.partitions} partitions"
-    if staged := staged_writes(seen, lambda partition: spec.partitions <= partition < runtime.replicas):
+    if staged := _staged_writes(seen, spec, runtime):
         # False, so that the time for emptying the caches begins when this is over.
         waits = f"{step}: {staged}"
         status = status.with_condition(Cond.SCALING, False, Reason.STAGED_WRITES, waits, now)
@@ -53,6 +53,13 @@ def decide_scaling(
     if not leaving:
         return ScalingDecision(status, (_resize(seen, spec.partitions),))
     return _shrink(seen, spec, runtime, status, leaving, now)
+
+
+def _staged_writes(seen: ObservedSet, spec: SetSpec, runtime: Runtime) -> str:
+    """Of those that leave; a set that grows waits for nothing."""
+    if spec.partitions > runtime.replicas:
+        return ""
+    return staged_writes(seen, lambda partition: spec.partitions <= partition < runtime.replicas)
 
 
 def _settled(status: SetStatus, spec: SetSpec, now: datetime) -> SetStatus:

@@ -19,10 +19,13 @@ def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda 
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
     The last report of an agent counts, however old: what a lost node has is not in the store either. An agent
-    that cannot read its cache directories may have some there, where pods write to the cache first.
+    that cannot read its cache directories may have some there, where pods write to the cache first. Until the
+    reports are known, everybody may have some.
     """
     if _is_given_up(seen):
         return ""
+    if not seen.are_records_known:
+        return f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
     reports = [r for r in seen.reports if is_leaving(r.partition)]
     found = _kept(seen, [*map(_writes, reports), *_elsewhere(seen, reports)])
     if not found:
@@ -73,9 +76,16 @@ def _left(seen: ObservedSet) -> list[_Writes]:
 
 def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
     """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
-    held = {report.node for report in seen.reports if report.mounted}
+    held = _held(seen)
     left = (each for report in reports for each in report.staged_elsewhere if each.node not in held)
     return [_Writes(each.node, each.staged_bytes, each.staged_unknown) for each in left]
+
+
+def _held(seen: ObservedSet) -> frozenset[str]:
+    """Nodes where a partition is mounted. The last report of one whose pod has gone, or is not ready, says no
+    more what its node has."""
+    at = {pod.index: pod.node for pod in seen.pods if pod.is_ready}
+    return frozenset(r.node for r in seen.reports if r.mounted and at.get(r.partition) == r.node)
 
 
 def _kept(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
