@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import pytest
 
-from cache_runtime.engines import view
+from cache_runtime.engines import base, view
 from cache_runtime.engines.directory import mount as directory
 from cache_runtime.engines.juicefs import mount as juicefs
 from cache_runtime.engines.mounts import MountEntry
@@ -34,9 +33,9 @@ def _directory(top: Path) -> directory.DirectoryMount:
     return directory.DirectoryMount(top / "view", top / "state", nothing, nothing, ManualClock(), _unheard)
 
 
-@pytest.mark.parametrize(("module", "make"), [(juicefs, _juicefs), (directory, _directory)])
+@pytest.mark.parametrize("make", [_juicefs, _directory])
 async def test_a_mount_is_tried_again_however_often_it_has_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: ModuleType, make: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any
 ) -> None:
     pauses: list[float] = []
     mount = make(tmp_path)
@@ -50,7 +49,7 @@ async def test_a_mount_is_tried_again_however_often_it_has_failed(
             stop.set()
 
     monkeypatch.setattr(mount, "_mount_once", fail)
-    monkeypatch.setattr(module, "_wait", wait)
+    monkeypatch.setattr(base, "wait", wait)
     await mount.run(asyncio.Event())
     assert pauses[:6] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
     assert pauses[6:] == [30.0] * (FAILURES - 6)

@@ -12,15 +12,9 @@ from paddlewheel.core.errors import Retry
 
 MOUNT_TIMEOUT = 10.0
 """Seconds for the kernel to mount or unmount."""
-_FIRST_PAUSE, _LONGEST_PAUSE, _DOUBLINGS = 0.5, 30.0, 6
 _DEAD = "fuse", "paddlewheel"
 """Type and source."""
 _FUSE = "rootmode=40000,user_id=0,group_id=0,allow_other"
-
-
-def pause_after(failures: int) -> float:
-    """Seconds before mounting again, after so many failures in a row: 1, 2 ... 30."""
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, _DOUBLINGS))
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,12 @@ async def lazy_unmount(path: Path, *options: str) -> None:
 def is_dead(entry: MountEntry) -> bool:
     """Whether `mount_dead` has made it."""
     return (entry.type, entry.source) == _DEAD
+
+
+async def unmount(path: Path) -> None:
+    """Detach all that is mounted there. Raises Retry when the kernel refuses."""
+    while is_mount_point(path):
+        await lazy_unmount(path)
 
 
 async def mount_dead(path: Path) -> None:

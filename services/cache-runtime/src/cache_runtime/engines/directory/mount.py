@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
+from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
-from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, pause_after, run_mount
-from cache_runtime.engines.ports import Ailment, MountListener
+from cache_runtime.engines.mounts import run_mount, unmount
+from cache_runtime.engines.ports import MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
@@ -28,11 +26,6 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
-PROBE_EVERY = 1.0
-SILENT_AFTER = 10.0
-"""Seconds without an answer of the shared directory, after which the mount is lost."""
 SWEEP_EVERY = 30.0
 """Seconds after which nodes see what others have changed."""
 SWEEP_SHARE = 10
@@ -40,7 +33,7 @@ SWEEP_SHARE = 10
 _OPTIONS = "ro,nosuid,nodev,redirect_dir=nofollow"
 
 
-class DirectoryMount:
+class DirectoryMount(BaseMount):
     """Implements `Mount`.
 
     Args:
@@ -57,26 +50,12 @@ class DirectoryMount:
         clock: Clock,
         on_change: MountListener,
     ) -> None:
+        super().__init__(View(view, state), clock, on_change)
         self._state, self._shared, self._copies = state, shared, copies
-        self._view, self._clock, self._on_change = View(view, state), clock, on_change
-        self._mounted, self._leaves = asyncio.Event(), False
-        self.message = "not mounted yet"
-        self.ailment: Ailment | None = None
-        self.changed_at: datetime | None = None
 
     @property
     def path(self) -> Path:
         return self._shared.path
-
-    @property
-    def is_mounted(self) -> bool:
-        return self._mounted.is_set()
-
-    def leave(self) -> None:
-        self._leaves = True
-
-    async def wait_mounted(self) -> None:
-        await self._mounted.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         failures = 0
@@ -85,9 +64,9 @@ class DirectoryMount:
                 await self._mount_once(stop)
             except (Retry, Permanent, OSError) as error:
                 failures = 1 if self.is_mounted else failures + 1
-                await self._set_lost(*_words(error))
+                await self._set_lost(*words(error))
                 await self._hide()
-                await _wait(stop, pause_after(failures))
+                await pause(stop, failures)
         await self._set_lost(Reason.STOPPED, "stopped")
         await self._hide()
 
@@ -112,14 +91,13 @@ class DirectoryMount:
         try:
             while not stop.is_set():
                 await self._check(device)
-                await _wait(stop, PROBE_EVERY)
+                await wait(stop, PROBE_EVERY)
         finally:
             await end(sweeping)
 
     async def _join(self) -> str:
         """Returns the device of the joined file system."""
-        while is_mount_point(self._joined):
-            await lazy_unmount(self._joined)
+        await unmount(self._joined)
         layers = self._linked([*map(os.fsdecode, self._copies.layers), str(self._shared.path)])
         options = f"{_OPTIONS},lowerdir={':'.join(layers)}"
         await run_mount("mount", "-t", "overlay", "-o", options, "paddlewheel", str(self._joined))
@@ -136,9 +114,12 @@ class DirectoryMount:
 
     async def _check(self, device: str) -> None:
         """Raises Retry or Permanent when pods no longer see it, or the shared directory is gone."""
-        if not self._view.shows(device):
-            raise Retry("MountLost", f"{self._view.path} was unmounted, or something was mounted on it")
-        await _in_time(in_own_thread(self._shared.check), self._shared.address)
+        self._check_view(device)
+        shared = self._shared.address
+        try:
+            await in_time(in_own_thread(self._shared.check), shared)
+        except OSError as error:
+            raise Retry("MountLost", f"{shared}: {error.strerror}") from error
 
     async def _sweep_for_ever(self) -> None:
         while True:
@@ -155,53 +136,10 @@ class DirectoryMount:
         self._shared.check()  # else every copy would seem to have gone
         self._copies.sweep()
 
-    async def _set_mounted(self) -> None:
-        self.message, self.ailment, self.changed_at = "", None, self._clock.now()
-        self._mounted.set()
-        log.info("mounted", path=str(self._view.path))
-        await self._on_change("")
-
-    async def _set_lost(self, reason: str, message: str) -> None:
-        was_mounted = self.is_mounted
-        self._mounted.clear()
-        self.message, self.ailment = message, Ailment(reason, message)
-        if was_mounted or self.changed_at is None:
-            self.changed_at = self._clock.now()
-        log.warning("not mounted", path=str(self._view.path), problem=message)
-        if was_mounted:
-            await self._on_change(message)
-
     async def _hide(self) -> None:
         """From pods that have it mounted, too."""
         if self._leaves:
             await self._view.remove()
         else:
             await self._view.fail()
-        while is_mount_point(self._joined):
-            await lazy_unmount(self._joined)
-
-
-async def _in_time(work: Awaitable[T], what: str) -> T:
-    """The result. Raises Retry."""
-    try:
-        async with asyncio.timeout(SILENT_AFTER):
-            return await work
-    except TimeoutError as error:
-        raise Retry("MountLost", f"{what} did not answer for {SILENT_AFTER:.0f} s") from error
-    except OSError as error:
-        raise Retry("MountLost", f"{what}: {error.strerror}") from error
-
-
-def _words(error: Retry | Permanent | OSError) -> tuple[str, str]:
-    """Reason and message."""
-    if isinstance(error, OSError):
-        return "MountFailed", str(error)
-    return error.reason, error.message or error.reason
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
+        await unmount(self._joined)

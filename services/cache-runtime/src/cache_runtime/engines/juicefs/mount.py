@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
+from cache_runtime.engines.base import PROBE_EVERY, SILENT_AFTER, BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
@@ -22,8 +21,8 @@ from cache_runtime.engines.juicefs.mount_point import abort_connection, find_con
 from cache_runtime.engines.juicefs.output import last_problem
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.engines.mounts import is_mount_point, lazy_unmount, mounts_at, pause_after
-from cache_runtime.engines.ports import Ailment, MountListener
+from cache_runtime.engines.mounts import mounts_at, unmount
+from cache_runtime.engines.ports import MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
@@ -34,12 +33,7 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
 READY_TIMEOUT = 60.0
-PROBE_EVERY = 1.0
-SILENT_AFTER = 10.0
-"""Seconds without an answer of a client that runs. One that has ended is noticed by the next probe."""
 LEAVE_TIMEOUT = 1.0
 """Seconds in which a client ends by itself when nothing shows its file system any more."""
 FLUSH_TIMEOUT = 12.0
@@ -71,7 +65,7 @@ class MountPlan:
         return self.state / "volume"
 
 
-class JuiceFsMount:
+class JuiceFsMount(BaseMount):
     """Implements `Mount`; owns one mount point. `run` returns after `stop`, with the client ended."""
 
     def __init__(
@@ -83,30 +77,14 @@ class JuiceFsMount:
         clock: Clock,
         on_change: MountListener,
     ) -> None:
+        super().__init__(View(plan.path, plan.state), clock, on_change)
         self._plan, self._client, self._volumes, self._secrets = plan, client, volumes, secrets
-        self._clock, self._on_change = clock, on_change
-        self._view = View(plan.path, plan.state)
-        self._mounted = asyncio.Event()
-        self._leaves = False
-        self.message = "not mounted yet"
-        self.ailment: Ailment | None = None
-        self.changed_at: datetime | None = None
         self.volume_id = ""
         """UUID of the volume: the name of its directory in each cache directory."""
 
     @property
-    def is_mounted(self) -> bool:
-        return self._mounted.is_set()
-
-    @property
     def path(self) -> Path:
         return self._plan.path
-
-    def leave(self) -> None:
-        self._leaves = True
-
-    async def wait_mounted(self) -> None:
-        await self._mounted.wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Mount and stay mounted until `stop`."""
@@ -118,8 +96,8 @@ class JuiceFsMount:
             except (Retry, Permanent, OSError) as error:
                 has_lasted = self._clock.monotonic() - began > SHORT_LIFE
                 failures = 1 if has_lasted else failures + 1
-                await self._set_lost(*_words(error))
-                await _wait(stop, pause_after(failures))
+                await self._set_lost(*words(error))
+                await pause(stop, failures)
         if self._leaves:
             await self._view.remove()
 
@@ -137,13 +115,13 @@ class JuiceFsMount:
         caring: asyncio.Task[None] | None = None
         try:
             heart = await self._wait_ready(process, output, stop)
-            await _in_time(self._view.show(plan.volume), plan.volume)
+            await in_time(self._view.show(plan.volume), f"the client of {plan.volume}")
             await self._set_mounted()
             caring = asyncio.create_task(self._care(engine))
             await self._monitor(process, output, heart, stop)
         except (Retry, OSError) as error:
             # Told before the client is ended, which may take a while.
-            await self._set_lost(*_words(error))
+            await self._set_lost(*words(error))
             raise
         finally:
             if caring is not None:
@@ -164,8 +142,9 @@ class JuiceFsMount:
                 )
             if self._clock.monotonic() > deadline or stop.is_set():
                 raise Retry("MountFailed", f"not mounted within {READY_TIMEOUT:.0f} s")
-            await _wait(stop, 0.1)
-        return await _in_time(in_own_thread(lambda: Heart.of(self._plan.volume)), self._plan.volume)
+            await wait(stop, 0.1)
+        volume = self._plan.volume
+        return await in_time(in_own_thread(lambda: Heart.of(volume)), f"the client of {volume}")
 
     async def _is_ready(self) -> bool:
         try:
@@ -183,7 +162,7 @@ class JuiceFsMount:
                         "MountLost", output.problem or f"juicefs mount ended with code {process.returncode}"
                     )
                 await self._check(heart)
-                await _wait(stop, PROBE_EVERY, ended)
+                await wait(stop, PROBE_EVERY, ended)
         finally:
             ended.cancel()
 
@@ -204,28 +183,11 @@ class JuiceFsMount:
 
     async def _check(self, heart: Heart) -> None:
         """Raises Retry when the file system is gone."""
-        if not self._view.shows(heart.device):
-            raise Retry("MountLost", f"{self._plan.path} was unmounted, or something was mounted on it")
+        self._check_view(heart.device)
         try:
-            await _in_time(in_own_thread(heart.beat), self._plan.path)
+            await in_time(in_own_thread(heart.beat), f"the client of {self._plan.path}")
         except OSError as error:
             raise Retry("MountLost", f"{self._plan.path}: {error.strerror}") from error
-
-    async def _set_mounted(self) -> None:
-        self.message, self.ailment, self.changed_at = "", None, self._clock.now()
-        self._mounted.set()
-        log.info("mounted", path=str(self._plan.path))
-        await self._on_change("")
-
-    async def _set_lost(self, reason: str, message: str) -> None:
-        was_mounted = self.is_mounted
-        self._mounted.clear()
-        self.message, self.ailment = message, Ailment(reason, message)
-        if was_mounted or self.changed_at is None:
-            self.changed_at = self._clock.now()
-        log.warning("not mounted", path=str(self._plan.path), problem=message)
-        if was_mounted:
-            await self._on_change(message)
 
     async def _prepare(self) -> None:
         """Directories that the client needs, and nothing mounted where it mounts."""
@@ -238,8 +200,7 @@ class JuiceFsMount:
     async def _end_former(self) -> None:
         """A client of an earlier process may live on where no container ended with that."""
         self._abort()
-        while is_mount_point(self._plan.volume):
-            await lazy_unmount(self._plan.volume)
+        await unmount(self._plan.volume)
 
     def _abort(self) -> None:
         for entry in (*mounts_at(self._plan.volume), *mounts_at(self._plan.path)):
@@ -259,28 +220,10 @@ class JuiceFsMount:
         is_gone = await kill_session(process)
         if heart is not None:
             heart.close()
-        while is_mount_point(self._plan.volume):
-            await lazy_unmount(self._plan.volume)
+        await unmount(self._plan.volume)
         if not is_gone:
             stuck = f"juicefs (pid {process.pid}) was killed and does not end: look for a disk that hangs"
             raise Retry("MountFailed", f"{stuck}, or restart the node")
-
-
-async def _in_time(work: Awaitable[T], path: Path) -> T:
-    """The result. Raises Retry when the client of a mount hangs meanwhile."""
-    try:
-        async with asyncio.timeout(SILENT_AFTER):
-            return await work
-    except TimeoutError as error:
-        text = f"the client of {path} did not answer for {SILENT_AFTER:.0f} s"
-        raise Retry("MountLost", text) from error
-
-
-def _words(error: Retry | Permanent | OSError) -> tuple[str, str]:
-    """Reason and message."""
-    if isinstance(error, OSError):
-        return "MountFailed", str(error)
-    return error.reason, error.message or error.reason
 
 
 async def _make_cache_directory(directory: str) -> None:
@@ -314,12 +257,3 @@ async def _read_line(stream: asyncio.StreamReader) -> bytes:
         return await stream.readline()
     except ValueError:  # longer than the reader's buffer; the rest is not needed
         return b"?"
-
-
-async def _wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[int]) -> None:
-    """Until `stop`, one of the others, or the time."""
-    waiter = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({waiter, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiter.cancel()
