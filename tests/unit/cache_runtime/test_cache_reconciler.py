@@ -64,17 +64,20 @@ RUN = RunKey("set-1", "run-1")
 FINAL = (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED)
 
 
+@dataclass
 class FastClock:
     """Twenty seconds in one: silence of 15 s is 0.75 s here, longer than a busy machine stalls a test."""
+
+    speed: float = 20.0
 
     def now(self) -> datetime:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic() * 20
+        return time.monotonic() * self.speed
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / 20)
+        await asyncio.sleep(seconds / self.speed)
 
 
 @dataclass
@@ -181,6 +184,7 @@ class Harness:
     runs_ended: asyncio.Event = field(default_factory=asyncio.Event)
     mounts: dict[int, FakeMount] = field(default_factory=dict)
     """By partition."""
+    tick: float = 0.02
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(MeterProvider(metric_readers=[self.reader]).get_meter("test"))
@@ -200,7 +204,7 @@ class Harness:
             mount=self.mounts.setdefault(partition, FakeMount()),
             operations={"warmup": self.operation},
             limits=LIMITS,
-            tick=0.02,
+            tick=self.tick,
         )
         return RunReconciler(self.kv, context, self.runs_ended.set)
 
@@ -282,6 +286,21 @@ async def test_a_run_is_led_and_executed_by_two_agents(harness: Harness) -> None
         assert [(f.phase, f.files, f.cached_percent) for f in ended] == [(RunPhase.SUCCEEDED, 40, 100.0)]
         assert all(fact.files_done <= 40 for fact in harness.facts(RunProgressed))
         await eventually(lambda: harness.bus.stored("PW_WORK") == [])
+
+
+async def test_agents_hear_at_once_of_what_they_wait_for(harness: Harness) -> None:
+    harness.tick, harness.clock = 3600.0, FastClock(speed=1.0)
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: is_listed(harness), what="agents know how many chunks there are")
+        harness.operation.gate.set()
+        await check_exact(harness)
+    assert (await harness.read(RunState, RUN.state)).term == 1
+
+
+async def is_listed(harness: Harness) -> bool:
+    return (await harness.read(RunState, RUN.state)).listed
 
 
 async def test_an_agent_signals_the_end_of_a_run_it_worked_on(harness: Harness) -> None:

@@ -65,7 +65,7 @@ class Master:
         self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock)
         self._ticks = 0
         self._presence = Presence(context.nodes, spec.set_uid, context.clock, context.away_after)
-        self._parts_known = asyncio.Event()
+        self._parts_known, self._has_news = asyncio.Event(), asyncio.Event()
         self._stand_ins: dict[int, int] = {}
         self._lost = LostChunks()
         self._refusal: Problem | None = None
@@ -134,12 +134,22 @@ class Master:
                 await self._record_progress()
                 self._give_up_deletions()
                 await self._give_up_without_mount()
-                await asyncio.wait({execution}, timeout=self._context.tick)
+                await self._wait_tick(execution)
             return execution.result()
         except Permanent as error:
             return Ending(RunPhase.FAILED, error.reason, error.message)
         finally:
             await end(execution, *watches)
+
+    async def _wait_tick(self, execution: asyncio.Task[Ending]) -> None:
+        """Until the next one, the end of the work, or something that agents wait for."""
+        told = asyncio.create_task(self._has_news.wait())
+        try:
+            at_most = self._context.tick
+            await asyncio.wait({execution, told}, timeout=at_most, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+        self._has_news.clear()
 
     def _give_up_deletions(self) -> None:
         """Raises RoleLostError when it may have been taken, with something to delete."""
@@ -189,8 +199,10 @@ class Master:
         )
         self._publication = chunks
         await chunks.publish()
+        self._has_news.set()
         await self._wait_done(chunks)
         await chunks.publish_recounts()
+        self._has_news.set()  # agents that have done all files ask for no more chunks until they hear of some
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
