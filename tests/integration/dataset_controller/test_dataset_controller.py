@@ -276,6 +276,7 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     await data.wait_phase(key, "Ready", within=60)
     uid = (await data.get(key))["metadata"]["uid"]
     await data.runtime.report(uid, 2, staged_bytes=3 << 20)
+    await eventually(lambda: has_staged(data, key, "6.0 MiB"), within=60)
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
     waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=30)
     assert "3.0 MiB on node" in waits["message"]
@@ -288,6 +289,11 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     await data.cluster.patch(ports.SAMPLE_SETS, key, given_up)
     await data.wait_gone(key, within=60)
     assert len(data.runtime.runs("clear")) == 1
+
+
+async def has_staged(data: DataServiceHarness, key: Key, size: str) -> bool:
+    """Whether the controller knows of them."""
+    return bool((await data.get(key))["status"]["cacheStatus"].get("stagedSize") == size)
 
 
 async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(

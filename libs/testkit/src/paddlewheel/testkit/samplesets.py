@@ -129,9 +129,11 @@ class ScriptedRuntime:
         await self._write(spec, RunPhase.RUNNING, **values)
 
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
-        """Write the reports of a run's nodes and its final state: who sees the end may report otherwise."""
+        """Write the reports of a run's nodes once more, and its final state: who sees the end may report
+        otherwise."""
         now = datetime.now(UTC)
-        await self.report(spec.set_uid, spec.partitions)
+        _, figures = self._reports.get(spec.set_uid, (0, {}))
+        await self.report(spec.set_uid, spec.partitions, **figures)
         await self._write(spec, phase, started_at=now, ended_at=now, **values)
 
     async def _report_again(self) -> None:
