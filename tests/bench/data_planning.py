@@ -51,7 +51,7 @@ async def measure() -> list[Row]:
             "--write",
             "0",
         )
-        await asyncio.to_thread(run_juicefs, "mdtest", stand.metaurl, "/many", *tree, timeout=600)
+        await asyncio.to_thread(run_juicefs, "mdtest", stand.metaurl, "/many", *tree, timeout=2400)
         top = str(stand.mount() / "many")
         floor = await _run(top)
         planned = await _run(top, stand.harness.runtimes.nats_url)
