@@ -5,11 +5,13 @@ Every path is resolved inside it, by the kernel: pods that use the set may put l
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +24,8 @@ from paddlewheel.core.errors import Permanent, Retry
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP, errno.ENAMETOOLONG)
 """There is no such file in the data set."""
+_STATS_AT_LEAST = 32
+"""Files for which a thread is worth it."""
 
 
 class Tree:
@@ -73,8 +77,12 @@ class Tree:
             yield batch
 
     async def stat(self, paths: Sequence[bytes]) -> list[FileStat | None]:
-        """None for what is not a regular file."""
-        return await in_own_thread(lambda: [self._stat(path) for path in paths])
+        """None for what is not a regular file. Several are looked up at once: each may be a question to a
+        database."""
+        size = max(_STATS_AT_LEAST, -(-len(paths) // self._threads))
+        shares = [paths[start : start + size] for start in range(0, len(paths), size)]
+        found = await asyncio.gather(*(in_own_thread(partial(self._stat_all, each)) for each in shares))
+        return [each for answers in found for each in answers]
 
     async def are_directories(self, paths: Sequence[bytes]) -> list[bool]:
         """Whether each path is a directory."""
@@ -128,6 +136,9 @@ class Tree:
             if error.errno in _ABSENT:
                 return None
             raise
+
+    def _stat_all(self, paths: Sequence[bytes]) -> list[FileStat | None]:
+        return [self._stat(path) for path in paths]
 
     def _stat(self, path: bytes) -> FileStat | None:
         found = self._lstat(path)
