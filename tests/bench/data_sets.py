@@ -15,8 +15,9 @@ from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 
 DATASET_CONTROLLER = "dataset-controller"
 MANY = 1_000
-PER_SECOND = 20
-"""Created by others meanwhile; an API server on a core of two takes some 200 writes per second."""
+PER_SECOND = 8
+"""Created by others meanwhile. Each set makes some 20 requests until it is bound and 35 in all, with those of
+Kubernetes' own controllers; an API server that shares two cores with them answers 300 a second."""
 FAKE_NODES = 20
 NAMESPACE = "default"
 
