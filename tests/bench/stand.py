@@ -28,9 +28,12 @@ AS_SHIPPED: Mapping[str, Mapping[str, str]] = {
     JOB_CONTROLLER: {
         "GATE_IMAGE": "example/pause:1",
         "GATE_URL": "http://job-controller.paddle-system.svc:8080",
-    }
+        "PODS_PORT": "0",
+    },
+    "trigger-controller": {"WEBHOOK_PORT": "0"},
 }
-"""Settings of a service that the chart gives beside its address book; nothing runs the image here."""
+"""Settings of a service beside its addresses: those of the chart, where nothing runs the image, and any free
+port for what is not asked here, so that replicas share the host."""
 
 
 INSTALLER, INSTALLER_MODULE = "bus-installer", "paddlewheel.bus.installer"

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.bench.progress import note
 from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 from tests.chaos import subscriber
+from tests.chaos.ledger import settle_started
 from tests.chaos.lives import Lives
 from tests.chaos.stored import read_ids
 from tests.chaos.world import World
@@ -73,11 +74,15 @@ class Scene:
         return [*ended, *(f"{o.key} {o.phase}" for o in self.world.objects.values() if not o.at_rest)]
 
     async def come_to_rest(self) -> None:
-        """Return when every object is at rest and the subscriber has done what it can, or time is up."""
+        """Return when every object is at rest, and the subscriber and the trigger have done what they can, or
+        time is up: what a killed one held is delivered again after a while."""
         await self.world.until(lambda: not self.restless(), REST_WITHIN)
         deadline = time.monotonic() + REST_WITHIN
         while time.monotonic() < deadline:
-            if set(await self.stored()) <= set(subscriber.read(self.effects, "effects")):
+            stored = await self.stored()
+            is_done = set(stored) <= set(subscriber.read(self.effects, "effects"))
+            if is_done and not settle_started(stored, self.world.started).lost:
+                await self.world.until(lambda: not self.restless(), REST_WITHIN)
                 return
             await asyncio.sleep(1.0)
 
