@@ -55,7 +55,7 @@ def make_job_succeeded(event_id: str, job: Object, *, time: datetime | None = No
     """The success of this very SampleJob or PaddleJob."""
     meta = job["metadata"]
     ref = ObjectRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
-    is_training = job["kind"] == "PaddleJob"
+    is_training = job.get("kind") == "PaddleJob"
     return make_event(
         JobSucceeded(job=ref) if is_training else SampleJobSucceeded(sample_job=ref, type="warmup"),
         id=event_id,
