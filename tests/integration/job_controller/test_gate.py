@@ -15,9 +15,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.integration.job_controller.conftest import JobServiceHarness
 
+from job_controller.domain import names
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import PAUSE, ensure
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.service_harness import WITHIN
 from paddlewheel.testkit.wait import eventually
 
 KNOWN, NEVER = "127.0.0.1", "no..name"
@@ -125,6 +129,41 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_pods_that_wait_for_names_are_told_of_a_scaling(jobs: JobServiceHarness) -> None:
+    """In the Service network, by an annotation that the gate sees as a file."""
+    await jobs.start(GATE_IMAGE="example/gate:1")
+    key = await jobs.create(make_paddle_job("named", intranet="Service", worker=make_role(2)))
+    await jobs.wait_pods(key, 2)
+    await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
+    await _are_annotated(
+        jobs, key, names.ANNOTATION_WAITS_FOR, "named-worker-0 named-worker-1 named-worker-2", pods=3
+    )
+
+
+async def test_without_an_address_to_ask_pods_are_released_by_an_annotation(jobs: JobServiceHarness) -> None:
+    """Once every address is known."""
+    await jobs.start(GATE_IMAGE="example/gate:1")
+    key = await jobs.create(make_paddle_job("released", worker=make_role(2)))
+    await jobs.wait_pods(key, 2)
+    await jobs.set_pods(key, "Pending")
+    await _are_annotated(jobs, key, names.ANNOTATION_RELEASED, "true", pods=2)
+
+
+async def _are_annotated(
+    jobs: JobServiceHarness, key: Key, annotation: str, value: str, *, pods: int
+) -> None:
+    """Return when the job has so many pods, each with this value."""
+
+    async def values() -> list[str]:
+        found = [pod["metadata"] for pod in await jobs.objects(PODS)]
+        return [m.get("annotations", {}).get(annotation, "") for m in found if m["name"].startswith(key.name)]
+
+    async def are_told() -> bool:
+        return await values() == [value] * pods
+
+    await eventually(are_told, within=WITHIN, what=f"{pods} pods of {key} have {annotation}: {value}")
 
 
 async def _status(session: aiohttp.ClientSession, url: str) -> int:

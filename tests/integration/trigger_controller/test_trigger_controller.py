@@ -20,6 +20,7 @@ from paddlewheel.contracts.wire import MESSAGE_ID, encode, from_json, to_json
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.triggers import (
+    JOB_SUCCEEDED,
     SAMPLE_JOB_SUCCEEDED,
     WARMUP,
     make_job_succeeded,
@@ -291,6 +292,16 @@ async def test_its_own_work_never_fires_a_trigger_again(harness: TriggerServiceH
     loop = await harness.wait_condition(key, "LoopGuarded", "OwnWork")
     assert "spec.when.fact.object" in loop["message"]
     await harness.wait_status(key, {"fired": 1, "skipped": 1, "events": 2})
+
+
+async def test_the_end_of_a_job_that_no_trigger_made_fires(harness: TriggerServiceHarness) -> None:
+    """It is in no cache of the service, which therefore reads whether triggers led to it."""
+    await harness.start()
+    key = await harness.watched(make_trigger(when={"fact": {"type": JOB_SUCCEEDED}}))
+    mine = await harness.cluster.create(PADDLE_JOBS, make_paddle_job("mine", harness.namespace))
+    await harness.publish(make_job_succeeded("s-1", mine))
+    await harness.wait_jobs(1)
+    await harness.wait_status(key, {"fired": 1, "events": 1})
 
 
 async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHarness) -> None:

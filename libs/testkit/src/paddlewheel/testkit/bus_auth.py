@@ -8,7 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,14 @@ from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import AlreadyExists
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
 from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
 from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
+from paddlewheel.testkit.rights import NAMESPACE
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually, patiently
@@ -86,14 +88,17 @@ class BusAuthStand:
             await self.service.kill()
 
     async def install(self) -> None:
-        """The chart's ClusterRoles, and bus-auth's own account with nothing but its own."""
+        """The chart's ClusterRoles, and bus-auth's own account with nothing but its own.
+
+        Its account is where the chart has it, not in `home`: by its name `make rights` knows it.
+        """
         own = ("paddlewheel-bus-auth", "paddlewheel-bus-auth-cluster")
         for name in (*own, "paddlewheel-watch-facts"):
             role = named(rendered(), "ClusterRole", name)
             await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
-        await self.account(AUTH)
+        await ensure_account(self.cluster, AUTH)
         for name in own:
-            await self.bind(self._own(name), AUTH)
+            await self.bind(self._own(name), AUTH, of=NAMESPACE)
         await self._write_kubeconfig()
 
     async def account(self, name: str, namespace: str = "") -> None:
@@ -263,8 +268,16 @@ class BusAuthStand:
         """With a token of bus-auth's own account in place of the administrator's certificate."""
         config = yaml.safe_load(Path(self.kubeconfig).read_text())
         # "" = the API server's own audience.
-        config["users"][0]["user"] = {"token": await self.token(AUTH, audience="")}
+        config["users"][0]["user"] = {"token": await self.token(AUTH, NAMESPACE, audience="")}
         (self.folder / "kubeconfig").write_text(json.dumps(config))
+
+
+async def ensure_account(cluster: ApiCluster, name: str) -> None:
+    """A service account in the chart's namespace, which all tests of the API server share."""
+    with suppress(AlreadyExists):
+        await cluster.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    with suppress(AlreadyExists):
+        await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": NAMESPACE}})
 
 
 def agent_labels(name: str) -> dict[str, str]:

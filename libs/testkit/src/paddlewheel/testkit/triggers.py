@@ -10,10 +10,12 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobSucceeded, SampleSetReady
+from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.kube.ports import Object
 
 READY = "paddlewheel.datasets.v1.SampleSetReady"
 SAMPLE_JOB_SUCCEEDED = "paddlewheel.datasets.v1.SampleJobSucceeded"
+JOB_SUCCEEDED = "paddlewheel.jobs.v1.JobSucceeded"
 WARMUP: Object = {"spec": {"type": "warmup", "sampleSetRef": {"name": "digits"}}}
 
 
@@ -50,11 +52,12 @@ def make_ready(
 
 
 def make_job_succeeded(event_id: str, job: Object, *, time: datetime | None = None) -> Event:
-    """SampleJobSucceeded of this very SampleJob."""
+    """The success of this very SampleJob or PaddleJob."""
     meta = job["metadata"]
     ref = ObjectRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+    is_training = job.get("kind") == "PaddleJob"
     return make_event(
-        SampleJobSucceeded(sample_job=ref, type="warmup"),
+        JobSucceeded(job=ref) if is_training else SampleJobSucceeded(sample_job=ref, type="warmup"),
         id=event_id,
         source="test",
         namespace=ref.namespace,
