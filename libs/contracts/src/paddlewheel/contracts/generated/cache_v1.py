@@ -272,7 +272,7 @@ class FileEntry(WireModel):
 
 
 class NodeStatus(WireModel):
-    """One agent's report about its node; refreshed every 10 s, expires 60 s after the last refresh."""
+    """One agent's report about its node; refreshed every 10 s. The last one stays until the set is deleted: what a lost node has counts."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeStatus"
 
