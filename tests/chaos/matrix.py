@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
 from tests.bench.progress import note
 from tests.bench.rows import Row
 
@@ -28,8 +29,13 @@ async def run(seed: int, only: str = "", rounds: int = 1, logs: Path | None = No
         seed: of the first round; each further one has the next number.
         only: a part of the pairs, as in `sync/store`, `sync/` or `/store`.
         logs: a folder that keeps the logs of cases that fail.
+
+    Raises:
+        typer.BadParameter: `only` names no pair.
     """
     chosen = [pair for pair in pairs() if only in f"{pair[0]}/{pair[1]}"]
+    if not chosen:
+        raise typer.BadParameter(f"no pair {only!r}; write sync/store, sync/ or /store", param_hint="--pairs")
     cases = [Case(*pair, seed + number) for number in range(rounds) for pair in chosen]
     slots = asyncio.Semaphore(AT_ONCE)
     with running_object_store() as store:
