@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from tests.bench.progress import note
 from tests.bench.rows import Group, run_groups
-from tests.chaos import data_loss, faults, poison, three_nodes
+from tests.chaos import data_loss, faults, matrix, poison, three_nodes
 
-NAMES = ("faults", "data-loss", "three-nodes", "poison")
+NAMES = ("faults", "data-loss", "three-nodes", "poison", "matrix")
 
 
 def main(
@@ -20,6 +20,8 @@ def main(
     json: Annotated[Path | None, typer.Option(help="Where the rows are written as JSON.")] = None,
     logs: Annotated[Path | None, typer.Option(help="A folder that keeps what the services wrote.")] = None,
     seed: Annotated[int | None, typer.Option(help="Repeat the draws of an earlier run.")] = None,
+    pairs: Annotated[str, typer.Option(help="Of the matrix: sync/store, sync/ or /store.")] = "",
+    rounds: Annotated[int, typer.Option(help="How often each pair of the matrix is played.")] = 1,
 ) -> None:
     """Run the groups one after the other; exit code 1 when a promise is not kept."""
     drawn = random.SystemRandom().randrange(1 << 30) if seed is None else seed
@@ -29,6 +31,7 @@ def main(
         "data-loss": partial(data_loss.run, drawn, logs),
         "three-nodes": three_nodes.run,
         "poison": partial(poison.run, drawn),
+        "matrix": partial(matrix.run, drawn, pairs, rounds, logs),
     }
     run_groups(groups, only, json)
 

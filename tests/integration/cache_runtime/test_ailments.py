@@ -20,47 +20,12 @@ from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary
 from paddlewheel.testkit.wait import eventually
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class Link:
-    """The way to the object store, which can be cut."""
-
-    def __init__(self, port: int, store: str) -> None:
-        self.port, self._store = port, store
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-
-    async def cut(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.close()
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = self._store.split(":")
-        there, back = await asyncio.open_connection(host, int(port))
-        self._writers |= {writer, back}
-        with suppress(OSError):
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
-        self._writers -= {writer, back}
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    finally:
-        writer.close()
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.cell import Cell
+from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.engines.juicefs import create_engine
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
@@ -164,3 +166,19 @@ def test_a_cell_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     assert found.value.reason == "CellFailed"
     assert f"{tmp_path}/cell" in found.value.message
     assert "Not a directory" in found.value.message or "File exists" in found.value.message
+
+
+def test_what_a_killed_agent_has_left_in_its_cell_goes_when_the_next_one_starts(tmp_path: Path) -> None:
+    settings = CacheRuntimeSettings(
+        set_namespace="team", set_name="digits", set_uid="uid", pod_name="digits-runtime-0",
+        mount_path=tmp_path / "mnt", cache_dirs=str(tmp_path / "cache"), cache_roots=(str(tmp_path),),
+        state_dir=tmp_path / "state",
+    )  # fmt: skip
+    cell = Cell(tmp_path / "state" / "cell")
+    cell.prepare()
+    (cell.tmp / "paddlewheel-keys-x").write_text("left behind")
+    nothing = cast(Any, None)
+    create_engine(settings, nothing, ManualClock(), nothing)
+    assert not (cell.tmp / "paddlewheel-keys-x").exists()
+    cell.prepare()
+    assert cell.tmp.is_dir()

@@ -8,6 +8,7 @@ import os
 import struct
 from asyncio.subprocess import Process
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -50,7 +51,7 @@ from cache_runtime.local_sources import LocalSources
 from cache_runtime.node import CacheLimit, Disks
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 
 KEYS = Credentials("AK", "SK/with+odd")
@@ -443,6 +444,36 @@ async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path)
     with pytest.raises(Permanent, match="/lent/a/") as found:
         await transfer(_Scripted(tmp_path, WHOLE, HOLED), tmp_path).delete_extra(LENT)
     assert found.value.reason == "ListingFailed"
+
+
+@dataclass(frozen=True)
+class _Failing:
+    """A client that fails with this line."""
+
+    line: str
+
+    async def run(self, command: Command) -> Completed:
+        return Completed(1, "", self.line)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        ("Get http://h/b?list-type=2: dial tcp 10.0.0.1:80: connect: connection refused", Retry),
+        ("Failed to delete object a: AccessDenied: Access Denied", Permanent),
+    ],
+)
+async def test_deletions_are_tried_again_when_the_store_is_away(
+    tmp_path: Path, problem: str, kind: type[Retry | Permanent]
+) -> None:
+    client = cast(_Scripted, _Failing(f"juicefs[1] <ERROR>: {problem}"))
+    source = SyncOperation(source="minio://h/b")
+    for deletion in (
+        transfer(client, tmp_path, None).delete_extra(source),
+        transfer(client, tmp_path, None).delete_copied(source, 0),
+    ):
+        with pytest.raises(kind, match=f"DeleteFailed: {problem[:10]}"):
+            await deletion
 
 
 async def test_a_deletion_reads_a_source_of_the_node_first_and_no_other(tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ class Cell:
         """Places that the client may write to."""
         return dict.fromkeys(("HOME", "TMPDIR"), self.inside(self.tmp))
 
+    def sweep(self) -> None:
+        """Remove what a process that was killed has left: the directory is in memory, and outlives
+        containers. Only before anything is copied. Blocks."""
+        shutil.rmtree(self.tmp, ignore_errors=True)
+
     def inside(self, path: Path | str) -> str:
         """How the client names a path in the cell."""
         return f"/{Path(path).relative_to(self.path)}"

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +79,15 @@ class RuntimeSet:
         process.kill()
         process.wait(10)
 
+    def kill_pod(self, partition: int) -> None:
+        """SIGKILL for the agent and all that it has started, as at the end of a container."""
+        process = self._processes.pop(partition)
+        started = _descendants(process.pid)
+        for pid in (process.pid, *started):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(10)
+
     def stop(self, partition: int) -> int:
         """SIGTERM; returns the exit code."""
         process = self._processes[partition]
@@ -143,6 +153,11 @@ class RuntimeSet:
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip
         return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}
+
+
+def _descendants(pid: int) -> list[int]:
+    children = _children(pid)
+    return [*children, *(below for child in children for below in _descendants(child))]
 
 
 def _children(pid: int) -> list[int]:

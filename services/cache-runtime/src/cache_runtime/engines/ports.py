@@ -128,14 +128,23 @@ class Transfer(Protocol):
         ...
 
     async def delete_extra(self, sync: SyncOperation) -> None:
-        """Delete what only the destination has, and copy nothing. Raises Permanent."""
+        """Delete what only the destination has, and copy nothing.
+
+        Raises:
+            Retry: the source or the volume is away; what is deleted by then may be asked for again.
+            Permanent: they refuse.
+        """
         ...
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
-        """Delete what has arrived from the source, each after a comparison of its content. Raises Permanent.
+        """Delete what has arrived from the source, each after a comparison of its content.
 
         Args:
             mbps: as of `copy`.
+
+        Raises:
+            Retry: the source or the volume is away; what is deleted by then may be asked for again.
+            Permanent: they refuse.
         """
         ...
 

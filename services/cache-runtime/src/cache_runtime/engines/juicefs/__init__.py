@@ -22,6 +22,7 @@ def create_engine(
 ) -> Engine:
     """Wire the engine; nothing is started."""
     cell = Cell(settings.state_dir / "cell")
+    cell.sweep()
     client, control = JuiceFsClient(settings.juicefs, cell), ControlFile(settings.mount_path)
     options, cache_dirs = settings.mount_options, settings.cache_dir_list
     plan = MountPlan(settings.mount_path, settings.state_dir, cache_dirs, settings.cache_size_mib, options)

@@ -147,8 +147,10 @@ class JuiceFsTransfer:
 
 
 def _check_deleted(done: Completed) -> None:
+    """Raises Retry for a store or a database that is away, Permanent for what they refuse."""
     if done.code:
-        raise Permanent("DeleteFailed", done.problem)
+        kind = Retry if is_outage(done.problem) else Permanent
+        raise kind("DeleteFailed", done.problem)
 
 
 def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:

@@ -1,0 +1,149 @@
+"""What must be true after a case: contents by checksum, and claims by what is there. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState
+from paddlewheel.testkit.fault_matrix.cases import End, Operation, Scenario, Tree
+
+Digests = Mapping[str, str]
+"""SHA-256 of files by relative path; of a link `-> target`."""
+
+_TEMPORARY = re.compile(r"(^|/)(\.jfs\..*\.tmp\.\d+|paddlewheel-(list|keys)-[^/]*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node reports, beside the bytes of blocks on its cache disk."""
+
+    status: NodeStatus
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as it is.
+
+    Args:
+        files: what its mount shows.
+        cached: bytes of these that the client itself finds in its cache, before anything is read.
+        scratch: files in the agent's own directory for copies.
+    """
+
+    files: Digests
+    cached: int
+    scratch: tuple[str, ...]
+    report: Report
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything after a case. `outside`: files that no operation may touch, by place, as pairs of before
+    and after."""
+
+    state: RunState
+    nodes: tuple[Node, ...]
+    source: Digests
+    outside: Mapping[str, tuple[Digests, Digests]]
+
+
+def judge(scenario: Scenario, links: Digests, found: Found) -> list[str]:
+    """Every promise that is not kept, in words; none when all is well.
+
+    Args:
+        links: in the set before and after the case.
+    """
+    problems = [*judge_end(scenario, found.state), *judge_claims(scenario, found)]
+    for number, node in enumerate(found.nodes):
+        problems += judge_files(f"mount {number}", _versions(scenario, links, found.state), node.files)
+        problems += [
+            f"node {number}: left behind {name!r}" for name in temporary((*node.files, *node.scratch))
+        ]
+        problems += [f"node {number}: {text}" for text in judge_report(node.report)]
+    problems += judge_source(scenario, found)
+    for place, (before, after) in found.outside.items():
+        problems += judge_files(place, (before, before), after)
+    return problems
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digests(files: Tree) -> Digests:
+    """Of contents that are known."""
+    return {path: digest(data) for path, data in files.items()}
+
+
+def judge_files(place: str, versions: tuple[Digests, Digests], found: Digests) -> list[str]:
+    """Each file is in one of two versions, before or after; absence is a version, too."""
+    before, after = versions
+    problems = []
+    for path in sorted({*before, *after, *found}):
+        allowed = {before.get(path), after.get(path)}
+        if found.get(path) not in allowed and not temporary([path]):
+            problems.append(f"{place}: {path!r} {_wrong(allowed, found.get(path))}")
+    return problems
+
+
+def judge_end(scenario: Scenario, state: RunState) -> list[str]:
+    """The run ended as it may."""
+    end: End = (state.phase, state.reason)
+    return [] if end in scenario.ends else [f"ended {state.phase.name} {state.reason}: {state.message}"]
+
+
+def judge_claims(scenario: Scenario, found: Found) -> list[str]:
+    """The figures of the run."""
+    state, wanted = found.state, scenario.wanted
+    problems = []
+    if state.phase is RunPhase.SUCCEEDED:
+        size = sum(map(len, wanted.values()))
+        said = (state.files_done, state.files_total, state.bytes_done, state.bytes_total)
+        is_right = (len(wanted), len(wanted), size, size)
+        problems += [f"files and bytes {said}, should be {is_right}"] if said != is_right else []
+    else:
+        problems += [] if state.files_done < len(wanted) else ["failed, and claims that all is done"]
+    claimed = int(state.cached_percent * state.bytes_total / 100)
+    cached = sum(node.cached for node in found.nodes)
+    problems += [f"claims {claimed} cached bytes of {cached}"] if claimed > cached else []
+    is_cleared = scenario.case.operation is Operation.CLEAR and state.phase is RunPhase.SUCCEEDED
+    problems += [f"{cached} bytes are cached after a clear"] if is_cleared and cached else []
+    return problems
+
+
+def judge_report(report: Report) -> list[str]:
+    """What a node reports once all is repaired."""
+    status = report.status
+    said = (status.mounted, status.ailment, status.cached_bytes)
+    is_so = (True, "", report.blocks)
+    return [f"reports {said}, should be {is_so}"] if said != is_so else []
+
+
+def judge_source(scenario: Scenario, found: Found) -> list[str]:
+    """What is no longer in the source is in the set, whatever became of the run."""
+    before, after = digests(scenario.source), digests(scenario.source_after)
+    is_done = found.state.phase is RunPhase.SUCCEEDED
+    problems = judge_files("source", (after if is_done else before, after), found.source)
+    in_set = set(found.nodes[0].files.values())
+    gone = [path for path in before if path not in found.source and before[path] not in in_set]
+    return problems + [f"{path!r} is neither in the source nor in the set" for path in gone]
+
+
+def temporary(paths: Iterable[str]) -> list[str]:
+    """Files that clients make while they work."""
+    return sorted(path for path in paths if _TEMPORARY.search(path))
+
+
+def _versions(scenario: Scenario, links: Digests, state: RunState) -> tuple[Digests, Digests]:
+    before, after = ({**digests(tree), **links} for tree in (scenario.before, scenario.after))
+    return (after if state.phase is RunPhase.SUCCEEDED else before, after)
+
+
+def _wrong(allowed: set[str | None], found: str | None) -> str:
+    if found is None:
+        return "is lost"
+    return "should not be there" if allowed == {None} else "has other contents"

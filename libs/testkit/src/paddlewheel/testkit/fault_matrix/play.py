@@ -1,0 +1,97 @@
+"""Playing one case: prepare, request, break, repair, wait for the end, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.testkit.cache_harness import FINAL
+from paddlewheel.testkit.fault_matrix.cases import Case
+from paddlewheel.testkit.fault_matrix.faults import broken
+from paddlewheel.testkit.fault_matrix.judging import Digests, Found, judge, judge_report
+from paddlewheel.testkit.fault_matrix.stand import PARTITIONS, Stand, standing
+from paddlewheel.testkit.storage import ObjectStore
+from paddlewheel.testkit.wait import eventually
+
+ENDS_WITHIN = 150.0
+SETTLES_WITHIN = 60.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a case.
+
+    Args:
+        problems: promises that were not kept.
+        midway: the fault came before the run had ended.
+        seconds: that it took, with all servers.
+        logs: of both agents, when there are problems.
+    """
+
+    case: Case
+    problems: tuple[str, ...]
+    midway: bool
+    end: str
+    seconds: float
+    logs: str = ""
+
+    def __str__(self) -> str:
+        words = [str(self.case), self.end, "met midway" if self.midway else "fault after the end"]
+        return f"{', '.join(words)}, {self.seconds:.0f} s" + "".join(f"\n    {p}" for p in self.problems)
+
+
+async def play(case: Case, store: ObjectStore) -> Verdict:
+    """Play a case on servers of its own; only the object store is shared."""
+    began = time.monotonic()
+    async with standing(case, store) as stand:
+        await stand.prepare()
+        before = await stand.outside()
+        midway = await _run_and_break(stand)
+        state, problems = await _ended(stand)
+        problems += await _judged(stand, before, state)
+        logs = "\n".join(stand.harness.runtimes.log(p)[-20000:] for p in PARTITIONS) if problems else ""
+    end = f"{state.phase.name} {state.reason}".strip()
+    return Verdict(case, tuple(problems), midway, end, time.monotonic() - began, logs)
+
+
+async def _run_and_break(stand: Stand) -> bool:
+    """Whether the fault came before the run had ended."""
+    harness, blow = stand.harness, stand.scenario.blow
+    await harness.request("run", stand.scenario.request, len(PARTITIONS))
+    await eventually(lambda: _has_come(stand, blow.chunks), every=0.01, what="the moment of the fault")
+    await asyncio.sleep(blow.delay)
+    midway = (await harness.state("run")).phase not in FINAL
+    async with broken(stand):
+        await asyncio.sleep(blow.outage)
+    return midway
+
+
+async def _has_come(stand: Stand, chunks: int) -> bool:
+    """The run has a master, and so many chunks are recorded."""
+    state = await stand.harness.state("run")
+    done = [(await stand.harness.part("run", partition)).watermark for partition in PARTITIONS]
+    return bool(state.master) and (sum(done) >= chunks or state.phase in FINAL)
+
+
+async def _ended(stand: Stand) -> tuple[RunState, list[str]]:
+    try:
+        return await stand.harness.ended("run", ENDS_WITHIN), []
+    except AssertionError:
+        state = await stand.harness.state("run")
+        return state, [f"no end after {ENDS_WITHIN:.0f} s: {state.reason} {state.message}"]
+
+
+async def _judged(stand: Stand, before: dict[str, Digests], state: RunState) -> list[str]:
+    """Nodes may report what they have found some seconds ago; so it is waited for, and only then judged."""
+
+    async def is_settled() -> bool:
+        return not any([judge_report(await stand.report(partition)) for partition in PARTITIONS])
+
+    with suppress(AssertionError):  # the judgement says what is not so
+        await eventually(is_settled, within=SETTLES_WITHIN, every=0.5)
+    nodes, outside = await stand.nodes(), await stand.outside()
+    found = Found(state, nodes, await stand.source(), {p: (before[p], outside[p]) for p in before})
+    return judge(stand.scenario, stand.links, found)
