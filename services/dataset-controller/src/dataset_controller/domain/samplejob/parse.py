@@ -23,8 +23,6 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
 
-_DELETES_LOCAL = "spec.syncOptions.delete-src: a file:// source is read-only; leave delete-src out"
-
 
 def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
     """A SampleJob as the API server gives it; never raises."""
@@ -45,15 +43,12 @@ def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
 
 def _problem_of_source(job: SampleJob, places: Places) -> Problem | None:
     """Where it may not read from."""
-    options = job.spec.sync_options
-    if job.spec.type != SYNC or options is None:
+    if job.spec.type != SYNC:
         return None
     try:
         source = job_source(job)
         if source is not None:
             local_source(source.uri, "spec.syncOptions.source", places)
-            if options.delete_src and source.uri.startswith("file:"):
-                raise Invalid(Reason.INVALID_SPEC, _DELETES_LOCAL)
     except Invalid as invalid:
         return invalid.problem
     return None
