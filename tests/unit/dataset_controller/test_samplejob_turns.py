@@ -34,7 +34,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.kube import ports
-from paddlewheel.testkit.samplesets import make_sample_job
+from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 
 WARM: dict[str, Any] = {"type": "warmup"}
 CLEAR: dict[str, Any] = {"type": "clear"}
@@ -372,6 +372,43 @@ async def test_a_warmup_does_not_overtake_a_clear_that_waits(data: DataHarness) 
     await data.delete(Key("default", "second"), ports.SAMPLE_JOBS)
     await data.drive()
     await data.expect_job("Running", "third")
+
+
+async def test_who_waits_for_a_job_that_leaves_the_line_runs(data: DataHarness) -> None:
+    """The other is refused, without an edit: its Secret has gone."""
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "remove": RunPhase.RUNNING}
+    await data.create(make_secret("keys"), ports.SECRETS)
+    await data.create_job(make_sample_job("runs", **remove("a")))
+    await data.create_job(make_sample_job("copies", secretRef={"name": "keys"}, priority=1, **sync()))
+    await data.create_job(make_sample_job("waits", **remove("b")))
+    assert await state_of(data, "waits") == (
+        "Pending",
+        "waits for SampleJob copies, which is before it with priority 1",
+    )
+    await data.delete(Key("default", "keys"), ports.SECRETS)
+    await data.clock.advance(31)
+    labels = {"metadata": {"labels": {"touched": "yes"}}}
+    await data.patch(Key("default", "copies"), labels, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert (await data.expect_job("Pending", "copies"))["reason"] == "SecretNotFound"
+    await data.expect_job("Running", "waits")
+
+
+async def test_a_job_that_others_waited_for_is_deleted_when_they_have_begun(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "remove": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("warms", **warm("x")))
+    await data.create_job(make_sample_job("first", ttlSecondsAfterFinished=0, **remove("a")))
+    await data.create_job(make_sample_job("second", after=["first"], **remove("x")))
+    await data.runtime.end(data.runtime.runs("remove")[0], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "first")
+    assert await state_of(data, "second") == ("Pending", "waits for SampleJob warms")
+    await data.runtime.end(data.runtime.runs("warmup")[0], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Running", "second")
+    assert not await data.exists(Key("default", "first"), ports.SAMPLE_JOBS)
 
 
 async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:

@@ -177,7 +177,8 @@ class Wakes:
         self._wake_waiting(change)
 
     def _wake_waiting(self, change: Change) -> None:
-        """Jobs of its set that have not begun, when what they may wait for has changed."""
+        """When what they wait for may have changed: jobs of its set that have not begun, and those that it
+        keeps from being deleted."""
         key = key_of(change.obj)
         before = self._seen_by_others.pop(key, None)
         after = None if change.type == "DELETED" else as_others_see(change.obj)
@@ -185,7 +186,10 @@ class Wakes:
             self._seen_by_others[key] = after
         if after == before:
             return
-        sets = {name for seen in (before, after) if seen is not None for name in seen.sets}
+        views = [seen for seen in (before, after) if seen is not None]
+        for awaited in {awaited for seen in views for awaited in seen.awaits}:
+            self._wake_job(awaited)
+        sets = {name for seen in views for name in seen.sets}
         for job in (job for name in sets for job in self._jobs.by_index(BY_SET, name)):
             if key_of(job) != key and is_waiting(job):
                 self._wake_job(key_of(job))

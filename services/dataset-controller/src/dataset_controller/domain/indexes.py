@@ -20,6 +20,7 @@ from paddlewheel.contracts.objects import (
     status_of,
     uid_of,
 )
+from paddlewheel.contracts.reasons import Reason
 
 _SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
 
@@ -47,10 +48,13 @@ def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
 
 @dataclass(frozen=True)
 class JobAsOthersSee:
-    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for.
+    """What other SampleJobs of a set depend on of one that they wait for: its end, its place in the line, and
+    what is asked for.
 
     Args:
         sets: where they find it; one, or none.
+        is_in_line: it waits for its turn and for nothing else.
+        awaits: keys of jobs that it waits for, which are not deleted before it has begun.
     """
 
     sets: tuple[str, ...]
@@ -59,21 +63,31 @@ class JobAsOthersSee:
     deleted_at: str
     end: str
     cancels: bool
+    is_in_line: bool
+    awaits: tuple[Key, ...]
 
 
 def as_others_see(job: Object) -> JobAsOthersSee:
     status = status_of(job)
     phase = status.get("phase")
-    end = phase if phase in (_SUCCEEDED, _FAILED) else ""
-    types = [condition.get("type") for condition in status.get("conditions") or ()]
+    reasons = {each.get("type"): each.get("reason") for each in status.get("conditions") or ()}
     return JobAsOthersSee(
         tuple(set_of_job(job)),
         uid_of(job),
         generation_of(job),
         deleted_at(job),
-        end,
-        cancels=Cond.OTHERS_CANCELLED in types,
+        end=phase if phase in (_SUCCEEDED, _FAILED) else "",
+        cancels=Cond.OTHERS_CANCELLED in reasons,
+        is_in_line=reasons.get(Cond.STARTED) == Reason.WAITING_FOR_TURN
+        and reasons.get(Cond.ACCEPTED) == Reason.ACCEPTED,
+        awaits=_awaited_by(job),
     )
+
+
+def _awaited_by(job: Object) -> tuple[Key, ...]:
+    if not is_waiting(job) or deleted_at(job):
+        return ()
+    return tuple(Key(key_of(job).namespace, str(name)) for name in spec_of(job).get("after") or ())
 
 
 def is_waiting(job: Object) -> bool:
