@@ -11,6 +11,7 @@ import pytest
 from tests.unit.dataset_controller.builders import (
     NOW,
     OWNER_UID,
+    SYNCED,
     ago,
     condition,
     make_observed_job,
@@ -196,7 +197,7 @@ def test_who_waits_for_something_else_keeps_nobody_waiting(conditions: list[Any]
 def test_who_waits_for_the_set_keeps_nobody_waiting() -> None:
     seen = rival_of(line("a", 60), secretRef={"name": "source"}, **sync())
     assert waits_for(seen) == "waits for SampleJob a, which is before it"
-    assert waits_for(replace(seen, sample_set=make_set("Mount"))) == ""
+    assert waits_for(replace(seen, sample_set=make_set("Mount", status={"conditions": SYNCED}))) == ""
 
 
 def test_of_a_job_that_was_edited_while_it_ran_nothing_is_known() -> None:
@@ -225,6 +226,53 @@ def test_a_job_waits_for_the_sets_own_runs(spec: dict[str, Any], run: str, expec
     own = make_set(phase, status={"jobsName": {"warmupJobName": "w"}})
     running = {"w": RunState(phase=RunPhase.RUNNING if run == "warmup" else RunPhase.SUCCEEDED)}
     seen = replace(rival_of(**spec), sample_set=own, runs=running)
+    assert waits_for(seen) == (f"waits for {expected}" if expected else "")
+
+
+SOON: dict[str, Any] = {"spec": {"warmup": {}}, "status": {"runtimeStatus": {"readyReplicas": 1}}}
+SYNCED_SOON: dict[str, Any] = {**SOON, "status": {**SOON["status"], "conditions": SYNCED}}
+ASKED = {"jobsName": {"warmupJobName": "w"}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "own", "expected"),
+    [
+        ("Mount", {}, "the set's own first sync"),
+        ("Mount", {"spec": {"noSync": True}}, ""),
+        ("Mount", {"status": {"conditions": SYNCED}}, ""),
+        ("Mount", SYNCED_SOON, "the set's own warmup"),
+        ("SyncFailed", SOON, ""),
+        ("PartialReady", SYNCED_SOON, "the set's own warmup"),
+        ("PartialReady", {**SYNCED_SOON, "status": {"conditions": SYNCED}}, ""),
+        ("PartialReady", {"spec": {"warmup": {}}, "status": ASKED}, "the set's own warmup"),
+        ("PartialReady", {"status": ASKED}, ""),
+        (
+            "Ready",
+            {**SOON, "status": {**ASKED, "conditions": [condition("Warmed", "True", "Warmed")]}},
+            "",
+        ),
+        (
+            "Ready",
+            {**SOON, "status": {**ASKED, "conditions": [condition("Warmed", "False", "Cancelled")]}},
+            "",
+        ),
+    ],
+    ids=[
+        "sync to come",
+        "no sync",
+        "synced",
+        "synced and warmup to come",
+        "sync failed",
+        "warmup to come",
+        "a partition is away",
+        "warmup was asked for",
+        "warmup is wanted no more",
+        "warmed",
+        "cancelled",
+    ],
+)
+def test_a_job_waits_for_what_the_set_is_about_to_run(phase: str, own: dict[str, Any], expected: str) -> None:
+    seen = replace(rival_of(**remove("x")), sample_set=make_set(phase, **own))
     assert waits_for(seen) == (f"waits for {expected}" if expected else "")
 
 
