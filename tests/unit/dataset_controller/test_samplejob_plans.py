@@ -22,6 +22,7 @@ from dataset_controller.domain.samplejob.credentials import run_keys
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import plan
 from dataset_controller.domain.samplejob.request import BUILDERS
+from dataset_controller.domain.sampleset.model import CacheMark
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -523,16 +524,17 @@ def test_a_failed_job_rests_until_its_options_change() -> None:
 # --- time to live
 
 
-def outlived(phase: str, seconds: float, ttl: int | None, **spec: Any) -> ObservedJob:
+def outlived(
+    phase: str, seconds: float, ttl: int | None, *, is_noted: bool = True, **spec: Any
+) -> ObservedJob:
     """A job that has ended `seconds` ago, whose set was warmed an hour ago."""
     run = run_id("job-uid", "0", digest(WARMUP))
     seen = recorded(ended(phase, run=run, ttlSecondsAfterFinished=ttl, **spec), completed=ago(seconds))
     assert seen.sample_set is not None
     warmed = Condition("Warmed", "True", "Warmed", "", EARLIER)
-    return replace(
-        seen,
-        sample_set=replace(seen.sample_set, status=replace(seen.sample_set.status, conditions=(warmed,))),
-    )
+    mark = CacheMark("2026-01-01T12:00:00.000Z", "job") if is_noted else CacheMark(EARLIER)
+    status = replace(seen.sample_set.status, conditions=(warmed,), cache_mark=mark)
+    return replace(seen, sample_set=replace(seen.sample_set, status=status))
 
 
 EXPIRED = Delete("SampleJob", Key("default", "job"), "job-uid")
@@ -563,7 +565,7 @@ def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
     seconds: float, is_deleted: bool
 ) -> None:
     """The set knows that its cache was emptied from the job alone."""
-    todo = plan(outlived("Succeeded", seconds, 0, type="clear"), NOW)
+    todo = plan(outlived("Succeeded", seconds, 0, is_noted=False, type="clear"), NOW)
     assert (EXPIRED in todo.actions) is is_deleted
     assert todo.requeue_after == (None if is_deleted else 2.0)
 

@@ -28,7 +28,14 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import (
+    CacheMark,
+    Children,
+    ObservedSet,
+    RuntimePod,
+    SetPlan,
+    SetStatus,
+)
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sources import Credentials, RunKeys
@@ -680,6 +687,7 @@ def test_a_set_that_is_warm_is_ready() -> None:
             READY,
             warmup_job=WARMUP_RUNS[0],
             warmup_nodes=("node-0",),
+            cache_mark=CacheMark("2026-01-01T12:00:00.000Z"),
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),

@@ -80,6 +80,27 @@ class SetSpec:
         return ("writeback", "true") in self.mount_options
 
 
+@dataclass(frozen=True, order=True)
+class CacheMark:
+    """A moment in the life of the caches; the greater is the later.
+
+    Args:
+        at: RFC 3339, to the millisecond.
+        job: the SampleJob that ended then, "" for the set's own warmup.
+    """
+
+    at: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class CacheChange:
+    """A SampleJob that has filled or emptied the cache. `reason`: Warmed, PartlyCached or CacheCleared."""
+
+    mark: CacheMark
+    reason: Reason
+
+
 _EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.READY, ""))
 """Conditions that `status.reason` is taken from, the most important first."""
 
@@ -95,6 +116,8 @@ class SetStatus(ObjectStatus):
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
+    cache_mark: CacheMark = CacheMark()
+    """The last change of the caches that Warmed tells of: no older job counts any more."""
 
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
@@ -103,11 +126,13 @@ class SetStatus(ObjectStatus):
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
         }
+        mark = {"time": self.cache_mark.at, "sampleJobName": self.cache_mark.job}
         return {
             "phase": self.phase.value,
             "runtimeStatus": dict(self.runtime),
             "jobsName": {name: found for name, found in jobs.items() if found},
             "cacheStatus": dict(self.cache),
+            **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
             **self._render_common(_EXPLAINED_BY),
         }
 
@@ -180,20 +205,6 @@ class Children:
 def mounts_by_csi(volume: Object | None, has_csi: bool) -> bool:
     """Whether the volume is the CSI driver's, also when that is not installed any more, or will be."""
     return has_csi if volume is None else "csi" in spec_of(volume)
-
-
-@dataclass(frozen=True)
-class CacheChange:
-    """A SampleJob that has filled or emptied the cache.
-
-    Args:
-        at: RFC 3339.
-        reason: Warmed, PartlyCached or CacheCleared.
-    """
-
-    at: str
-    job: str
-    reason: Reason
 
 
 @dataclass(frozen=True)

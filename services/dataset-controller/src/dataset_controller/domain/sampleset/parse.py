@@ -13,7 +13,14 @@ from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source, own_cache
-from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
+from dataset_controller.domain.sampleset.model import (
+    CacheMark,
+    CacheSpec,
+    RuntimePod,
+    SampleSet,
+    SetSpec,
+    SetStatus,
+)
 from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
@@ -77,7 +84,7 @@ def _spec_anywhere(obj: Object, places: Places) -> SetSpec | None:
 def parse_status(obj: Object) -> SetStatus:
     """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
-    jobs = raw.get("jobsName") or {}
+    jobs, mark = raw.get("jobsName") or {}, raw.get("lastCacheChange") or {}
     phase = str(raw.get("phase") or "")
     return SetStatus(
         phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
@@ -86,6 +93,7 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
+        cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
         **parse_common(raw),
     )
 
