@@ -1459,6 +1459,71 @@ def test_a_deleted_set_keeps_nodes_whose_writes_nobody_could_measure() -> None:
         assert decide(seen).actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
+def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:
+    for spec, is_writeback in (({}, False), (WRITEBACK, True)):
+        status = decide(observe("Ready", 1, SYNCED, spec=spec)).status
+        assert status is not None
+        assert status.was_writeback is is_writeback
+    for reports, is_kept in ((UNMEASURED, True), ((make_report(OWNER_UID, 0, NOW),), False)):
+        seen = going(0, 1, conditions=[], reports=reports)
+        own = replace(seen.sample_set, status=replace(seen.status, was_writeback=True))
+        free = freedom(replace(seen, sample_set=own))
+        assert free is not None
+        assert (free.reason == "StagedWrites") is is_kept
+
+
+def without_runtime(seen: ObservedSet, **gone: Any) -> ObservedSet:
+    return replace(seen, pods=(), children=replace(seen.children, **{"stateful_set": None, **gone}))
+
+
+def created(todo: SetPlan) -> list[tuple[str, Any]]:
+    made = [action for action in todo.actions if isinstance(action, Create)]
+    return [
+        (action.kind, action.manifest["spec"].get("replicas")) for action in made if action.kind != "Secret"
+    ]
+
+
+def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() -> None:
+    seen = going(0, 1, conditions=[], reports=STAGED)
+    assert created(decide(seen)) == []
+    assert created(decide(without_runtime(seen))) == [("StatefulSet", 1)]
+    both = [("Service", None), ("StatefulSet", 1)]
+    assert created(decide(without_runtime(seen, service=None))) == both
+    far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
+    assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
+    # Nobody has what is to be uploaded, or it is not known yet.
+    assert created(decide(without_runtime(replace(seen, reports=())))) == []
+    assert created(decide(without_runtime(replace(seen, are_records_known=False)))) == []
+    given_up = without_runtime(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP))
+    assert created(decide(given_up)) == []
+
+
+def test_a_runtime_that_somebody_scaled_down_is_scaled_up_to_upload_what_is_left() -> None:
+    seen = going(0, 1, replicas=0, conditions=[], reports=STAGED)
+    up = Patch("StatefulSet", Key("default", "digits-runtime"), {"spec": {"replicas": 1}})
+    assert decide(seen).actions == (up,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "obstacle"),
+    [
+        ({"engine_secret": None}, "Secret default/digits does not exist"),
+        ({"unserved": Problem(Reason.NAMESPACE_NOT_SERVED, "serve it")}, "serve it"),
+    ],
+)
+def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
+    changes: dict[str, Any], obstacle: str
+) -> None:
+    seen = without_runtime(going(0, 1, conditions=[], reports=STAGED, **changes))
+    todo = decide(seen)
+    assert created(todo) == []
+    assert todo.status is not None
+    ready = todo.status.condition("Ready")
+    assert ready is not None
+    assert "no runtime pod can upload it: " in ready.message
+    assert obstacle in ready.message
+
+
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
     seen = going(1, users=None)
     assert decide(seen) == SetPlan(seen.status, requeue_after=5.0)

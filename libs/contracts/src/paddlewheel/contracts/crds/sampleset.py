@@ -265,6 +265,10 @@ class SampleSetStatus(CommonStatus):
     runtime_status: RuntimeStatus | None = None
     jobs_name: JobsName | None = None
     last_cache_change: LastCacheChange | None = None
+    was_writeback: Annotated[
+        bool,
+        says("Pods write to the caches of their nodes first, by the mount option writeback, or did once."),
+    ] = False
 
 
 SAMPLE_SET_RULES = (

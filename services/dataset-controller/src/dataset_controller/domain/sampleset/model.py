@@ -118,6 +118,8 @@ class SetStatus(ObjectStatus):
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
     """The last change of the caches that Warmed tells of: no older job counts any more."""
+    was_writeback: bool = False
+    """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
 
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
@@ -133,6 +135,7 @@ class SetStatus(ObjectStatus):
             "jobsName": {name: found for name, found in jobs.items() if found},
             "cacheStatus": dict(self.cache),
             **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
+            **({"wasWriteback": True} if self.was_writeback else {}),
             **self._render_common(_EXPLAINED_BY),
         }
 

@@ -93,6 +93,7 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
+        was_writeback=bool(raw.get("wasWriteback")),
         cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
         **parse_common(raw),
     )
