@@ -499,8 +499,12 @@ def with_cache(*levels: tuple[str, int]) -> dict[str, Any]:
     [
         ([("/ssd/a", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
         ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
-        # Of one size, each directory holds its share itself; of two, the larger is divided.
-        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 10), ("/ssd/b", 30)], "/ssd/b/default/uid-1"),
+        # Of one size, each holds its share itself; of two, the larger is divided.
+        (
+            [("/ssd/a", 10), ("/ssd/b", 30)],
+            [("/ssd/a", 30), ("/ssd/b", 30)],
+            "/ssd/b/default/uid-1/1 and 1 more",
+        ),
     ],
 )
 def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
@@ -518,10 +522,16 @@ def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
     assert refused is not None
     assert (refused.status, refused.reason) == ("False", "CacheMoved")
     assert f"not uploaded, in {dropped}, which" in refused.message
+    is_divided = "/1 and" in dropped
+    assert ("by the sizes of all levels" in refused.message) is is_divided
     assert todo.status.phase is SetPhase.READY, "what runs goes on"
 
 
-@pytest.mark.parametrize("after", [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)]])
+@pytest.mark.parametrize(
+    "after",
+    [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 30), ("/ssd/b", 10)]],
+    ids=["larger", "one more", "one more, which is smaller"],
+)
 def test_a_cache_may_become_larger(after: list[tuple[str, int]]) -> None:
     children = observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10))).children
     todo = decide(observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children))
