@@ -41,6 +41,8 @@ def labelled(**labels: str) -> dict[str, Any]:
         (set_of_job, BARE, []),
         (set_of_job, job(sampleSetRef={}), []),
         (set_of_job, job(), ["team-a/digits"]),
+        (set_of_job, job({"jobName": "r1", "sampleSetName": "before"}), ["team-a/before"]),
+        (set_of_job, job({"sampleSetName": "before"}), ["team-a/digits"]),
         (set_of_waiting_job, job(), []),
         (set_of_waiting_job, job(terminate=True), ["team-a/digits"]),
         (set_of_waiting_job, job({"jobName": "r1"}, terminate=True), []),

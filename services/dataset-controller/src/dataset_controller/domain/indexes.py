@@ -105,7 +105,8 @@ def is_finished(job: Object, is_request_same: bool) -> bool:
 def concerns_set(job: Object) -> bool:
     """The set's runtime Secret contains the keys of syncs under way, and jobs that ended may have changed its
     cache."""
-    return spec_of(job).get("type") == "sync" or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
+    is_sync = "sync" in (spec_of(job).get("type"), status_of(job).get("type"))
+    return is_sync or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
 
 
 def label_of_set(obj: Object) -> list[str]:
@@ -114,7 +115,9 @@ def label_of_set(obj: Object) -> list[str]:
 
 
 def set_name(job: Object) -> str:
-    return str((spec_of(job).get("sampleSetRef") or {}).get("name") or "")
+    """Of a job with a run, the set of the run: its spec may have been edited since."""
+    running_on = status_of(job).get("sampleSetName") if status_of(job).get("jobName") else ""
+    return str(running_on or (spec_of(job).get("sampleSetRef") or {}).get("name") or "")
 
 
 def set_of_job(obj: Object) -> list[str]:

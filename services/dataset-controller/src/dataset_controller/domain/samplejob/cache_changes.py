@@ -23,9 +23,9 @@ def last_change(jobs: Iterable[SampleJob]) -> CacheChange | None:
 def _change(job: SampleJob) -> CacheChange | None:
     """A clear that has failed may have emptied some caches; a warmup that has failed has not filled them."""
     phase, mark = job.status.phase, CacheMark(_ended_at(job.status), job.key.name)
-    if job.spec.type == "clear" and phase in _ENDED:
+    if job.type == "clear" and phase in _ENDED:
         return CacheChange(mark, Reason.CACHE_CLEARED)
-    if job.spec.type == "warmup" and phase is JobPhase.SUCCEEDED:
+    if job.type == "warmup" and phase is JobPhase.SUCCEEDED:
         complete = job.status.condition(Cond.COMPLETE)
         is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
         return CacheChange(mark, Reason.PARTLY_CACHED if is_partly else Reason.WARMED)

@@ -36,6 +36,9 @@ class JobStatus(ObjectStatus):
 
     phase: JobPhase = JobPhase.NEW
     run_id: str = ""
+    set_name: str = ""
+    """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
+    type: str = ""
     progress: Mapping[str, Any] = field(default_factory=dict)
     started: str = ""
     completed: str = ""
@@ -43,6 +46,8 @@ class JobStatus(ObjectStatus):
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleJob."""
         optional = {
+            "sampleSetName": self.set_name,
+            "type": self.type,
             "startTime": self.started,
             "completionTime": self.completed,
             "progress": dict(self.progress),
@@ -86,8 +91,23 @@ class SampleJob:
 
     @property
     def set_name(self) -> str:
-        """Of the SampleSet in the job's namespace, "" when none is named."""
+        """Of the SampleSet in the job's namespace that it runs on, or is to; "" when none is named."""
+        return self.status.set_name or self.wanted_set
+
+    @property
+    def wanted_set(self) -> str:
+        """The set that the spec names now."""
         return self.spec.sample_set_ref.name if self.spec.sample_set_ref else ""
+
+    @property
+    def type(self) -> str:
+        """Of its run, or of the one that it asks for."""
+        return self.status.type or self.spec.type
+
+    @property
+    def is_other_work(self) -> bool:
+        """The spec asks for another operation than that of the run, or for one on another set."""
+        return (self.set_name, self.type) != (self.wanted_set, self.spec.type)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ def parse_status(obj: Object) -> JobStatus:
     return JobStatus(
         phase=JobPhase(phase) if is_known else JobPhase.NEW,
         run_id=run_id,
+        set_name=str(raw.get("sampleSetName") or "") if run_id else "",
+        type=str(raw.get("type") or "") if run_id else "",
         progress=dict(raw.get("progress") or {}),
         started=str(raw.get("startTime") or ""),
         completed=str(raw.get("completionTime") or ""),

@@ -45,6 +45,8 @@ def unstarted_status(seen: ObservedJob, run: str, reason: str, message: str, now
         present_status(seen),
         phase=JobPhase.FAILED,
         run_id=run,
+        set_name=seen.job.set_name,
+        type=seen.job.type,
         progress={},
         started="",
         completed=seconds_stamp(now),
@@ -101,7 +103,7 @@ def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
 
 def _limits(seen: ObservedJob) -> str:
     """What a warmup cannot bring about, told before it ends."""
-    if seen.job.spec.type != "warmup" or seen.sample_set is None:
+    if seen.job.type != "warmup" or seen.sample_set is None:
         return ""
     fits = seen.sample_set.status.condition(Cond.CACHE_FITS)
     return fits.message if fits is not None and fits.status == "False" else ""
