@@ -13,10 +13,9 @@ from dataset_controller.domain.samplejob.uses import Uses, uses_of
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.status import ObjectStatus
+from dataset_controller.domain.stored import Stored
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunState
-from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import Object
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 
@@ -60,21 +59,14 @@ class JobStatus(ObjectStatus):
         }
 
 
-@dataclass(frozen=True)
-class SampleJob:
-    """One SampleJob, parsed once per version.
+@dataclass(frozen=True, kw_only=True)
+class SampleJob(Stored):
+    """One SampleJob.
 
     Args:
         spec: empty, with a problem, when it cannot be parsed.
-        deleted_at: RFC 3339, "" unless it is being deleted.
     """
 
-    obj: Object
-    key: Key
-    uid: str
-    generation: int
-    finalizers: tuple[str, ...]
-    deleted_at: str
     status: JobStatus
     spec: SampleJobSpec
     problem: Problem | None = None

@@ -10,15 +10,11 @@ from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source
 from dataset_controller.domain.samplejob.credentials import SYNC, job_source
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.status import parse_common
+from dataset_controller.domain.stored import parse_stored
 from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
 from paddlewheel.contracts.objects import (
     Object,
-    deleted_at,
-    finalizers_of,
-    generation_of,
-    key_of,
     status_of,
-    uid_of,
 )
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
@@ -28,12 +24,7 @@ def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
     """A SampleJob as the API server gives it; never raises."""
     spec, problem = _spec_or_problem(obj)
     job = SampleJob(
-        obj=obj,
-        key=key_of(obj),
-        uid=uid_of(obj),
-        generation=generation_of(obj),
-        finalizers=finalizers_of(obj),
-        deleted_at=deleted_at(obj),
+        **parse_stored(obj),
         status=parse_status(obj),
         spec=spec,
         problem=problem,

@@ -26,6 +26,7 @@ from dataset_controller.domain.samplejob.status import (
     progress_of,
     running_status,
     unstarted_status,
+    with_run,
 )
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
@@ -99,20 +100,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
-    return JobPlan(
-        replace(
-            status,
-            phase=JobPhase.PENDING,
-            run_id=run,
-            set_name=seen.job.set_name,
-            type=seen.job.type,
-            progress={},
-            started="",
-            completed="",
-        ),
-        events=(event,),
-        requeue_after=AT_ONCE,
-    )
+    return JobPlan(with_run(seen, status, run), events=(event,), requeue_after=AT_ONCE)
 
 
 def _next_run(seen: ObservedJob, request: Request) -> str:

@@ -13,6 +13,7 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
+from dataset_controller.domain.stored import Stored
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object, spec_of
@@ -140,22 +141,15 @@ class SetStatus(ObjectStatus):
         }
 
 
-@dataclass(frozen=True)
-class SampleSet:
-    """One SampleSet, parsed once per version.
+@dataclass(frozen=True, kw_only=True)
+class SampleSet(Stored):
+    """One SampleSet.
 
     Args:
         spec: None, with a problem, when it cannot work. With a problem beside it, its directories are
             not lent, or no longer: nothing is made from it, and what exists is observed.
-        deleted_at: RFC 3339, "" unless it is being deleted.
     """
 
-    obj: Object
-    key: Key
-    uid: str
-    generation: int
-    finalizers: tuple[str, ...]
-    deleted_at: str
     status: SetStatus
     spec: SetSpec | None
     problem: Problem | None = None

@@ -24,6 +24,7 @@ from dataset_controller.domain.sampleset.model import (
 from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
+from dataset_controller.domain.stored import parse_stored
 from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
 from paddlewheel.contracts.crds.limits import CACHE_ENGINES, PARTITIONS
 from paddlewheel.contracts.crds.sampleset import Cache, CacheLevel, Csi
@@ -32,8 +33,6 @@ from paddlewheel.contracts.objects import (
     Object,
     annotations_of,
     deleted_at,
-    finalizers_of,
-    generation_of,
     key_of,
     labels_of,
     spec_of,
@@ -54,12 +53,7 @@ def parse_set(obj: Object, places: Places = DEFAULT_PLACES) -> SampleSet:
     """A SampleSet as the API server gives it; never raises."""
     spec, problem = _spec_or_problem(obj, places)
     return SampleSet(
-        obj=obj,
-        key=key_of(obj),
-        uid=uid_of(obj),
-        generation=generation_of(obj),
-        finalizers=finalizers_of(obj),
-        deleted_at=deleted_at(obj),
+        **parse_stored(obj),
         status=parse_status(obj),
         spec=spec,
         problem=problem,
