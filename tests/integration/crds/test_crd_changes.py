@@ -1,4 +1,4 @@
-"""Which fields of a PaddleJob that exists may change, and that `kubectl scale` scales its workers."""
+"""Which fields of jobs that exist may change, and that `kubectl scale` scales the workers of a PaddleJob."""
 
 from __future__ import annotations
 
@@ -143,3 +143,69 @@ def test_kubectl_scale_gives_no_workers_to_a_job_that_has_none(
     refused = kubectl("scale", "paddlejob", name, "--replicas=2", "-n", "default")
     assert refused.returncode == 1
     assert "spec.worker.template.spec.containers: Required value" in refused.stderr
+
+
+# SampleJobs
+
+WORK = [
+    pytest.param({"sampleSetRef": {"name": "other"}}, "sampleSetRef", id="another set"),
+    pytest.param({"type": "clear"}, "type", id="another type"),
+    pytest.param({"rmrOptions": {"paths": ["other"]}}, "rmrOptions", id="other options"),
+    pytest.param({"warmupOptions": {"threads": 2}}, "warmupOptions", id="options are given"),
+]
+
+
+@pytest.fixture
+def removal(
+    send: Callable[..., Any], make: Make, patch: Callable[..., Any], kubectl: Callable[..., Any]
+) -> Iterator[Make]:
+    """Create a SampleJob of type rmr with this status."""
+    with ExitStack() as after:
+
+        def create(**status: Any) -> Object:
+            work = {"spec.type": "rmr", "spec.rmrOptions": {"paths": ["old"]}}
+            name = f"work-{uuid4().hex[:6]}"
+            made = send(make("SampleJob", {"metadata.name": name, **work}), keep=True)
+            assert made.error == ""
+            after.callback(kubectl, "delete", "samplejob", name, "-n", "default")
+            recorded = patch(made.stored, {"status": status}, subresource="status")
+            assert recorded.error == ""
+            return dict(recorded.stored)
+
+        yield create
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+@pytest.mark.parametrize(("change", "field"), WORK)
+def test_the_work_of_a_run_that_goes_on_cannot_be_changed(
+    phase: str, change: Object, field: str, removal: Make, patch: Callable[..., Any]
+) -> None:
+    refused = patch(removal(phase=phase, jobName="run"), {"spec": change})
+    assert refused.stored == {}
+    assert f"spec.{field}: Invalid value" in refused.error
+    assert f"{field} cannot be changed while the run goes on: wait for its end, or delete" in refused.error
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"phase": "Pending"}, {"phase": "Failed", "jobName": "run"}, {"phase": "Succeeded", "jobName": "run"}],
+    ids=["waits", "has failed", "has succeeded"],
+)
+@pytest.mark.parametrize(("change", "field"), WORK)
+def test_work_that_does_not_go_on_may_be_changed(
+    status: Object, change: Object, field: str, removal: Make, patch: Callable[..., Any]
+) -> None:
+    changed = patch(removal(**status), {"spec": change})
+    assert changed.error == ""
+    stored = changed.stored["spec"][field]
+    assert stored == (change[field] if isinstance(change[field], str) else {**stored, **change[field]})
+
+
+def test_what_does_not_select_the_work_may_be_changed_while_it_goes_on(
+    removal: Make, patch: Callable[..., Any]
+) -> None:
+    job = removal(phase="Running", jobName="run")
+    changed = patch(job, {"spec": {"ttlSecondsAfterFinished": 5, "priority": 3}})
+    assert changed.error == ""
+    ended = patch(job, {"status": {"phase": "Succeeded"}}, subresource="status")
+    assert ended.error == ""

@@ -182,6 +182,17 @@ async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
         await following
 
 
+async def test_a_run_that_is_deleted_as_it_ends_is_followed_to_its_end() -> None:
+    """Its time to live is 0: between two looks it has ended and is gone."""
+    cluster, told = MemoryCluster(), list[str]()
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    following = asyncio.create_task(follow(cluster, run, lambda text, _: told.append(text)))
+    await eventually(lambda: told)
+    await _show(cluster, run, phase="Succeeded", progress=PROGRESS)
+    await cluster.delete(SAMPLE_JOBS, key_of(run))
+    assert ending(await following) == "Succeeded: 120 files, 1.0 MiB"
+
+
 async def _show(cluster: MemoryCluster, run: Object, **status: Any) -> None:
     await cluster.patch(SAMPLE_JOBS, key_of(run), {"status": status}, subresource="status")
 

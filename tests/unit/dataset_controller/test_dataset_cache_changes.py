@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.conftest import SET, DataHarness
+from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
 from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.parse import parse_job
@@ -98,6 +98,41 @@ def ended(name: str, kind: str, phase: str, at: str, reason: str = "Completed") 
     return {**job, "status": {**status, "conditions": [complete]}}
 
 
+async def test_an_older_job_never_counts_again(data: DataHarness) -> None:
+    """The last one is deleted when its time is over, the one before it stays."""
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    await run_job(data, "empty", type="clear")
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("fill", ttlSecondsAfterFinished=5))
+    await data.clock.advance(1)
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED, reason="PartlyCached")
+    await data.drive()
+    await data.expect_condition("Warmed", "PartlyCached")
+    await data.wait(10)
+    assert not await data.exists(Key("default", "fill"), ports.SAMPLE_JOBS)
+    await data.restart()
+    await data.create_job(make_sample_job("touches", type="rmr", rmrOptions={"paths": ["x"]}))
+    await data.expect_condition("Warmed", "PartlyCached")
+
+
+async def test_a_run_whose_job_was_edited_counts_as_what_it_was(data: DataHarness) -> None:
+    """Where the CRD's rules are missing, which refuse such an edit."""
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    data.runtime.script = {"clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job(type="clear"))
+    edit = {"spec": {"type": "warmup", "sampleSetRef": {"name": "mnist"}}}
+    await data.patch(JOB, edit, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.runtime.end(data.runtime.runs("clear")[0], RunPhase.SUCCEEDED)
+    await data.drive()
+    assert (await data.expect_job("Succeeded"))["sampleSetName"] == "digits"
+    await data.expect_condition("Warmed", "CacheCleared")
+    assert len(data.runtime.runs("clear")) == 1
+    assert len(data.runtime.runs("warmup")) == 1, "the set's own"
+
+
 CLEARED = ("a", "CacheCleared")
 
 
@@ -124,5 +159,5 @@ CLEARED = ("a", "CacheCleared")
 )
 def test_the_last_job_to_change_the_cache_counts(jobs: list[Object], last: tuple[str, str] | None) -> None:
     found = last_change(map(parse_job, jobs))
-    assert (found and (found.job, found.reason)) == last
+    assert (found and (found.mark.job, found.reason)) == last
     assert found is None or isinstance(found, CacheChange)

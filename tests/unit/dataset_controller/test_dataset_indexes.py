@@ -20,6 +20,7 @@ from dataset_controller.domain.indexes import (
     set_of_job,
     set_of_waiting_job,
 )
+from paddlewheel.contracts.keys import Key
 from paddlewheel.testkit.samplesets import make_sample_job
 
 BARE = {"metadata": {"name": "bare", "namespace": "team-a"}}
@@ -40,6 +41,8 @@ def labelled(**labels: str) -> dict[str, Any]:
         (set_of_job, BARE, []),
         (set_of_job, job(sampleSetRef={}), []),
         (set_of_job, job(), ["team-a/digits"]),
+        (set_of_job, job({"jobName": "r1", "sampleSetName": "before"}), ["team-a/before"]),
+        (set_of_job, job({"sampleSetName": "before"}), ["team-a/digits"]),
         (set_of_waiting_job, job(), []),
         (set_of_waiting_job, job(terminate=True), ["team-a/digits"]),
         (set_of_waiting_job, job({"jobName": "r1"}, terminate=True), []),
@@ -82,6 +85,28 @@ def test_waiting_jobs_see_the_end_of_another_and_what_it_asks_for() -> None:
         as_others_see(job({"conditions": [{"type": t}]})).cancels for t in ("Started", "OthersCancelled")
     ]
     assert cancels == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "started", "is_in_line"),
+    [
+        ("Accepted", "WaitingForTurn", True),
+        ("InvalidSpec", "WaitingForTurn", False),
+        ("Accepted", "WaitingForJobs", False),
+    ],
+)
+def test_waiting_jobs_see_who_is_in_line(accepted: str, started: str, is_in_line: bool) -> None:
+    conditions = [{"type": "Accepted", "reason": accepted}, {"type": "Started", "reason": started}]
+    assert as_others_see(job({"conditions": conditions})).is_in_line is is_in_line
+
+
+def test_jobs_that_have_ended_see_who_waits_for_them() -> None:
+    waits = (Key("team-a", "first"),)
+    assert as_others_see(job(after=["first"])).awaits == waits
+    assert as_others_see(job({"phase": "Pending", "jobName": "r1"}, after=["first"])).awaits == ()
+    going = job(after=["first"])
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert as_others_see(going).awaits == ()
 
 
 @pytest.mark.parametrize(

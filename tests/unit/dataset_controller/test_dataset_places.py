@@ -8,12 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 from dataset_controller.config import Settings
-from dataset_controller.domain.invalid import Problem
+from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.paths import CacheDirectory, Places
+from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.samplejob.parse import parse_job
+from dataset_controller.domain.samplejob.request import read_request
 from dataset_controller.domain.sampleset.parse import parse_set
+from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
+from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
 LENT = Places(("/srv/datasets", "/mnt/nfs"), ("/nvme",))
 OFF = (
@@ -61,11 +64,29 @@ def test_a_local_source_is_below_a_directory_that_is_lent(
         assert found == wanted
 
 
-def test_a_job_deletes_nothing_from_a_local_source() -> None:
-    found = problem_of_job(LENT, source="/mnt/nfs/a", **{"delete-src": True})
+@pytest.mark.parametrize(
+    ("of_job", "of_set", "is_refused"),
+    [
+        ("/mnt/nfs/a", "s3://bucket", True),
+        ("", "file:///mnt/nfs/a", True),
+        ("s3://other", "file:///mnt/nfs/a", False),
+        ("", "s3://bucket", False),
+    ],
+)
+def test_a_job_deletes_nothing_from_a_local_source(of_job: str, of_set: str, is_refused: bool) -> None:
+    options = {"source": of_job, "delete-src": True}
+    job = parse_job(make_sample_job(type="sync", secretRef={"name": "keys"}, syncOptions=options), LENT)
+    own = parse_set(make_sample_set(source={"uri": of_set}, cache={"levels": [{"path": "/nvme"}]}), LENT)
+    seen = ObservedJob(job, own, make_secret("keys"))
+    if not is_refused:
+        operation = read_request(seen).operation
+        assert isinstance(operation, SyncOperation)
+        assert operation.delete_src
+        return
+    with pytest.raises(Invalid) as refused:
+        read_request(seen)
     message = "spec.syncOptions.delete-src: a file:// source is read-only; leave delete-src out"
-    assert found == Problem(Reason.INVALID_SPEC, message)
-    assert problem_of_job(LENT, source="s3://bucket", **{"delete-src": True}) is None
+    assert refused.value.problem == Problem(Reason.INVALID_SPEC, message)
 
 
 def test_the_source_of_a_job_that_is_no_sync_matters_not() -> None:

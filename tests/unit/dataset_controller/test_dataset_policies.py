@@ -178,7 +178,8 @@ def test_label_keys_always_fit(name: str, namespace: str) -> None:
 )
 def test_a_job_begins_when_its_set_can_take_it(kind: str, set_phase: str, begins: bool) -> None:
     options: dict[str, Any] = {"rmrOptions": {"paths": ["x"]}, "secretRef": {"name": "source"}}
-    todo = plan_job(make_observed_job(type=kind, set_phase=set_phase, **options), NOW)
+    own = make_set(set_phase, spec={"noSync": True})
+    todo = plan_job(replace(make_observed_job(type=kind, **options), sample_set=own), NOW)
     status = job_status_of(todo)
     assert status.phase.value == ("Pending" if begins else "")
     assert bool(status.run_id) is begins

@@ -284,7 +284,8 @@ def test_a_level_of_several_parts_is_cleared_as_a_whole() -> None:
     obj["metadata"]["uid"] = "uid-1"
     cache = resolve_spec(obj).cache
     assert cache.size_mib == 16_384
-    assert cache.paths == (SHM_CACHE.path, *(f"/ssd/a/default/uid-1/{i}" for i in range(3)))
+    own = "/ssd/a/default/uid-1"
+    assert cache.paths == (SHM_CACHE.path, own, f"{own}/1", f"{own}/2")
     cleared = operations.clear_operation(ClearOptions(paths=("/ssd/a",)), cache.directories)
     assert cleared.paths == list(cache.paths[1:])
 

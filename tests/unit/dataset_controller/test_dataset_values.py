@@ -32,6 +32,7 @@ from dataset_controller.domain.sampleset.figures import (
     runtime_status,
 )
 from dataset_controller.domain.sampleset.model import (
+    CacheMark,
     Children,
     RuntimePod,
     SampleSet,
@@ -111,6 +112,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
         "runtimeStatus": {"specReplicas": 2},
         "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"]},
         "cacheStatus": {"totalFiles": "10"},
+        "lastCacheChange": {"time": EARLIER, "sampleJobName": "j1"},
         **COMMON,
     }
     obj = stored(make_sample_set(), status)
@@ -132,6 +134,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
             warmup_nodes=("n1",),
             runtime={"specReplicas": 2},
             cache={"totalFiles": "10"},
+            cache_mark=CacheMark(EARLIER, "j1"),
         ),
         spec=resolve_spec(obj),
     )

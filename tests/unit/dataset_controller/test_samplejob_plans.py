@@ -21,7 +21,8 @@ from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.samplejob.credentials import run_keys
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import plan
-from dataset_controller.domain.samplejob.request import BUILDERS
+from dataset_controller.domain.samplejob.request import BUILDERS, read_request
+from dataset_controller.domain.sampleset.model import CacheMark
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -46,6 +47,8 @@ WARMUP = WarmupOperation(strategy="sequence", threads=50)
 CACHE = f"/var/lib/paddlewheel/cache/default/{OWNER_UID}"
 SYNC: dict[str, Any] = {"type": "sync", "secretRef": {"name": "source"}}
 RUN = RunKey(OWNER_UID, "r1")
+WARM_RUN = run_id("job-uid", "0", digest(WARMUP))
+"""Of a job that was not edited since."""
 
 
 def condition(type_: str, is_met: bool, reason: str, message: str = "", since: str = AT) -> Condition:
@@ -115,6 +118,8 @@ def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
             replace(ACCEPTED, message=remark),
             condition("Started", False, "RunRequested"),
             run_id=run,
+            set_name="digits",
+            type=spec["type"],
         ),
         events=normal("RunRequested", f"requested {spec['type']} as run {run}"),
         requeue_after=0.0,
@@ -137,6 +142,8 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
         ACCEPTED,
         condition("Started", False, "RunRequested"),
         run_id=run_id("job-uid", "2", digest(WARMUP)),
+        set_name="digits",
+        type="warmup",
         announcements=(failed,),
     )
 
@@ -295,10 +302,16 @@ def test_until_runs_are_known_a_job_neither_ends_others_nor_begins(spec: dict[st
 # --- following a run
 
 
-def record(operation: dict[str, Any], partitions: int = 1) -> WriteRun:
+def begun(phase: str, **spec: Any) -> ObservedJob:
+    """A job with the run that it asks for."""
+    new = make_observed_job(**spec)
+    return make_observed_job(phase, read_request(new).run_id("job-uid", 0), **spec)
+
+
+def record(operation: dict[str, Any], partitions: int = 1, run: str = WARM_RUN) -> WriteRun:
     return WriteRun(
         RunSpec(
-            run_id="r1",
+            run_id=run,
             set_namespace="default",
             set_name="digits",
             set_uid=OWNER_UID,
@@ -315,10 +328,10 @@ def record(operation: dict[str, Any], partitions: int = 1) -> WriteRun:
         ({}, {"warmup": WARMUP}),
         ({"type": "clear"}, {"clear": ClearOperation()}),
         ({"type": "rmr", "rmrOptions": {"paths": ["a"]}}, {"remove": RemoveOperation(paths=["a"])}),
-        (SYNC, {"sync": SyncOperation(source=SOURCE, threads=10, secret="job-r1")}),
+        (SYNC, {"sync": SyncOperation(source=SOURCE, threads=10)}),
         (
             {"type": "sync", "syncOptions": {"source": "s3://AK:SK@b"}},
-            {"sync": SyncOperation(source="s3://b", threads=10, secret="job-r1")},
+            {"sync": SyncOperation(source="s3://b", threads=10)},
         ),
     ],
 )
@@ -328,9 +341,12 @@ def test_a_run_that_no_agent_has_taken_is_requested_with_a_share_for_each_partit
     """Whichever are ready: others do the work of those that are not."""
     runtime = {"runtimeStatus": {"readyReplicas": 2}}
     own = make_set("Ready", spec={"partitions": 3}, status=runtime)
-    seen = replace(make_observed_job("Pending", "r1", **spec), sample_set=own)
+    seen = replace(begun("Pending", **spec), sample_set=own)
+    run = seen.status.run_id
+    if (sync := operation.get("sync")) is not None:
+        operation = {"sync": sync.model_copy(update={"secret": f"job-{run}"})}
     assert plan(seen, NOW) == JobPlan(
-        status_of(JobPhase.PENDING, run_id="r1"), (record(operation, 3),), requeue_after=15.0
+        status_of(JobPhase.PENDING, run_id=run), (record(operation, 3, run),), requeue_after=15.0
     )
 
 
@@ -342,20 +358,63 @@ def test_an_operation_without_a_builder_takes_its_options_as_they_are(
     options: dict[str, Any], operation: ClearOperation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(BUILDERS, "clear")
-    assert plan(make_observed_job("Pending", "r1", type="clear", **options), NOW).actions == (
-        record({"clear": operation}),
-    )
+    seen = begun("Pending", type="clear", **options)
+    assert plan(seen, NOW).actions == (record({"clear": operation}, run=seen.status.run_id),)
 
 
 def test_a_public_source_needs_no_keys_in_the_run() -> None:
-    seen = replace(make_observed_job("Pending", "r1", **SYNC), secret=make_secret("source", values={}))
-    assert plan(seen, NOW).actions == (record({"sync": SyncOperation(source=SOURCE, threads=10)}),)
+    seen = replace(begun("Pending", **SYNC), secret=make_secret("source", values={}))
+    operation = {"sync": SyncOperation(source=SOURCE, threads=10)}
+    assert plan(seen, NOW).actions == (record(operation, run=seen.status.run_id),)
 
 
 def test_a_job_edited_into_a_bad_one_leaves_its_run_alone() -> None:
     assert plan(make_observed_job("Pending", "r1", type="rmr"), NOW) == JobPlan(
         status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0
     )
+
+
+EDITS: dict[str, dict[str, Any]] = {
+    "options": {"warmupOptions": {"threads": 2}},
+    "type": {"type": "clear"},
+    "set": {"sampleSetRef": {"name": "mnist"}},
+}
+
+
+def edited(phase: str, edit: dict[str, Any], **fields: Any) -> ObservedJob:
+    """A warmup of digits whose spec was edited since it was requested."""
+    seen = replace(make_observed_job(phase, WARM_RUN, **edit), **fields)
+    return recorded(seen, set_name="digits", type="warmup")
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_run_goes_on_as_it_was_requested_whatever_the_spec_says_by_now(edit: dict[str, Any]) -> None:
+    seen = edited("Running", edit, runs={WARM_RUN: STATE})
+    assert (seen.job.set_name, seen.job.type) == ("digits", "warmup")
+    todo = plan(seen, NOW)
+    assert todo.actions == ()
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.progress) == (JobPhase.RUNNING, PROGRESS)
+    done = plan(replace(seen, runs={WARM_RUN: STATE.model_copy(update={"phase": RunPhase.SUCCEEDED})}), NOW)
+    assert done.status is not None
+    assert (done.status.phase, done.status.set_name, done.status.type) == ("Succeeded", "digits", "warmup")
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_job_whose_run_nobody_has_asks_for_another_run(edit: dict[str, Any]) -> None:
+    status = plan(edited("Pending", edit), NOW).status
+    assert status is not None
+    assert (status.phase, status.run_id, status.set_name, status.type) == (JobPhase.NEW, "", "", "")
+    assert status.condition("Started") == condition("Started", False, "OptionsChanged")
+    lost = plan(edited("Running", edit), NOW)
+    assert lost.actions == ()
+    assert lost.status is not None
+    assert (lost.status.phase, lost.status.announcements[-1]) == (JobPhase.FAILED, fact("Failed"))
+    assert plan(edited("Failed", edit), NOW).status == status
+    unknown = plan(edited("Pending", edit, are_records_known=False), NOW)
+    assert unknown.actions == ()
+    assert unknown.status is not None
+    assert (unknown.status.phase, unknown.status.run_id) == (JobPhase.PENDING, WARM_RUN)
 
 
 STATE = RunState(
@@ -380,17 +439,17 @@ PROGRESS = {
 
 def running(**state: Any) -> ObservedJob:
     """A job whose run was last seen an hour ago, by the status, and is seen now as in `state`."""
-    seen = make_observed_job("Running", "r1")
-    seen = replace(seen, runs={"r1": STATE.model_copy(update=state)})
+    seen = make_observed_job("Running", WARM_RUN)
+    seen = replace(seen, runs={WARM_RUN: STATE.model_copy(update=state)})
     return recorded(seen, started=EARLIER, progress={"filesDone": 0})
 
 
 def test_a_run_that_an_agent_has_taken_has_started() -> None:
-    seen = replace(make_observed_job("Pending", "r1"), runs={"r1": STATE}, progress_due=False)
+    seen = replace(make_observed_job("Pending", WARM_RUN), runs={WARM_RUN: STATE}, progress_due=False)
     status = status_of(
         JobPhase.RUNNING,
         STARTED,
-        run_id="r1",
+        run_id=WARM_RUN,
         progress=PROGRESS,
         started=AT,
         announcements=(fact("Started"),),
@@ -414,7 +473,7 @@ def test_progress_is_recorded_at_a_bounded_rate(is_due: bool, progress: dict[str
     status = status_of(
         JobPhase.RUNNING,
         STARTED,
-        run_id="r1",
+        run_id=WARM_RUN,
         progress=progress,
         started=EARLIER,
         announcements=(fact("Started"),),
@@ -429,7 +488,7 @@ def test_a_job_whose_run_succeeded_has_succeeded() -> None:
             JobPhase.SUCCEEDED,
             STARTED,
             condition("Complete", True, "Completed"),
-            run_id="r1",
+            run_id=WARM_RUN,
             progress=PROGRESS,
             started=EARLIER,
             completed=AT,
@@ -455,7 +514,7 @@ def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reaso
             JobPhase.FAILED,
             STARTED,
             condition("Complete", False, reason, message),
-            run_id="r1",
+            run_id=WARM_RUN,
             progress=PROGRESS,
             started=EARLIER,
             completed=AT,
@@ -523,16 +582,17 @@ def test_a_failed_job_rests_until_its_options_change() -> None:
 # --- time to live
 
 
-def outlived(phase: str, seconds: float, ttl: int | None, **spec: Any) -> ObservedJob:
+def outlived(
+    phase: str, seconds: float, ttl: int | None, *, is_noted: bool = True, **spec: Any
+) -> ObservedJob:
     """A job that has ended `seconds` ago, whose set was warmed an hour ago."""
     run = run_id("job-uid", "0", digest(WARMUP))
     seen = recorded(ended(phase, run=run, ttlSecondsAfterFinished=ttl, **spec), completed=ago(seconds))
     assert seen.sample_set is not None
     warmed = Condition("Warmed", "True", "Warmed", "", EARLIER)
-    return replace(
-        seen,
-        sample_set=replace(seen.sample_set, status=replace(seen.sample_set.status, conditions=(warmed,))),
-    )
+    mark = CacheMark("2026-01-01T12:00:00.000Z", "job") if is_noted else CacheMark(EARLIER)
+    status = replace(seen.sample_set.status, conditions=(warmed,), cache_mark=mark)
+    return replace(seen, sample_set=replace(seen.sample_set, status=status))
 
 
 EXPIRED = Delete("SampleJob", Key("default", "job"), "job-uid")
@@ -563,7 +623,7 @@ def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
     seconds: float, is_deleted: bool
 ) -> None:
     """The set knows that its cache was emptied from the job alone."""
-    todo = plan(outlived("Succeeded", seconds, 0, type="clear"), NOW)
+    todo = plan(outlived("Succeeded", seconds, 0, is_noted=False, type="clear"), NOW)
     assert (EXPIRED in todo.actions) is is_deleted
     assert todo.requeue_after == (None if is_deleted else 2.0)
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.dataset_controller.builders import (
     NOW,
     OWNER_UID,
+    SYNCED,
     ago,
     condition,
     make_observed_job,
@@ -34,7 +35,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.kube import ports
-from paddlewheel.testkit.samplesets import make_sample_job
+from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 
 WARM: dict[str, Any] = {"type": "warmup"}
 CLEAR: dict[str, Any] = {"type": "clear"}
@@ -196,7 +197,7 @@ def test_who_waits_for_something_else_keeps_nobody_waiting(conditions: list[Any]
 def test_who_waits_for_the_set_keeps_nobody_waiting() -> None:
     seen = rival_of(line("a", 60), secretRef={"name": "source"}, **sync())
     assert waits_for(seen) == "waits for SampleJob a, which is before it"
-    assert waits_for(replace(seen, sample_set=make_set("Mount"))) == ""
+    assert waits_for(replace(seen, sample_set=make_set("Mount", status={"conditions": SYNCED}))) == ""
 
 
 def test_of_a_job_that_was_edited_while_it_ran_nothing_is_known() -> None:
@@ -225,6 +226,53 @@ def test_a_job_waits_for_the_sets_own_runs(spec: dict[str, Any], run: str, expec
     own = make_set(phase, status={"jobsName": {"warmupJobName": "w"}})
     running = {"w": RunState(phase=RunPhase.RUNNING if run == "warmup" else RunPhase.SUCCEEDED)}
     seen = replace(rival_of(**spec), sample_set=own, runs=running)
+    assert waits_for(seen) == (f"waits for {expected}" if expected else "")
+
+
+SOON: dict[str, Any] = {"spec": {"warmup": {}}, "status": {"runtimeStatus": {"readyReplicas": 1}}}
+SYNCED_SOON: dict[str, Any] = {**SOON, "status": {**SOON["status"], "conditions": SYNCED}}
+ASKED = {"jobsName": {"warmupJobName": "w"}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "own", "expected"),
+    [
+        ("Mount", {}, "the set's own first sync"),
+        ("Mount", {"spec": {"noSync": True}}, ""),
+        ("Mount", {"status": {"conditions": SYNCED}}, ""),
+        ("Mount", SYNCED_SOON, "the set's own warmup"),
+        ("SyncFailed", SOON, ""),
+        ("PartialReady", SYNCED_SOON, "the set's own warmup"),
+        ("PartialReady", {**SYNCED_SOON, "status": {"conditions": SYNCED}}, ""),
+        ("PartialReady", {"spec": {"warmup": {}}, "status": ASKED}, "the set's own warmup"),
+        ("PartialReady", {"status": ASKED}, ""),
+        (
+            "Ready",
+            {**SOON, "status": {**ASKED, "conditions": [condition("Warmed", "True", "Warmed")]}},
+            "",
+        ),
+        (
+            "Ready",
+            {**SOON, "status": {**ASKED, "conditions": [condition("Warmed", "False", "Cancelled")]}},
+            "",
+        ),
+    ],
+    ids=[
+        "sync to come",
+        "no sync",
+        "synced",
+        "synced and warmup to come",
+        "sync failed",
+        "warmup to come",
+        "a partition is away",
+        "warmup was asked for",
+        "warmup is wanted no more",
+        "warmed",
+        "cancelled",
+    ],
+)
+def test_a_job_waits_for_what_the_set_is_about_to_run(phase: str, own: dict[str, Any], expected: str) -> None:
+    seen = replace(rival_of(**remove("x")), sample_set=make_set(phase, **own))
     assert waits_for(seen) == (f"waits for {expected}" if expected else "")
 
 
@@ -372,6 +420,43 @@ async def test_a_warmup_does_not_overtake_a_clear_that_waits(data: DataHarness) 
     await data.delete(Key("default", "second"), ports.SAMPLE_JOBS)
     await data.drive()
     await data.expect_job("Running", "third")
+
+
+async def test_who_waits_for_a_job_that_leaves_the_line_runs(data: DataHarness) -> None:
+    """The other is refused, without an edit: its Secret has gone."""
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "remove": RunPhase.RUNNING}
+    await data.create(make_secret("keys"), ports.SECRETS)
+    await data.create_job(make_sample_job("runs", **remove("a")))
+    await data.create_job(make_sample_job("copies", secretRef={"name": "keys"}, priority=1, **sync()))
+    await data.create_job(make_sample_job("waits", **remove("b")))
+    assert await state_of(data, "waits") == (
+        "Pending",
+        "waits for SampleJob copies, which is before it with priority 1",
+    )
+    await data.delete(Key("default", "keys"), ports.SECRETS)
+    await data.clock.advance(31)
+    labels = {"metadata": {"labels": {"touched": "yes"}}}
+    await data.patch(Key("default", "copies"), labels, ports.SAMPLE_JOBS)
+    await data.drive()
+    assert (await data.expect_job("Pending", "copies"))["reason"] == "SecretNotFound"
+    await data.expect_job("Running", "waits")
+
+
+async def test_a_job_that_others_waited_for_is_deleted_when_they_have_begun(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "remove": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("warms", **warm("x")))
+    await data.create_job(make_sample_job("first", ttlSecondsAfterFinished=0, **remove("a")))
+    await data.create_job(make_sample_job("second", after=["first"], **remove("x")))
+    await data.runtime.end(data.runtime.runs("remove")[0], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "first")
+    assert await state_of(data, "second") == ("Pending", "waits for SampleJob warms")
+    await data.runtime.end(data.runtime.runs("warmup")[0], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Running", "second")
+    assert not await data.exists(Key("default", "first"), ports.SAMPLE_JOBS)
 
 
 async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:

@@ -28,7 +28,14 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import (
+    CacheMark,
+    Children,
+    ObservedSet,
+    RuntimePod,
+    SetPlan,
+    SetStatus,
+)
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sources import Credentials, RunKeys
@@ -492,8 +499,12 @@ def with_cache(*levels: tuple[str, int]) -> dict[str, Any]:
     [
         ([("/ssd/a", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
         ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/b", 10)], "/ssd/a/default/uid-1"),
-        # Of one size, each directory holds its share itself; of two, the larger is divided.
-        ([("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 10), ("/ssd/b", 30)], "/ssd/b/default/uid-1"),
+        # Of one size, each holds its share itself; of two, the larger is divided.
+        (
+            [("/ssd/a", 10), ("/ssd/b", 30)],
+            [("/ssd/a", 30), ("/ssd/b", 30)],
+            "/ssd/b/default/uid-1/1 and 1 more",
+        ),
     ],
 )
 def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
@@ -511,10 +522,16 @@ def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
     assert refused is not None
     assert (refused.status, refused.reason) == ("False", "CacheMoved")
     assert f"not uploaded, in {dropped}, which" in refused.message
+    is_divided = "/1 and" in dropped
+    assert ("by the sizes of all levels" in refused.message) is is_divided
     assert todo.status.phase is SetPhase.READY, "what runs goes on"
 
 
-@pytest.mark.parametrize("after", [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)]])
+@pytest.mark.parametrize(
+    "after",
+    [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 30), ("/ssd/b", 10)]],
+    ids=["larger", "one more", "one more, which is smaller"],
+)
 def test_a_cache_may_become_larger(after: list[tuple[str, int]]) -> None:
     children = observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10))).children
     todo = decide(observe("Ready", 1, SYNCED, spec=with_cache(*after), children=children))
@@ -680,6 +697,7 @@ def test_a_set_that_is_warm_is_ready() -> None:
             READY,
             warmup_job=WARMUP_RUNS[0],
             warmup_nodes=("node-0",),
+            cache_mark=CacheMark("2026-01-01T12:00:00.000Z"),
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
@@ -1449,6 +1467,71 @@ def test_a_deleted_set_keeps_nodes_whose_writes_nobody_could_measure() -> None:
     without = going(0, 1, conditions=[], reports=UNMEASURED)
     for seen in (given_up, without):
         assert decide(seen).actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
+
+
+def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:
+    for spec, is_writeback in (({}, False), (WRITEBACK, True)):
+        status = decide(observe("Ready", 1, SYNCED, spec=spec)).status
+        assert status is not None
+        assert status.was_writeback is is_writeback
+    for reports, is_kept in ((UNMEASURED, True), ((make_report(OWNER_UID, 0, NOW),), False)):
+        seen = going(0, 1, conditions=[], reports=reports)
+        own = replace(seen.sample_set, status=replace(seen.status, was_writeback=True))
+        free = freedom(replace(seen, sample_set=own))
+        assert free is not None
+        assert (free.reason == "StagedWrites") is is_kept
+
+
+def without_runtime(seen: ObservedSet, **gone: Any) -> ObservedSet:
+    return replace(seen, pods=(), children=replace(seen.children, **{"stateful_set": None, **gone}))
+
+
+def created(todo: SetPlan) -> list[tuple[str, Any]]:
+    made = [action for action in todo.actions if isinstance(action, Create)]
+    return [
+        (action.kind, action.manifest["spec"].get("replicas")) for action in made if action.kind != "Secret"
+    ]
+
+
+def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() -> None:
+    seen = going(0, 1, conditions=[], reports=STAGED)
+    assert created(decide(seen)) == []
+    assert created(decide(without_runtime(seen))) == [("StatefulSet", 1)]
+    both = [("Service", None), ("StatefulSet", 1)]
+    assert created(decide(without_runtime(seen, service=None))) == both
+    far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
+    assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
+    # Nobody has what is to be uploaded, or it is not known yet.
+    assert created(decide(without_runtime(replace(seen, reports=())))) == []
+    assert created(decide(without_runtime(replace(seen, are_records_known=False)))) == []
+    given_up = without_runtime(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP))
+    assert created(decide(given_up)) == []
+
+
+def test_a_runtime_that_somebody_scaled_down_is_scaled_up_to_upload_what_is_left() -> None:
+    seen = going(0, 1, replicas=0, conditions=[], reports=STAGED)
+    up = Patch("StatefulSet", Key("default", "digits-runtime"), {"spec": {"replicas": 1}})
+    assert decide(seen).actions == (up,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "obstacle"),
+    [
+        ({"engine_secret": None}, "Secret default/digits does not exist"),
+        ({"unserved": Problem(Reason.NAMESPACE_NOT_SERVED, "serve it")}, "serve it"),
+    ],
+)
+def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
+    changes: dict[str, Any], obstacle: str
+) -> None:
+    seen = without_runtime(going(0, 1, conditions=[], reports=STAGED, **changes))
+    todo = decide(seen)
+    assert created(todo) == []
+    assert todo.status is not None
+    ready = todo.status.condition("Ready")
+    assert ready is not None
+    assert "no runtime pod can upload it: " in ready.message
+    assert obstacle in ready.message
 
 
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:

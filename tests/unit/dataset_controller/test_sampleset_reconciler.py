@@ -514,3 +514,17 @@ async def test_two_sets_of_one_name_in_two_namespaces_do_not_interfere(data: Dat
         home_label("other", "digits"): "0",
         set_label("digits"): "digits-runtime-0",
     }
+
+
+async def test_a_runtime_that_was_deleted_by_hand_comes_back_until_all_is_uploaded(data: DataHarness) -> None:
+    uid = await data.ready_set()
+    await data.runtime.report(uid, 1, staged_bytes=1 << 20)
+    await data.drive()
+    await data.delete(SET)
+    await data.delete(RUNTIME, ports.STATEFUL_SETS)
+    await data.wait(6)
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    await data.expect_condition("Ready", "StagedWrites")
+    await data.runtime.report(uid, 1)
+    await data.wait(10)
+    assert not await data.exists(SET)

@@ -212,7 +212,7 @@ class Observer:
 
     async def _secret_of_job(self, job: SampleJob) -> SecretSeen:
         """Only a sync has use for it."""
-        if job.spec.type != SYNC or job.status.phase is JobPhase.SUCCEEDED:
+        if job.type != SYNC or job.status.phase is JobPhase.SUCCEEDED:
             return None
         is_new = job.status.phase is JobPhase.NEW
         return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=not is_new)

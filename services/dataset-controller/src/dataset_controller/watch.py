@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from dataset_controller.domain import names
 from dataset_controller.domain.indexes import (
-    JobAsOthersSee,
-    SetAsJobsSee,
     as_jobs_see,
     as_others_see,
     concerns_set,
@@ -52,6 +51,7 @@ BY_WAITING = "waiting"
 RUNTIME_SUFFIX = "-runtime"
 
 Wake = Callable[[Key], None]
+V = TypeVar("V")
 
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
@@ -104,6 +104,23 @@ def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
     return set_of
 
 
+class Views(Generic[V]):
+    """What others see of each object of a kind, to compare it with what they see after a change."""
+
+    def __init__(self, view_of: Callable[[Object], V]) -> None:
+        self._view_of = view_of
+        self._last: dict[Key, V] = {}
+
+    def taken_in(self, change: Change) -> tuple[V | None, V | None]:
+        """Before and after the change; None where there is no such object."""
+        key = key_of(change.obj)
+        before = self._last.pop(key, None)
+        after = None if change.type == "DELETED" else self._view_of(change.obj)
+        if after is not None:
+            self._last[key] = after
+        return before, after
+
+
 class Wakes:
     """Knows which sets and jobs a change is about.
 
@@ -118,8 +135,8 @@ class Wakes:
         self._wake_set = wake_set
         self._wake_job = wake_job
         self._forget = forget
-        self._seen_by_jobs: dict[Key, SetAsJobsSee] = {}
-        self._seen_by_others: dict[Key, JobAsOthersSee] = {}
+        self._sets_as_jobs_see = Views(as_jobs_see)
+        self._jobs_as_others_see = Views(as_others_see)
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
             names.NODE: self._node_changed,
             names.POD: self._pod_changed,
@@ -159,10 +176,7 @@ class Wakes:
         key = key_of(change.obj)
         if not self._sets.is_own(change):
             self._wake_set(key)
-        before = self._seen_by_jobs.pop(key, None)
-        after = None if change.type == "DELETED" else as_jobs_see(change.obj)
-        if after is not None:
-            self._seen_by_jobs[key] = after
+        before, after = self._sets_as_jobs_see.taken_in(change)
         if after == before:
             return
         is_request_same = before is not None and after is not None and before.request == after.request
@@ -177,15 +191,16 @@ class Wakes:
         self._wake_waiting(change)
 
     def _wake_waiting(self, change: Change) -> None:
-        """Jobs of its set that have not begun, when what they may wait for has changed."""
+        """When what they wait for may have changed: jobs of its set that have not begun, and those that it
+        keeps from being deleted."""
         key = key_of(change.obj)
-        before = self._seen_by_others.pop(key, None)
-        after = None if change.type == "DELETED" else as_others_see(change.obj)
-        if after is not None:
-            self._seen_by_others[key] = after
+        before, after = self._jobs_as_others_see.taken_in(change)
         if after == before:
             return
-        sets = {name for seen in (before, after) if seen is not None for name in seen.sets}
+        views = [seen for seen in (before, after) if seen is not None]
+        for awaited in {awaited for seen in views for awaited in seen.awaits}:
+            self._wake_job(awaited)
+        sets = {name for seen in views for name in seen.sets}
         for job in (job for name in sets for job in self._jobs.by_index(BY_SET, name)):
             if key_of(job) != key and is_waiting(job):
                 self._wake_job(key_of(job))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from paddlewheel.cli.names import RANDOM, random_end
 from paddlewheel.cli.output import amount
 from paddlewheel.cli.progress import Report
+from paddlewheel.cli.witness import WatchedCluster, Witness, watched
 from paddlewheel.contracts.crds import SampleJobStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_spec
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
-from paddlewheel.contracts.objects import key_of, spec_of, uid_of
-from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.ports import SAMPLE_JOBS, Cluster, Object
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import key_of, spec_of
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.kube.ports import SAMPLE_JOBS, Object
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _POLL = 0.5
@@ -83,30 +84,28 @@ def is_final(run: Object) -> bool:
     return parse_sample_job_status(run).phase in (SUCCEEDED, FAILED)
 
 
-async def follow(api: Cluster, run: Object, report: Report) -> Object:
+async def follow(api: WatchedCluster, run: Object, report: Report) -> Object:
     """Look at a run until it has ended, however long the API server is away; returns it as it is then.
 
     Raises:
-        Permanent: it was deleted meanwhile.
+        Permanent: it was deleted meanwhile, before its end.
     """
     seen, trouble = run, ""
-    while not is_final(seen):
-        status = parse_sample_job_status(seen)
-        report(f"{state(status)}{trouble}", _share(status))
-        await asyncio.sleep(_POLL)
-        try:
-            seen, trouble = await _again(api, run), ""
-        except Retry as error:
-            trouble = f"; the API server does not answer: {error.reason}"
+    async with watched(api, SAMPLE_JOBS, run, is_final) as witness:
+        while not is_final(seen):
+            status = parse_sample_job_status(seen)
+            report(f"{state(status)}{trouble}", _share(status))
+            await asyncio.sleep(_POLL)
+            try:
+                seen, trouble = await _again(witness, key_of(run)), ""
+            except Retry as error:
+                trouble = f"; the API server does not answer: {error.reason}"
     return seen
 
 
-async def _again(api: Cluster, run: Object) -> Object:
-    key = key_of(run)
-    with suppress(NotFound):
-        found = await api.get(SAMPLE_JOBS, key)
-        if uid_of(found) == uid_of(run):
-            return found
+async def _again(witness: Witness, key: Key) -> Object:
+    if seen := await witness.look():
+        return seen
     raise Permanent("RunDeleted", f"{key} was deleted while it was followed, which has cancelled the run")
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from paddlewheel.cli.job_changes import COMPLETED, RUNNING, Json, is_final, phase_of
 from paddlewheel.cli.job_tables import results
 from paddlewheel.cli.logs import Printer, Wanted, print_logs
 from paddlewheel.cli.output import Format
 from paddlewheel.cli.progress import Report, step_reporter
+from paddlewheel.cli.witness import Witness, watched
 from paddlewheel.contracts.crds import parse_paddle_job_status
-from paddlewheel.contracts.objects import key_of, status_of, uid_of
-from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import key_of, status_of
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.ports import PADDLE_JOBS, Change, Object
+from paddlewheel.kube.ports import PADDLE_JOBS, Object
 
 _POLL = 0.5
 """Seconds between two looks at the status."""
-_NEWS_WITHIN = 5.0
-"""Seconds that the watch gets to tell how a job has ended that is gone."""
 
 
 async def follow(api: ApiCluster, job: Object, output: Format) -> Object:
@@ -31,63 +30,13 @@ async def follow(api: ApiCluster, job: Object, output: Format) -> Object:
         Permanent: it was deleted meanwhile.
     """
     quiet = output is Format.JSON
-    async with _watched(api, job) as witness:
+    async with watched(api, PADDLE_JOBS, job, is_final) as witness:
         with step_reporter(str(key_of(job)), quiet=quiet) as report:
             seen = await _wait_until(witness, job, is_final if quiet else _writes, report)
         if quiet:
             return seen
         seen = await _print_lines(api, seen)
         return await _wait_until(witness, seen, is_final, lambda *_: None)
-
-
-@asynccontextmanager
-async def _watched(api: ApiCluster, job: Object) -> AsyncIterator[_Witness]:
-    witness = _Witness(api, job)
-    watching = asyncio.create_task(witness.run())
-    try:
-        yield witness
-    finally:
-        await end(watching)
-
-
-class _Witness:
-    """Sees every version of a job, also between two looks: one whose time to live is 0 goes as it ends."""
-
-    def __init__(self, api: ApiCluster, job: Object) -> None:
-        self.api = api
-        self.job = job
-        self._is_there = False
-        self._end: Object | None = None
-        self._is_gone = asyncio.Event()
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        key = key_of(self.job)
-        only = f"metadata.name={key.name}"
-        watch = self.api.watch(PADDLE_JOBS, key.namespace, field_selector=only, on_synced=self._on_listed)
-        async with aclosing(watch) as changes:
-            async for change in changes:
-                if uid_of(change.obj) == uid_of(self.job):
-                    self._see(change)
-
-    def _see(self, change: Change) -> None:
-        self._is_there = True
-        if is_final(change.obj):
-            self._end = change.obj
-        if change.type == "DELETED":
-            self._is_gone.set()
-
-    def _on_listed(self) -> None:
-        """A job that was deleted before the watch began is not reported."""
-        if not self._is_there:
-            self._is_gone.set()
-
-    async def end_of_gone(self) -> Object | None:
-        """How the job had ended before it was deleted; None when it had not, or nobody has seen it."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_NEWS_WITHIN):
-                await self._is_gone.wait()
-        return self._end
 
 
 def _writes(job: Json) -> bool:
@@ -105,7 +54,7 @@ async def _print_lines(api: ApiCluster, job: Object) -> Object:
 
 
 async def _wait_until(
-    witness: _Witness, job: Object, is_reached: Callable[[Object], bool], report: Report
+    witness: Witness, job: Object, is_reached: Callable[[Object], bool], report: Report
 ) -> Object:
     """Look at a job until it is so; returns it as it is then.
 
@@ -117,19 +66,14 @@ async def _wait_until(
         report(waits_for(seen), _ready_share(seen))
         await asyncio.sleep(_POLL)
         with suppress(Retry):
-            seen = await _again(witness)
+            seen = await _again(witness, key_of(job))
     report(waits_for(seen), _ready_share(seen))
     return seen
 
 
-async def _again(witness: _Witness) -> Object:
-    key = key_of(witness.job)
-    with suppress(NotFound):
-        found = await witness.api.get(PADDLE_JOBS, key)
-        if uid_of(found) == uid_of(witness.job):
-            return found
-    if ended := await witness.end_of_gone():
-        return ended
+async def _again(witness: Witness, key: Key) -> Object:
+    if seen := await witness.look():
+        return seen
     told = f"`paddlewheel events --job {key} --since 1d --no-follow` tells what happened to it"
     raise Permanent("JobDeleted", f"{key} was deleted while it was followed: {told}")
 

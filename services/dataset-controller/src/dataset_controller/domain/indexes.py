@@ -20,6 +20,7 @@ from paddlewheel.contracts.objects import (
     status_of,
     uid_of,
 )
+from paddlewheel.contracts.reasons import Reason
 
 _SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
 
@@ -47,10 +48,13 @@ def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
 
 @dataclass(frozen=True)
 class JobAsOthersSee:
-    """What other SampleJobs of a set depend on of one that they wait for: its end, and what is asked for.
+    """What other SampleJobs of a set depend on of one that they wait for: its end, its place in the line, and
+    what is asked for.
 
     Args:
         sets: where they find it; one, or none.
+        is_in_line: it waits for its turn and for nothing else.
+        awaits: keys of jobs that it waits for, which are not deleted before it has begun.
     """
 
     sets: tuple[str, ...]
@@ -59,21 +63,31 @@ class JobAsOthersSee:
     deleted_at: str
     end: str
     cancels: bool
+    is_in_line: bool
+    awaits: tuple[Key, ...]
 
 
 def as_others_see(job: Object) -> JobAsOthersSee:
     status = status_of(job)
     phase = status.get("phase")
-    end = phase if phase in (_SUCCEEDED, _FAILED) else ""
-    types = [condition.get("type") for condition in status.get("conditions") or ()]
+    reasons = {each.get("type"): each.get("reason") for each in status.get("conditions") or ()}
     return JobAsOthersSee(
         tuple(set_of_job(job)),
         uid_of(job),
         generation_of(job),
         deleted_at(job),
-        end,
-        cancels=Cond.OTHERS_CANCELLED in types,
+        end=phase if phase in (_SUCCEEDED, _FAILED) else "",
+        cancels=Cond.OTHERS_CANCELLED in reasons,
+        is_in_line=reasons.get(Cond.STARTED) == Reason.WAITING_FOR_TURN
+        and reasons.get(Cond.ACCEPTED) == Reason.ACCEPTED,
+        awaits=_awaited_by(job),
     )
+
+
+def _awaited_by(job: Object) -> tuple[Key, ...]:
+    if not is_waiting(job) or deleted_at(job):
+        return ()
+    return tuple(Key(key_of(job).namespace, str(name)) for name in spec_of(job).get("after") or ())
 
 
 def is_waiting(job: Object) -> bool:
@@ -91,7 +105,8 @@ def is_finished(job: Object, is_request_same: bool) -> bool:
 def concerns_set(job: Object) -> bool:
     """The set's runtime Secret contains the keys of syncs under way, and jobs that ended may have changed its
     cache."""
-    return spec_of(job).get("type") == "sync" or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
+    is_sync = "sync" in (spec_of(job).get("type"), status_of(job).get("type"))
+    return is_sync or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
 
 
 def label_of_set(obj: Object) -> list[str]:
@@ -100,7 +115,9 @@ def label_of_set(obj: Object) -> list[str]:
 
 
 def set_name(job: Object) -> str:
-    return str((spec_of(job).get("sampleSetRef") or {}).get("name") or "")
+    """Of a job with a run, the set of the run: its spec may have been edited since."""
+    running_on = status_of(job).get("sampleSetName") if status_of(job).get("jobName") else ""
+    return str(running_on or (spec_of(job).get("sampleSetRef") or {}).get("name") or "")
 
 
 def set_of_job(obj: Object) -> list[str]:

@@ -46,7 +46,7 @@ class CacheDirectory:
         named: as the manifest names it.
         root: the operator's, which contains it.
         path: the set's own, below `named`: sets that name the same directory share nothing.
-        parts: directories below `path` that hold equal shares of the cache; 1 = `path` itself holds it.
+        parts: directories that hold equal shares of the cache: `path` itself, and others below it.
     """
 
     named: str
@@ -56,8 +56,9 @@ class CacheDirectory:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What the client is given."""
-        return (self.path,) if self.parts == 1 else tuple(f"{self.path}/{i}" for i in range(self.parts))
+        """What the client is given. The first stays when there are more: a cache that grows is kept. It has
+        what it caches in a directory that is named after the volume, so the others can be below it."""
+        return (self.path, *(f"{self.path}/{i}" for i in range(1, self.parts)))
 
 
 def inside(path: str, field: str) -> str:

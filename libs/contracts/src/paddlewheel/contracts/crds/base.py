@@ -85,6 +85,12 @@ def needs(field: str, message: str) -> Rule:
     )
 
 
+def is_as_before(field: str) -> str:
+    """CEL of a rule on the whole object: the field of the spec is as it was before the update."""
+    was = f"oldSelf.spec.{field}"
+    return f"has(self.spec.{field}) == has({was}) && (!has({was}) || self.spec.{field} == {was})"
+
+
 def is_given(model: CrdModel, alias: str) -> bool:
     """`has()` of CEL: the object has the field, and not as null."""
     name = names_by_alias(type(model))[alias]

@@ -11,6 +11,7 @@ from paddlewheel.contracts.crds.base import (
     CrdModel,
     Rule,
     int32,
+    is_as_before,
     needs,
     rule,
     rules,
@@ -543,12 +544,6 @@ def _pod_names_fit(role: str) -> Rule:
     )
 
 
-def _same(field: str) -> str:
-    """CEL: the field is as it was."""
-    was = f"oldSelf.spec.{field}"
-    return f"has(self.spec.{field}) == has({was}) && (!has({was}) || self.spec.{field} == {was})"
-
-
 def _fixed(field: str, remedy: str, *, even_suspended: bool = False) -> Rule:
     """A field that the pods of a running job depend on, and which cannot be changed under them."""
     free = "!has(self.spec) || !has(oldSelf.spec)"
@@ -556,7 +551,7 @@ def _fixed(field: str, remedy: str, *, even_suspended: bool = False) -> Rule:
         free += " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
     # Only the API server sees a change; a service reads what was let through.
     return rule(
-        f"{free} || ({_same(field)})",
+        f"{free} || ({is_as_before(field)})",
         f"{field} cannot be changed: {remedy}",
         lambda _: True,
         field=f".spec.{field}",

@@ -6,9 +6,18 @@ from typing import Annotated
 
 from pydantic import ConfigDict
 
-from paddlewheel.contracts.crds.base import CrdModel, int32, needs, rule, rules, says
+from paddlewheel.contracts.crds.base import (
+    CrdModel,
+    Rule,
+    int32,
+    is_as_before,
+    needs,
+    rule,
+    rules,
+    says,
+)
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
-from paddlewheel.contracts.crds.operations import WORDS, OperationOptions
+from paddlewheel.contracts.crds.operations import OPERATIONS, WORDS, OperationOptions
 
 # The finalizer paddlepaddle.org/samplejob-<name> allows 63 characters after the slash.
 JOB_NAME_LENGTH = 53
@@ -101,12 +110,35 @@ class SampleJobStatus(CommonStatus):
 
     phase: Annotated[str, says("Pending, Running, Succeeded or Failed.")] = ""
     job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
+    sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
+    type: Annotated[str, says("The operation of this run.")] = ""
     progress: SampleJobProgress | None = None
     start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None
     completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
 
 
+_NO_RUN = (
+    "!has(self.spec) || !has(oldSelf.spec) || !has(oldSelf.status) || !has(oldSelf.status.jobName)"
+    " || oldSelf.status.jobName == '' || !has(oldSelf.status.phase)"
+    " || !(oldSelf.status.phase in ['Pending', 'Running'])"
+)
+
+
+def _fixed(field: str) -> Rule:
+    """What selects the work of a run: it goes on as it was requested, whatever the spec says by now. A failed
+    job starts again when it is changed; one that has succeeded does not."""
+    # Only the API server sees a change; a service goes by what the status says of the run.
+    return rule(
+        f"{_NO_RUN} || ({is_as_before(field)})",
+        f"{field} cannot be changed while the run goes on: wait for its end, or delete the SampleJob, which"
+        " cancels the run, and create another",
+        lambda _: True,
+        field=f".spec.{field}",
+    )
+
+
 SAMPLE_JOB_RULES = (
+    *map(_fixed, ("sampleSetRef", "type", *(operation.options_field for operation in OPERATIONS))),
     rule(
         "oldSelf.hasValue() || has(self.spec)",
         "spec is required: set spec.type and spec.sampleSetRef.name",

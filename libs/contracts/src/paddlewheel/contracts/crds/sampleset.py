@@ -248,6 +248,15 @@ class JobsName(CrdModel):
     ] = Field(default_factory=list)
 
 
+class LastCacheChange(CrdModel):
+    """What has filled or emptied the caches last, as far as the condition Warmed says so."""
+
+    time: Annotated[str | None, says("When it had ended.", format="date-time")] = None
+    sample_job_name: Annotated[
+        str, says("The SampleJob, which may be deleted by now; absent: the set's own warmup.")
+    ] = ""
+
+
 class SampleSetStatus(CommonStatus):
     """The state of the set."""
 
@@ -255,6 +264,11 @@ class SampleSetStatus(CommonStatus):
     cache_status: CacheStatus | None = None
     runtime_status: RuntimeStatus | None = None
     jobs_name: JobsName | None = None
+    last_cache_change: LastCacheChange | None = None
+    was_writeback: Annotated[
+        bool,
+        says("Pods write to the caches of their nodes first, by the mount option writeback, or did once."),
+    ] = False
 
 
 SAMPLE_SET_RULES = (

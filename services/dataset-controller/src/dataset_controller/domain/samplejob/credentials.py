@@ -48,7 +48,7 @@ def job_keys(job: SampleJob, secret: SecretSeen) -> Credentials:
 
 def has_keys(job: SampleJob) -> bool:
     """The runtime's Secret must contain keys for the job's unfinished sync."""
-    return job.spec.type == SYNC and job.status.phase in _ACTIVE and bool(job.status.run_id)
+    return job.type == SYNC and job.status.phase in _ACTIVE and bool(job.status.run_id)
 
 
 def run_keys(job: SampleJob, secret: SecretSeen) -> RunKeys | None:

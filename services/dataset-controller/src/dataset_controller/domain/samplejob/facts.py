@@ -58,9 +58,7 @@ class Case:
 
 def _started(case: Case, ref: ObjectRef) -> SampleJobStarted:
     job = case.seen.job
-    return SampleJobStarted(
-        sample_job=ref, sample_set=job.set_name, type=job.spec.type, run_id=case.status.run_id
-    )
+    return SampleJobStarted(sample_job=ref, sample_set=job.set_name, type=job.type, run_id=case.status.run_id)
 
 
 def _succeeded(case: Case, ref: ObjectRef) -> SampleJobSucceeded:
@@ -68,7 +66,7 @@ def _succeeded(case: Case, ref: ObjectRef) -> SampleJobSucceeded:
     return SampleJobSucceeded(
         sample_job=ref,
         sample_set=job.set_name,
-        type=job.spec.type,
+        type=job.type,
         run_id=case.status.run_id,
         files=state.files_done,
         bytes=state.bytes_done,
@@ -81,7 +79,7 @@ def _failed(case: Case, ref: ObjectRef) -> SampleJobFailed:
     return SampleJobFailed(
         sample_job=ref,
         sample_set=job.set_name,
-        type=job.spec.type,
+        type=job.type,
         run_id=case.status.run_id,
         reason=why.reason if why else "",
         message=why.message if why else "",
@@ -90,9 +88,7 @@ def _failed(case: Case, ref: ObjectRef) -> SampleJobFailed:
 
 def _deleted(case: Case, ref: ObjectRef) -> SampleJobDeleted:
     job = case.seen.job
-    return SampleJobDeleted(
-        sample_job=ref, sample_set=job.set_name, type=job.spec.type, run_id=case.status.run_id
-    )
+    return SampleJobDeleted(sample_job=ref, sample_set=job.set_name, type=job.type, run_id=case.status.run_id)
 
 
 FACTS: FactTable[Case] = FactTable(

@@ -13,10 +13,9 @@ from dataset_controller.domain.samplejob.uses import Uses, uses_of
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.status import ObjectStatus
+from dataset_controller.domain.stored import Stored
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunState
-from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import Object
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 
@@ -36,6 +35,9 @@ class JobStatus(ObjectStatus):
 
     phase: JobPhase = JobPhase.NEW
     run_id: str = ""
+    set_name: str = ""
+    """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
+    type: str = ""
     progress: Mapping[str, Any] = field(default_factory=dict)
     started: str = ""
     completed: str = ""
@@ -43,6 +45,8 @@ class JobStatus(ObjectStatus):
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleJob."""
         optional = {
+            "sampleSetName": self.set_name,
+            "type": self.type,
             "startTime": self.started,
             "completionTime": self.completed,
             "progress": dict(self.progress),
@@ -55,21 +59,14 @@ class JobStatus(ObjectStatus):
         }
 
 
-@dataclass(frozen=True)
-class SampleJob:
-    """One SampleJob, parsed once per version.
+@dataclass(frozen=True, kw_only=True)
+class SampleJob(Stored):
+    """One SampleJob.
 
     Args:
         spec: empty, with a problem, when it cannot be parsed.
-        deleted_at: RFC 3339, "" unless it is being deleted.
     """
 
-    obj: Object
-    key: Key
-    uid: str
-    generation: int
-    finalizers: tuple[str, ...]
-    deleted_at: str
     status: JobStatus
     spec: SampleJobSpec
     problem: Problem | None = None
@@ -86,8 +83,23 @@ class SampleJob:
 
     @property
     def set_name(self) -> str:
-        """Of the SampleSet in the job's namespace, "" when none is named."""
+        """Of the SampleSet in the job's namespace that it runs on, or is to; "" when none is named."""
+        return self.status.set_name or self.wanted_set
+
+    @property
+    def wanted_set(self) -> str:
+        """The set that the spec names now."""
         return self.spec.sample_set_ref.name if self.spec.sample_set_ref else ""
+
+    @property
+    def type(self) -> str:
+        """Of its run, or of the one that it asks for."""
+        return self.status.type or self.spec.type
+
+    @property
+    def is_other_work(self) -> bool:
+        """The spec asks for another operation than that of the run, or for one on another set."""
+        return (self.set_name, self.type) != (self.wanted_set, self.spec.type)
 
 
 @dataclass(frozen=True)

@@ -10,32 +10,21 @@ from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source
 from dataset_controller.domain.samplejob.credentials import SYNC, job_source
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.status import parse_common
+from dataset_controller.domain.stored import parse_stored
 from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
 from paddlewheel.contracts.objects import (
     Object,
-    deleted_at,
-    finalizers_of,
-    generation_of,
-    key_of,
     status_of,
-    uid_of,
 )
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
-
-_DELETES_LOCAL = "spec.syncOptions.delete-src: a file:// source is read-only; leave delete-src out"
 
 
 def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
     """A SampleJob as the API server gives it; never raises."""
     spec, problem = _spec_or_problem(obj)
     job = SampleJob(
-        obj=obj,
-        key=key_of(obj),
-        uid=uid_of(obj),
-        generation=generation_of(obj),
-        finalizers=finalizers_of(obj),
-        deleted_at=deleted_at(obj),
+        **parse_stored(obj),
         status=parse_status(obj),
         spec=spec,
         problem=problem,
@@ -45,15 +34,12 @@ def parse_job(obj: Object, places: Places = DEFAULT_PLACES) -> SampleJob:
 
 def _problem_of_source(job: SampleJob, places: Places) -> Problem | None:
     """Where it may not read from."""
-    options = job.spec.sync_options
-    if job.spec.type != SYNC or options is None:
+    if job.spec.type != SYNC:
         return None
     try:
         source = job_source(job)
         if source is not None:
             local_source(source.uri, "spec.syncOptions.source", places)
-            if options.delete_src and source.uri.startswith("file:"):
-                raise Invalid(Reason.INVALID_SPEC, _DELETES_LOCAL)
     except Invalid as invalid:
         return invalid.problem
     return None
@@ -74,6 +60,8 @@ def parse_status(obj: Object) -> JobStatus:
     return JobStatus(
         phase=JobPhase(phase) if is_known else JobPhase.NEW,
         run_id=run_id,
+        set_name=str(raw.get("sampleSetName") or "") if run_id else "",
+        type=str(raw.get("type") or "") if run_id else "",
         progress=dict(raw.get("progress") or {}),
         started=str(raw.get("startTime") or ""),
         completed=str(raw.get("completionTime") or ""),

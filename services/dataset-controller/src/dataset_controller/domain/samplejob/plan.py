@@ -26,6 +26,7 @@ from dataset_controller.domain.samplejob.status import (
     progress_of,
     running_status,
     unstarted_status,
+    with_run,
 )
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
@@ -99,11 +100,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
-    return JobPlan(
-        replace(status, phase=JobPhase.PENDING, run_id=run, progress={}, started="", completed=""),
-        events=(event,),
-        requeue_after=AT_ONCE,
-    )
+    return JobPlan(with_run(seen, status, run), events=(event,), requeue_after=AT_ONCE)
 
 
 def _next_run(seen: ObservedJob, request: Request) -> str:
@@ -143,7 +140,10 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
     if seen.sample_set is None:
         message = f"SampleSet {seen.job.set_name} is gone"
         return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, message, now)
-    record = _record(seen, now)
+    request = _request(seen)
+    if request is not None and state is None and _is_edited(seen, request) and seen.are_records_known:
+        return _start_anew(seen, now)
+    record = _record(seen, request, now)
     status = present_status(seen) if state is None else running_status(seen, state, now)
     is_early = state is not None and status.progress != progress_of(state)
     return JobPlan(
@@ -153,13 +153,31 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
     )
 
 
-def _record(seen: ObservedJob, now: datetime) -> WriteRun | None:
-    """The run's record; writing it again changes nothing, also after the job was edited."""
+def _request(seen: ObservedJob) -> Request | None:
+    """What the job asks for now; None while that cannot be read."""
     try:
-        request = read_request(seen)
+        return read_request(seen)
     except Invalid:
         return None
-    if seen.sample_set is None:
+
+
+def _is_edited(seen: ObservedJob, request: Request) -> bool:
+    """It asks for something else than its run, which is never written as what it was not requested as."""
+    return seen.job.is_other_work or seen.status.run_id != _next_run(seen, request)
+
+
+def _start_anew(seen: ObservedJob, now: datetime) -> JobPlan:
+    """The bus has no such run, and what it was to do is known no more. One that had begun has failed."""
+    if seen.status.phase is JobPhase.RUNNING:
+        message = "the bus has lost the run, and the job, or its set, was edited since it was requested"
+        return _fail(seen, RunState(), Reason.OPTIONS_CHANGED, message, now)
+    forget = (ForgetRun(seen.sample_set.run_key(seen.status.run_id)),) if seen.sample_set else ()
+    return JobPlan(_restarted(seen, now), forget, requeue_after=AT_ONCE)
+
+
+def _record(seen: ObservedJob, request: Request | None, now: datetime) -> WriteRun | None:
+    """The run's record; writing it again changes nothing."""
+    if request is None or seen.sample_set is None or _is_edited(seen, request):
         return None
     run = seen.status.run_id
     owner = seen.sample_set.identity
@@ -193,20 +211,22 @@ def _next_look(seen: ObservedJob) -> float | None:
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     """A failed job starts again, under a new run id, when its options have changed."""
     status, forget = present_status(seen), _forget(seen)
-    try:
-        request = read_request(seen)
-    except Invalid:
+    request, failed = _request(seen), status.attempt(SampleJobFailed)
+    is_same = request is None or status.run_id == request.run_id(seen.job.uid, failed)
+    if is_same and not seen.job.is_other_work:
         return _expire(seen, JobPlan(status, forget), now)
-    if status.run_id == request.run_id(seen.job.uid, status.attempt(SampleJobFailed)):
-        return _expire(seen, JobPlan(status, forget), now)
+    return JobPlan(_restarted(seen, now), forget, requeue_after=AT_ONCE)
+
+
+def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:
+    status = present_status(seen)
     status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
     kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
-    restarted = JobStatus(
+    return JobStatus(
         observed_generation=status.observed_generation,
         conditions=kept,
         announcements=status.announcements,
     )
-    return JobPlan(restarted, forget, requeue_after=AT_ONCE)
 
 
 def _rest(seen: ObservedJob) -> JobPlan:

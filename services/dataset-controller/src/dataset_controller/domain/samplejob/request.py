@@ -109,7 +109,13 @@ def _sync(given: Given) -> WireModel:
     source = job_source(given.job) or given.spec.source
     if source is None:
         raise Invalid(Reason.INVALID_SOURCE, f"{given.field}.source: name a source; the SampleSet has none")
-    return sync_operation(given.job.spec.sync_options or SyncOptions(), source.uri, given.field)
+    options = given.job.spec.sync_options or SyncOptions()
+    if options.delete_src and source.uri.startswith("file:"):
+        raise Invalid(
+            Reason.INVALID_SPEC,
+            f"{given.field}.delete-src: a file:// source is read-only; leave delete-src out",
+        )
+    return sync_operation(options, source.uri, given.field)
 
 
 def _warmup(given: Given) -> WireModel:

@@ -41,17 +41,25 @@ def ended_status(
 
 def unstarted_status(seen: ObservedJob, run: str, reason: str, message: str, now: datetime) -> JobStatus:
     """The job fails before its run was requested. `run`: the id that the run would have had."""
-    status = replace(
-        present_status(seen),
-        phase=JobPhase.FAILED,
-        run_id=run,
-        progress={},
-        started="",
-        completed=seconds_stamp(now),
-    )
+    status = with_run(seen, present_status(seen), run)
+    status = replace(status, phase=JobPhase.FAILED, completed=seconds_stamp(now))
     status = status.with_condition(Cond.STARTED, False, reason, message, now)
     status = status.with_condition(Cond.COMPLETE, False, reason, message, now)
     return with_facts(seen, status, now)
+
+
+def with_run(seen: ObservedJob, status: JobStatus, run: str) -> JobStatus:
+    """Of a run that is requested now, with nothing of the one before."""
+    return replace(
+        status,
+        phase=JobPhase.PENDING,
+        run_id=run,
+        set_name=seen.job.set_name,
+        type=seen.job.type,
+        progress={},
+        started="",
+        completed="",
+    )
 
 
 def with_facts(
@@ -101,7 +109,7 @@ def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:
 
 def _limits(seen: ObservedJob) -> str:
     """What a warmup cannot bring about, told before it ends."""
-    if seen.job.spec.type != "warmup" or seen.sample_set is None:
+    if seen.job.type != "warmup" or seen.sample_set is None:
         return ""
     fits = seen.sample_set.status.condition(Cond.CACHE_FITS)
     return fits.message if fits is not None and fits.status == "False" else ""

@@ -13,6 +13,7 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
+from dataset_controller.domain.stored import Stored
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object, spec_of
@@ -80,6 +81,27 @@ class SetSpec:
         return ("writeback", "true") in self.mount_options
 
 
+@dataclass(frozen=True, order=True)
+class CacheMark:
+    """A moment in the life of the caches; the greater is the later.
+
+    Args:
+        at: RFC 3339, to the millisecond.
+        job: the SampleJob that ended then, "" for the set's own warmup.
+    """
+
+    at: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class CacheChange:
+    """A SampleJob that has filled or emptied the cache. `reason`: Warmed, PartlyCached or CacheCleared."""
+
+    mark: CacheMark
+    reason: Reason
+
+
 _EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.READY, ""))
 """Conditions that `status.reason` is taken from, the most important first."""
 
@@ -95,6 +117,10 @@ class SetStatus(ObjectStatus):
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
+    cache_mark: CacheMark = CacheMark()
+    """The last change of the caches that Warmed tells of: no older job counts any more."""
+    was_writeback: bool = False
+    """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
 
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
@@ -103,31 +129,27 @@ class SetStatus(ObjectStatus):
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
         }
+        mark = {"time": self.cache_mark.at, "sampleJobName": self.cache_mark.job}
         return {
             "phase": self.phase.value,
             "runtimeStatus": dict(self.runtime),
             "jobsName": {name: found for name, found in jobs.items() if found},
             "cacheStatus": dict(self.cache),
+            **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
+            **({"wasWriteback": True} if self.was_writeback else {}),
             **self._render_common(_EXPLAINED_BY),
         }
 
 
-@dataclass(frozen=True)
-class SampleSet:
-    """One SampleSet, parsed once per version.
+@dataclass(frozen=True, kw_only=True)
+class SampleSet(Stored):
+    """One SampleSet.
 
     Args:
         spec: None, with a problem, when it cannot work. With a problem beside it, its directories are
             not lent, or no longer: nothing is made from it, and what exists is observed.
-        deleted_at: RFC 3339, "" unless it is being deleted.
     """
 
-    obj: Object
-    key: Key
-    uid: str
-    generation: int
-    finalizers: tuple[str, ...]
-    deleted_at: str
     status: SetStatus
     spec: SetSpec | None
     problem: Problem | None = None
@@ -180,20 +202,6 @@ class Children:
 def mounts_by_csi(volume: Object | None, has_csi: bool) -> bool:
     """Whether the volume is the CSI driver's, also when that is not installed any more, or will be."""
     return has_csi if volume is None else "csi" in spec_of(volume)
-
-
-@dataclass(frozen=True)
-class CacheChange:
-    """A SampleJob that has filled or emptied the cache.
-
-    Args:
-        at: RFC 3339.
-        reason: Warmed, PartlyCached or CacheCleared.
-    """
-
-    at: str
-    job: str
-    reason: Reason
 
 
 @dataclass(frozen=True)

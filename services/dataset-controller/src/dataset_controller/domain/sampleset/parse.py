@@ -13,10 +13,18 @@ from dataset_controller.domain.limits import CACHE_MIB_MAX, DEFAULT_CACHE_MIB
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source, own_cache
-from dataset_controller.domain.sampleset.model import CacheSpec, RuntimePod, SampleSet, SetSpec, SetStatus
+from dataset_controller.domain.sampleset.model import (
+    CacheMark,
+    CacheSpec,
+    RuntimePod,
+    SampleSet,
+    SetSpec,
+    SetStatus,
+)
 from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
 from dataset_controller.domain.status import parse_common
+from dataset_controller.domain.stored import parse_stored
 from paddlewheel.contracts.crds import JuiceFSMountOptions, SampleSetSpec, parse_sample_set_spec
 from paddlewheel.contracts.crds.limits import CACHE_ENGINES, PARTITIONS
 from paddlewheel.contracts.crds.sampleset import Cache, CacheLevel, Csi
@@ -25,8 +33,6 @@ from paddlewheel.contracts.objects import (
     Object,
     annotations_of,
     deleted_at,
-    finalizers_of,
-    generation_of,
     key_of,
     labels_of,
     spec_of,
@@ -47,12 +53,7 @@ def parse_set(obj: Object, places: Places = DEFAULT_PLACES) -> SampleSet:
     """A SampleSet as the API server gives it; never raises."""
     spec, problem = _spec_or_problem(obj, places)
     return SampleSet(
-        obj=obj,
-        key=key_of(obj),
-        uid=uid_of(obj),
-        generation=generation_of(obj),
-        finalizers=finalizers_of(obj),
-        deleted_at=deleted_at(obj),
+        **parse_stored(obj),
         status=parse_status(obj),
         spec=spec,
         problem=problem,
@@ -77,7 +78,7 @@ def _spec_anywhere(obj: Object, places: Places) -> SetSpec | None:
 def parse_status(obj: Object) -> SetStatus:
     """Read `status`; an unknown phase starts again at the beginning."""
     raw = status_of(obj)
-    jobs = raw.get("jobsName") or {}
+    jobs, mark = raw.get("jobsName") or {}, raw.get("lastCacheChange") or {}
     phase = str(raw.get("phase") or "")
     return SetStatus(
         phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
@@ -86,6 +87,8 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
+        was_writeback=bool(raw.get("wasWriteback")),
+        cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
         **parse_common(raw),
     )
 

@@ -6,30 +6,22 @@ on the contract's path, one step at a time so that each step can be observed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from dataset_controller.domain.events import refusal_events
-from dataset_controller.domain.invalid import Invalid, Problem
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SECRET, Cond, SetPhase, set_finalizer
 from dataset_controller.domain.sampleset.figures import decide_figures
-from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.children import (
-    decide_runtime,
-    decide_volume,
-    find_moved_cache,
-    find_old_layout,
-)
+from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.policies.admission import Admission, admit
+from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
-from dataset_controller.domain.sampleset.policies.runtime_secret import (
-    SetSecrets,
-    decide_secrets,
-    read_secrets,
-)
+from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
@@ -48,21 +40,11 @@ AT_ONCE = 0.0
 """The next step can be taken as soon as this one is recorded."""
 
 
-@dataclass(frozen=True)
-class Admission:
-    """What may be used of the spec. `secrets` is None, with a problem, while they are invalid; beside them, a
-    problem keeps the template of runtime pods as it is."""
-
-    spec: SetSpec
-    secrets: SetSecrets | None
-    problem: Problem | None = None
-
-
 def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     """What to do about the set now."""
     own = seen.sample_set
     if own.deleted_at:
-        return plan_deletion(seen, now)
+        return plan_deletion(seen, config, now)
     finalizer = set_finalizer(own.key.name)
     metadata = None if finalizer in own.finalizers else {"finalizers": [*own.finalizers, finalizer]}
     return replace(_plan_live(seen, config, now), metadata=metadata)
@@ -73,22 +55,10 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
     foreign = find_foreign(seen.children, seen.sample_set.uid)
     if spec is None or foreign is not None:
         return _refuse(seen, seen.sample_set.problem or foreign, now)
-    admission = _admit(seen, spec)
+    admission = admit(seen, spec)
     if admission.problem and seen.status.phase is SetPhase.NOT_BOUND:
         return _refuse(seen, admission.problem, now)
     return _proceed(seen, admission, config, now)
-
-
-def _admit(seen: ObservedSet, spec: SetSpec) -> Admission:
-    """A Secret that becomes invalid later, or a directory that is no longer lent, stops nothing that runs."""
-    if problem := seen.sample_set.problem:
-        return Admission(spec, None, problem)
-    if problem := seen.unserved or find_old_layout(seen):
-        return Admission(spec, None, problem)
-    try:
-        return Admission(spec, read_secrets(seen, spec), find_moved_cache(seen, spec))
-    except Invalid as invalid:
-        return Admission(spec, None, invalid.problem)
 
 
 def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPlan:

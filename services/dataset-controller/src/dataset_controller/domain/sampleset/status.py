@@ -14,6 +14,7 @@ from dataset_controller.domain.sampleset.policies.conditions import incomplete, 
 from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_mounts
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
+from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
@@ -21,7 +22,11 @@ from paddlewheel.contracts.stamps import milliseconds_stamp
 
 def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetStatus:
     """The recorded status for the present generation, with what was found of the user's wishes."""
-    status = replace(seen.status, observed_generation=seen.sample_set.generation)
+    status = replace(
+        seen.status,
+        observed_generation=seen.sample_set.generation,
+        was_writeback=is_or_was_writeback(seen.sample_set),
+    )
     if problem is None:
         return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, "", now)
     return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from dataset_controller.domain.names import SAMPLE_JOB, Cond
+from dataset_controller.domain.names import SAMPLE_JOB
 from dataset_controller.domain.samplejob.cache_changes import last_change
 from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.samplejob.policies.dependencies import is_awaited
@@ -45,6 +45,5 @@ def decide_expiry(seen: ObservedJob, now: datetime) -> Expiry:
 
 
 def _is_set_to_take_note(seen: ObservedJob) -> bool:
-    change = last_change([seen.job])
-    warmed = seen.sample_set.status.condition(Cond.WARMED) if seen.sample_set else None
-    return change is not None and warmed is not None and is_news(change, warmed)
+    change, own = last_change([seen.job]), seen.sample_set
+    return change is not None and own is not None and is_news(change, own.status)

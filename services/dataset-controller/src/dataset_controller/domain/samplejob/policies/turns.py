@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import BEGUN, Cond, JobPhase, SetPhase
-from dataset_controller.domain.runs import is_ended
+from dataset_controller.domain.names import BEGUN, Cond, JobPhase
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.request import is_prepared_for
 from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict
+from dataset_controller.domain.sampleset.policies.ahead import is_sync_ahead, is_warmup_ahead
 from paddlewheel.contracts.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 15.0
@@ -81,11 +81,10 @@ def _uses_of_run(other: SampleJob) -> Uses:
 
 
 def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:
+    """Those that go on, and those that the set is about to start: it does not wait for jobs."""
     if seen.sample_set is None:
         return
-    status = seen.sample_set.status
-    if status.phase is SetPhase.SYNCING:
+    if is_sync_ahead(seen.sample_set):
         yield "first sync", COPIES
-    warmup = seen.runs.get(status.warmup_job)
-    if warmup is not None and not is_ended(warmup):
+    if is_warmup_ahead(seen.sample_set, seen.runs):
         yield "warmup", FILLS

@@ -85,13 +85,16 @@ def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     dropped = [path for path in _cache_directories(stateful_set) if path not in spec.cache.paths]
     if not dropped:
         return None
-    key = seen.sample_set.key
+    key, why = seen.sample_set.key, ""
+    if any(dropped[0].startswith(f"{path}/") for path in spec.cache.paths):
+        why = " (a level is divided into directories of one size for all, by the sizes of all levels)"
     others = f" and {len(dropped) - 1} more" if len(dropped) > 1 else ""
     return Problem(
         Reason.CACHE_MOVED,
         f"spec.cache: nodes of the set have caches, and maybe writes that are not uploaded, in {dropped[0]}"
-        f"{others}, which it would not use any more; put it back, or delete the set and apply its manifest"
-        f" again (what is in the store stays): kubectl -n {key.namespace} delete sampleset {key.name}",
+        f"{others}, which it would not use any more{why}; put it back, or delete the set and apply its"
+        " manifest again (what is in the store stays):"
+        f" kubectl -n {key.namespace} delete sampleset {key.name}",
     )
 
 

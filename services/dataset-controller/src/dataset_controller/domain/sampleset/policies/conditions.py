@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
-from dataset_controller.domain.sampleset.model import CacheChange, ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import writes_left
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
-from paddlewheel.contracts.conditions import Condition, find
+from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import milliseconds_stamp
 
 WARMED_ONCE = (Reason.WARMED, Reason.PARTLY_CACHED, Reason.CACHE_CLEARED)
 """Reasons of Warmed when the set's own warmup is over: it is not started again."""
@@ -112,26 +114,31 @@ def _with_cache(
     status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
 ) -> SetStatus:
     """The set's own warmup is over. A SampleJob may have emptied the cache since, or filled it again."""
-    warmed = status.condition(Cond.WARMED)
-    if warmed is None or warmed.reason not in WARMED_ONCE:
+    if not _was_warmed(status):
+        status = replace(status, cache_mark=CacheMark(milliseconds_stamp(now)))
         return _with_own_warmup(status, warmup, now)
-    if change is None or not is_news(change, warmed):
+    if change is None or not is_news(change, status):
         return status
+    job = change.mark.job
     messages = {
-        Reason.WARMED: f"by SampleJob {change.job}",
-        Reason.PARTLY_CACHED: f"by SampleJob {change.job}, whose message has the share",
-        Reason.CACHE_CLEARED: (
-            f"SampleJob {change.job} has emptied the cache; one of type warmup fills it again"
-        ),
+        Reason.WARMED: f"by SampleJob {job}",
+        Reason.PARTLY_CACHED: f"by SampleJob {job}, whose message has the share",
+        Reason.CACHE_CLEARED: f"SampleJob {job} has emptied the cache; one of type warmup fills it again",
     }
     is_warm = change.reason is Reason.WARMED
+    status = replace(status, cache_mark=change.mark)
     return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
 
 
-def is_news(change: CacheChange, warmed: Condition) -> bool:
-    """The condition `Warmed` of a set that was warm once does not say what a SampleJob has done since."""
-    is_new = change.reason != warmed.reason and change.at >= warmed.last_transition_time
-    return is_new and warmed.reason in WARMED_ONCE
+def is_news(change: CacheChange, status: SetStatus) -> bool:
+    """The status of a set that was warm once does not say what this SampleJob has done since. An older one
+    never counts, also when the last one is deleted."""
+    return _was_warmed(status) and change.mark > status.cache_mark
+
+
+def _was_warmed(status: SetStatus) -> bool:
+    warmed = status.condition(Cond.WARMED)
+    return warmed is not None and warmed.reason in WARMED_ONCE
 
 
 def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:

@@ -11,7 +11,14 @@ from dataset_controller.domain import names
 from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
 from dataset_controller.domain.names import Cond, set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
-from dataset_controller.domain.sampleset.model import Children, ObservedSet, SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import (
+    Children,
+    ObservedSet,
+    RuntimeConfig,
+    SetPlan,
+    SetStatus,
+)
+from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
@@ -40,7 +47,7 @@ LEFT = "what the set has in its namespace is left to Kubernetes' garbage collect
 Step = tuple[Any, ...]
 
 
-def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
+def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     """The next step; each step waits until the one before is observed to be done."""
     own = seen.sample_set
     if set_finalizer(own.key.name) not in own.finalizers:
@@ -50,7 +57,7 @@ def plan_deletion(seen: ObservedSet, now: datetime) -> SetPlan:
     if seen.users:
         return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
     if staged := _staged_writes(seen):
-        return _wait(seen, Reason.STAGED_WRITES, staged, now)
+        return _upload(seen, config, staged, now)
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
@@ -70,6 +77,14 @@ def _staged_writes(seen: ObservedSet) -> str:
     """A set that was found free goes on without the bus."""
     is_free = seen.status.holds(Cond.FREE)
     return "" if is_free and not seen.are_records_known else staged_writes(seen)
+
+
+def _upload(seen: ObservedSet, config: RuntimeConfig, staged: str, now: datetime) -> SetPlan:
+    """Wait, with a runtime: only its agents upload what pods have written."""
+    runtime = keep_runtime(seen, config)
+    message = f"{staged}; no runtime pod can upload it: {runtime.obstacle}" if runtime.obstacle else staged
+    waiting = _wait(seen, Reason.STAGED_WRITES, message, now)
+    return replace(waiting, actions=(*waiting.actions, *runtime.actions))
 
 
 def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION
-from dataset_controller.domain.sampleset.model import ObservedSet
+from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of
 from paddlewheel.contracts.sizes import iec
@@ -51,6 +51,11 @@ def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
     return frozenset(each.node for each in _left(seen))
 
 
+def partitions_with_writes(seen: ObservedSet) -> int:
+    """How many there have to be, so that each whose agent has reported some is among them."""
+    return max((r.partition + 1 for r in seen.reports if _kept(seen, [_writes(r)])), default=0)
+
+
 @dataclass(frozen=True)
 class _Writes:
     """On one node."""
@@ -89,9 +94,15 @@ def _held(seen: ObservedSet) -> frozenset[str]:
 
 
 def _kept(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
-    spec = seen.sample_set.spec
-    is_writeback = spec is not None and spec.is_writeback
-    return [each for each in writes if each.size or (is_writeback and each.is_unknown)]
+    """What an agent cannot measure counts where there may be some: a set that is writeback no more may have
+    left it. A node is settled when its agent reports none."""
+    may_be = is_or_was_writeback(seen.sample_set)
+    return [each for each in writes if each.size or (may_be and each.is_unknown)]
+
+
+def is_or_was_writeback(own: SampleSet) -> bool:
+    """Pods write to the cache of their node first, or did once."""
+    return own.status.was_writeback or (own.spec is not None and own.spec.is_writeback)
 
 
 def _is_given_up(seen: ObservedSet) -> bool:

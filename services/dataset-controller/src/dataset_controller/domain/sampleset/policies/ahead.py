@@ -1,0 +1,37 @@
+"""What the set itself runs, or is about to run: jobs that conflict with it wait from that moment on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dataset_controller.domain.names import Cond, SetPhase
+from dataset_controller.domain.runs import is_ended
+from dataset_controller.domain.sampleset.model import SampleSet
+from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE
+from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.reasons import Reason
+
+_BEFORE_SYNC = (SetPhase.NOT_BOUND, SetPhase.BOUND, SetPhase.MOUNT)
+_BEFORE_WARMUP = (SetPhase.MOUNT, SetPhase.PARTIAL_READY, SetPhase.READY)
+
+
+def is_sync_ahead(own: SampleSet) -> bool:
+    """The first sync runs, or comes next. A failed one waits for a correction, which a job may be."""
+    if own.status.phase is SetPhase.SYNCING:
+        return True
+    is_wanted = own.spec is not None and not own.spec.no_sync and not own.status.holds(Cond.SYNCED)
+    return is_wanted and own.status.phase in _BEFORE_SYNC
+
+
+def is_warmup_ahead(own: SampleSet, runs: Mapping[str, RunState]) -> bool:
+    """The set's own warmup runs, was asked for, or comes next. One that waits for a partition may wait for
+    long, and one that has failed for its next attempt: they keep nobody waiting."""
+    status = own.status
+    if (state := runs.get(status.warmup_job)) is not None:
+        return not is_ended(state)
+    warmed = status.condition(Cond.WARMED)
+    is_over = warmed is not None and warmed.reason in (*WARMED_ONCE, Reason.CANCELLED)
+    if own.spec is None or own.spec.warmup is None or is_over:
+        return False
+    is_complete = int(status.runtime.get("readyReplicas") or 0) >= own.spec.partitions
+    return bool(status.warmup_job) or (is_complete and status.phase in _BEFORE_WARMUP)
