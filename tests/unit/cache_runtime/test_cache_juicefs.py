@@ -34,6 +34,7 @@ from cache_runtime.engines.juicefs.control import (
     tree_size,
 )
 from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.mount_options import mount_options, sub_directory
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -411,7 +412,7 @@ def transfer(client: _Scripted, top: Path, located: str | None = "/lent") -> Jui
     cell.inside, cell.prepare, cell.tmp = str, lambda: None, top
     nothing = cast(Any, None)
     return _Transfer(
-        cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), "",
+        cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), {},
         cast(LocalSources, _Located(located)), cast(Cell, cell),
     )  # fmt: skip
 
@@ -554,3 +555,12 @@ def test_the_limits_of_an_object_store_stay() -> None:
     store = Command(("s3://bucket/",))
     assert commands.between("a", "b", store) == ["--start=a", "--end=b"]
     assert commands.between("", "", Command(("file:///lent/",))) == []
+
+
+def test_the_directory_that_is_mounted_is_named_once() -> None:
+    """A sync would write below the one, and pods would look at the other."""
+    assert sub_directory({"subdir": "a"}) == sub_directory({"sub-dir": "a", "writeback": ""}) == "a"
+    assert sub_directory({}) == ""
+    with pytest.raises(Permanent, match="`sub-dir` and `subdir` are one option") as found:
+        mount_options({"subdir": "a", "sub-dir": "b"})
+    assert found.value.reason == "InvalidMountOption"

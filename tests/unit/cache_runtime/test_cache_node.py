@@ -12,6 +12,7 @@ import pytest
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
+from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
@@ -30,7 +31,9 @@ def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
     mount = SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
-    return NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0)
+    return NodeReporter(
+        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
+    )
 
 
 async def test_two_reports_at_a_time_share_what_is_measured() -> None:
@@ -169,9 +172,20 @@ async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=SimpleNamespace(staged_bytes=_nothing_staged)))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
 
-    await NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0).report()
+    await NodeReporter(
+        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
+    ).report()
 
     entry = await nodes.get("uid.0")
     assert entry is not None
     assert len(entry.value or b"") < NODES.max_msg_size
     assert from_json(NodeStatus, entry.value or b"").message == "\x01" * MESSAGE_MAX
+
+
+async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
+    """The report of an agent that has not mounted yet replaces the one of the agent before."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", mounted=True, volume_id="first")))
+    for _ in range(2):
+        await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
+        assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"

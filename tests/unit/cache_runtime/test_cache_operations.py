@@ -21,6 +21,9 @@ from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.crds.operations import OPERATIONS
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
@@ -601,7 +604,8 @@ async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path:
         cache_roots=(str(tmp_path),),
     )
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
-    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore)
+    record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()
     assert not (tmp_path / "mnt").exists()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Engine, VolumeRecord
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -63,12 +63,13 @@ class NodeReporter:
         nodes: KeyValue,
         identity: Identity,
         engine: Engine,
+        record: VolumeRecord,
         cache_dirs: list[str],
         limit: CacheLimit,
         clock: Clock,
         interval: float,
     ) -> None:
-        self._nodes, self._identity, self._engine = nodes, identity, engine
+        self._nodes, self._identity, self._engine, self._record = nodes, identity, engine, record
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
         self._staged: int | None = None
@@ -105,6 +106,7 @@ class NodeReporter:
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
+        await self._record.recall()  # or a report without it would replace the only one that has it
         await self._recall()
         await self._measure()
         if self._elsewhere:
@@ -134,6 +136,7 @@ class NodeReporter:
             ailment=ailment.reason if ailment else "",
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
             mount_changed_at=mount.changed_at,
+            volume_id=self._record.known,
         )
 
     async def _measure(self) -> None:

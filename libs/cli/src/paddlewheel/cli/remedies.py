@@ -222,6 +222,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.PARTITION_MOVED: "restart the pods that use the data on the node that is named",
     Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
+    Reason.VOLUME_LOST: (
+        "restore the database of the volume from its backup, or delete the data set and create it again"
+    ),
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
     Reason.CACHE_DISK_FULL: f"free some of the disk that is named, or {_ANOTHER_DISK}",

@@ -193,6 +193,10 @@ class Reason(StrEnum):
         "The volume's database does not answer the agent that mounts it.",
     )
     WRONG_VOLUME = "WrongVolume", "The database holds another volume than the engine's Secret says."
+    VOLUME_LOST = (
+        "VolumeLost",
+        "The database has lost the volume that the set was mounted from, or holds another in its place.",
+    )
     DATABASE_UNREACHABLE = (
         "DatabaseUnreachable",
         "The volume's database does not answer; reading and writing wait for it.",

@@ -310,6 +310,10 @@ class NodeStatus(WireModel):
     """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
     runs there again uploads it.
     """
+    volume_id: str = ""
+    """UUID of the volume that the set was first mounted from, empty before that. A set has this volume for life: while any
+    record of it says so, no agent formats another one for it, or mounts one.
+    """
 
 
 class StagedElsewhere(WireModel):

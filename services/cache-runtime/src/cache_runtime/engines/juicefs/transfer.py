@@ -14,6 +14,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.mount_options import sub_directory
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -38,19 +39,23 @@ SINGLES = 4
 
 
 class JuiceFsTransfer:
-    """Implements `Transfer`."""
+    """Implements `Transfer`.
+
+    Args:
+        options: of the mount: what is copied goes below the directory that is mounted.
+    """
 
     def __init__(
         self,
         client: JuiceFsClient,
         volumes: Volumes,
         secrets: SecretFiles,
-        sub_dir: str,
+        options: Mapping[str, str],
         local: LocalSources,
         cell: Cell,
     ) -> None:
         self._client, self._volumes, self._secrets = client, volumes, secrets
-        self._sub_dir, self._local, self._cell = sub_dir, local, cell
+        self._options, self._local, self._cell = options, local, cell
 
     async def close(self) -> None:
         await self._local.close()
@@ -97,10 +102,11 @@ class JuiceFsTransfer:
         return source_url(sync, await self._secrets.credentials(sync.secret), local)
 
     async def _target(self, sync: SyncOperation) -> Command:
-        """Looked up each time: whoever owns the database can change where the volume has its data."""
+        """Looked up each time: whoever owns the database can change where the volume has its data, and the
+        Secret may name another volume now than is mounted. Raises as `Volumes.identify`."""
         engine = await read_engine_secret(self._secrets)
         await self._volumes.identify(engine)
-        return target_url(engine, self._sub_dir, sync.destination)
+        return target_url(engine, sub_directory(self._options), sync.destination)
 
     async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
         log_id = random_ids.token_hex(16)
