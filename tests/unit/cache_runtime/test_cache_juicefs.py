@@ -51,7 +51,7 @@ from cache_runtime.local_sources import LocalSources
 from cache_runtime.node import CacheLimit, Disks
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 
 KEYS = Credentials("AK", "SK/with+odd")
@@ -384,12 +384,14 @@ class _Scripted:
         self._client, self._scripts = JuiceFsClient(str(top / "juicefs"), Cell(top / "cell")), list(scripts)
         self._program = top / "juicefs"
         self.ran: list[Command] = []
+        self.after = ""
+        """What the program does then."""
 
     def _next(self, command: Command) -> Command:
         self.ran.append(command)
         log_id = command.args[command.args.index("--log-id") + 1]
         script = self._scripts.pop(0).replace("nonce", log_id)
-        self._program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{script}\nEND\n")
+        self._program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{script}\nEND\n{self.after}\n")
         self._program.chmod(0o755)
         return Command(command.args)
 
@@ -564,3 +566,17 @@ def test_the_directory_that_is_mounted_is_named_once() -> None:
     with pytest.raises(Permanent, match="`sub-dir` and `subdir` are one option") as found:
         mount_options({"subdir": "a", "sub-dir": "b"})
     assert found.value.reason == "InvalidMountOption"
+
+
+async def test_a_source_that_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it has said before counts: there is no limit for the whole of a listing."""
+    monkeypatch.setattr("cache_runtime.engines.juicefs.transfer.SILENCE", 0.2)
+    client = _Scripted(tmp_path, f"{PREFIX}<DEBUG>: Will copy a (1 bytes) [worker@sync.go:1]")
+    client.after = "exec sleep 600"
+    listing = transfer(cast(Any, client), tmp_path).list(LENT)
+    with pytest.raises(Retry, match="the source has said nothing for") as found:
+        async for _ in listing:
+            pass
+    assert found.value.reason == "SourceSilent"

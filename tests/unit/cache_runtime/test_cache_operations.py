@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import errno
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -613,3 +616,44 @@ async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path:
 
 async def _ignore(_: str) -> None:
     return None
+
+
+def _fail(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda tree: tree.stat([b"d/a"]),
+        lambda tree: tree.are_directories([b"d/a"]),
+        lambda tree: tree.inode(b"d/a"),
+        lambda tree: tree.locate(b"d/a/x", "paths"),
+        lambda tree: tree.make_directories([b"d/a/x"], "paths"),
+    ],
+    ids=["stat", "are_directories", "inode", "locate", "make_directories"],
+)
+async def test_a_file_system_that_fails_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Tree], Awaitable[object]]
+) -> None:
+    """It is no bug, and the message says where and what."""
+    (tmp_path / "d").mkdir()
+    monkeypatch.setattr("cache_runtime.tree.opened_beneath", _fail)
+    with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
+        await ask(Tree(tmp_path, lambda _: False, 2))
+    assert found.value.reason == "FileSystemFailed"
+
+
+async def test_a_listing_of_a_directory_that_fails_names_it(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    harness.write("d/a", "b")
+    scan = os.scandir
+
+    def scandir(handle: int) -> object:
+        return _fail() if "d" in Path(f"/proc/self/fd/{handle}").readlink().parts[-1:] else scan(handle)
+
+    monkeypatch.setattr("cache_runtime.walk.os.scandir", scandir)
+    with pytest.raises(Retry, match=r"'d': Input/output error \(EIO\)") as found:
+        await harness.batches(warmup())
+    assert found.value.reason == "ListingFailed"

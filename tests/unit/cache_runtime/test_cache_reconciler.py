@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -301,6 +303,27 @@ async def test_agents_hear_at_once_of_what_they_wait_for(harness: Harness) -> No
 
 async def is_listed(harness: Harness) -> bool:
     return (await harness.read(RunState, RUN.state)).listed
+
+
+async def test_a_file_system_that_fails_is_no_bug_of_whoever_asks_it(harness: Harness) -> None:
+    """While it is listed, while chunks are done, and at the end: as often as it fails."""
+    failure = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
+    harness.operation.list_error, harness.operation.list_errors = failure, 7
+    harness.operation.error = harness.operation.finish_error = failure
+    async with harness.agents(0, 1):
+        await harness.ask()
+        told = await eventually(lambda: reason_of(harness, "FileSystemFailed"), what="why chunks wait")
+        assert "'d/a': Input/output error (EIO); tried again" in told.message
+        harness.operation.error = None
+        await eventually(lambda: harness.operation.finishes > 7, what="the end is tried again and again")
+        harness.operation.finish_error = None
+        await check_exact(harness)
+    assert (await harness.read(RunState, RUN.state)).crashes == 0
+
+
+async def reason_of(harness: Harness, reason: str) -> RunState | None:
+    state = await harness.read(RunState, RUN.state)
+    return state if state.reason == reason else None
 
 
 async def test_an_agent_signals_the_end_of_a_run_it_worked_on(harness: Harness) -> None:

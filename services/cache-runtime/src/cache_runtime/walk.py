@@ -79,7 +79,7 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
                 _add(result, entry, is_internal)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
-            raise
+            raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
         return _Scan("")
     result.files.sort()
     result.directories.sort()
