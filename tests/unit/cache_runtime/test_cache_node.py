@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,7 +12,7 @@ import pytest
 
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
-from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
+from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
@@ -110,7 +111,7 @@ UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
         (None, []),
         (NodeStatus(node="a", staged_bytes=7, mounted=True), [ON_A]),
         (NodeStatus(node="a", mounted=True), []),
-        (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [ON_A, UNKNOWN_ON_B]),
+        (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="a", staged_elsewhere=[ON_A]), []),
         (NodeStatus(node="node", staged_bytes=7, staged_elsewhere=[UNKNOWN_ON_B]), [UNKNOWN_ON_B]),
         (NodeStatus(node="a", staged_elsewhere=[StagedElsewhere(node="node", staged_bytes=7)]), []),
@@ -134,11 +135,22 @@ async def test_what_was_left_is_handed_over_to_the_partition_that_is_there_now()
     nodes = MemoryBus().key_value(NODES_BUCKET)
     await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
-    for mounted, elsewhere in ((False, [ON_A]), (True, [])):
-        await nodes.put("uid.1", to_json(NodeStatus(node="a", partition=1, mounted=mounted)))
+    now = ManualClock().now()
+    old = now - timedelta(seconds=30)
+    said = [(False, now, [ON_A]), (True, old, [ON_A]), (True, None, [ON_A]), (True, now, [])]
+    for mounted, at, elsewhere in said:
+        report = NodeStatus(node="a", partition=1, mounted=mounted, updated_at=at)
+        await nodes.put("uid.1", to_json(report))
         await reporter.report()
         status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
         assert status.staged_elsewhere == elsewhere
+
+
+def test_of_many_nodes_with_writes_those_with_unknown_ones_are_named_first() -> None:
+    known = [StagedElsewhere(node=f"n{n}", staged_bytes=n) for n in range(1, 10)]
+    last = NodeStatus(node="b", staged_unknown=True, staged_elsewhere=known)
+    named = [each.node for each in left_behind(last, "here")]
+    assert named == ["b", "n9", "n8", "n7", "n6", "n5", "n4", "n3"]
 
 
 async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:

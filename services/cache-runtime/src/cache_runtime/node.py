@@ -29,6 +29,8 @@ PATIENCE = 5.0
 MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
 
+RECENT = 3
+"""Intervals after which a report says nothing of the present."""
 ELSEWHERE_MAX = 8
 """Nodes with writes that a partition has left, of those that are named."""
 
@@ -205,9 +207,16 @@ class NodeReporter:
         for entry in entries:
             with suppress(Permanent):
                 report = from_json(NodeStatus, entry.value or b"{}")
-                if report.mounted and report.partition != me.partition:
+                if report.mounted and report.partition != me.partition and self._is_recent(report):
                     taken.add(report.node)
         self._elsewhere = tuple(left for left in self._elsewhere if left.node not in taken)
+
+    def _is_recent(self, report: NodeStatus) -> bool:
+        """Reports outlive their agents: an old one does not say that anybody looks after that node."""
+        if report.updated_at is None:
+            return False
+        age = (self._clock.now() - report.updated_at).total_seconds()
+        return age < RECENT * self._interval
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.
@@ -232,7 +241,9 @@ def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
     elif last.node in left:
         del left[last.node]
     others = [each for each in left.values() if each.node not in ("", node)]
-    return tuple(sorted(others, key=lambda each: -each.staged_bytes)[:ELSEWHERE_MAX])
+    # What is unknown may be more than all that is known.
+    ranked = sorted(others, key=lambda each: (not each.staged_unknown, -each.staged_bytes))
+    return tuple(ranked[:ELSEWHERE_MAX])
 
 
 def measure_disks(directories: Iterable[str]) -> Disks:

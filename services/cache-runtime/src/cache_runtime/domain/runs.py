@@ -51,7 +51,7 @@ class Claim(Enum):
 @dataclass(frozen=True)
 class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already,
-    `has_lost_it` = this process held it, and another took it or may, `is_mounted` = it can list the files."""
+    `has_lost_it` = this process held it, and another has taken it, or may; `is_mounted` = it can list files."""
 
     pod: str
     is_master: bool = False
@@ -130,7 +130,9 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
         return Claim.CREATE if is_able or silent_for > UNMOUNTED else Claim.NONE
     # Two processes of one pod name must not take the role from each other for ever.
     held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
-    is_due = is_able and (held_before_restart or not run.state.master)
+    # Whoever has given it up leaves it to others for a while.
+    is_free = not run.state.master and not agent.has_lost_it
+    is_due = is_able and (held_before_restart or is_free)
     is_silent = silent_for > (SILENCE if is_able else UNMOUNTED)
     return Claim.TAKE_OVER if is_due or is_silent else Claim.NONE
 
