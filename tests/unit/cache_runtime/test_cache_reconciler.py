@@ -189,6 +189,7 @@ class Harness:
     operations: dict[int, FakeOperation] = field(default_factory=dict)
     """Of partitions that have one of their own."""
     tick: float = 0.02
+    limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(MeterProvider(metric_readers=[self.reader]).get_meter("test"))
@@ -207,7 +208,7 @@ class Harness:
             metrics=self.metrics,
             mount=self.mounts.setdefault(partition, FakeMount()),
             operations={"warmup": self.operations.get(partition, self.operation)},
-            limits=LIMITS,
+            limits=self.limits,
             tick=self.tick,
         )
         return RunReconciler(self.kv, context, self.runs_ended.set)
@@ -348,6 +349,18 @@ async def test_an_agent_that_dies_repeats_only_what_is_not_recorded(harness: Har
         async with harness.agents(1):
             await check_exact(harness)
     assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
+
+
+async def test_a_run_keeps_the_chunks_that_it_was_cut_into(harness: Harness) -> None:
+    """The next master is of a release, or has settings, that make larger ones."""
+    harness.operation.gate.clear()
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: is_listed(harness), what="it is listed")
+    harness.limits = Limits(files=5, share=32)
+    harness.operation.gate.set()
+    async with harness.agents(0, 1):
+        await check_exact(harness)
 
 
 async def test_another_agent_takes_over_after_silence(harness: Harness) -> None:

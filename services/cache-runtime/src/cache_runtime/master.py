@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from cache_runtime.context import RunContext
+from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
@@ -70,7 +71,8 @@ class Master:
         self._spec, self._run, self._context = spec, run, context
         self._member = member_of(spec)
         self._publication: Publication | None = None
-        self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock)
+        limits = context.limits.record
+        self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock, limits)
         self._ticks = 0
         self._presence = Presence(context.nodes, spec.set_uid, context.clock, context.away_after)
         self._parts_known, self._has_news = asyncio.Event(), asyncio.Event()
@@ -213,9 +215,8 @@ class Master:
         """From the listing to the judgement. Raises Permanent."""
         context, operation = self._context, self._context.operation(self._spec)
         await self._parts_known.wait()
-        chunks = Publication(
-            self._spec, operation, context.work, context.limits, context.clock, self._is_recorded
-        )
+        limits = Limits.planned(self._state, context.limits)
+        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._is_recorded)
         self._publication = chunks
         await chunks.publish()
         self._has_news.set()

@@ -51,7 +51,7 @@ class Publication:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
         self._clock, self._is_done = clock, is_done
         self._published: dict[int, int] = {}
-        self._window = Window(clock, is_done)
+        self._window = Window(clock, is_done, self._is_stored)
         self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
@@ -179,11 +179,16 @@ class Publication:
         return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
 
     async def _put(self, chunk: Chunk) -> int:
-        """Its size in bytes."""
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition, chunk.id)
-        data = pack(chunk)
+        """Bytes that it takes in the stream, its subject among them."""
+        subject, data = self._subject(chunk.partition, chunk.id), pack(chunk)
         await self._work.put(subject, data)
-        return len(data)
+        return len(subject) + len(data)
+
+    async def _is_stored(self, partition: int, chunk: int) -> bool:
+        return bool(await persistently(lambda: self._work.get(self._subject(partition, chunk)), self._clock))
+
+    def _subject(self, partition: int, chunk: int) -> str:
+        return work_subject(self._spec.set_uid, self._spec.run_id, partition, chunk)
 
 
 def pack(chunk: Chunk) -> bytes:

@@ -175,6 +175,23 @@ class RunState(WireModel):
     """The phase is final; RunEnded is not published yet, or not all chunks are removed. Any agent may finish that."""
     crashes: Int32 = 0
     """How many masters an unexpected error has ended; after five the run fails with InternalError."""
+    limits: ChunkLimits | None = None
+    """By what the run is cut into chunks: every master of the run, of whatever release and settings, makes the same."""
+
+
+class ChunkLimits(WireModel):
+    """When a chunk is full. Those of a large partition grow: to one in `share` of what the partition holds before, and to
+    `growth` times `bytes` at most.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.ChunkLimits"
+
+    bytes: Int64 = 0
+    files: Int32 = 0
+    encoded: Int32 = 0
+    """Bytes of uncompressed JSON."""
+    share: Int32 = 0
+    growth: Int32 = 0
 
 
 class Judgement(WireModel):
