@@ -74,10 +74,18 @@ async def _lost(harness: CacheHarness) -> NodeStatus:
     return await eventually(report, within=60, every=0.2, what="ailment VolumeLost")
 
 
+async def _mounted(harness: CacheHarness) -> NodeStatus:
+    async def report() -> NodeStatus | None:
+        status = await harness.node_status(0)
+        return status if status.mounted and status.volume_id else None
+
+    return await eventually(report, within=60, every=0.2, what="a report of the mount")
+
+
 async def test_a_database_that_was_emptied_waits_for_its_backup(
     harness: CacheHarness, database: Database
 ) -> None:
-    before = (await harness.node_status(0)).volume_id
+    before = (await _mounted(harness)).volume_id
     assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
     database.swap()
     harness.runtimes.start(0)
@@ -87,6 +95,16 @@ async def test_a_database_that_was_emptied_waits_for_its_backup(
     assert database.keys() == []
     database.swap()
     await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
+    assert (harness.runtimes.mount_path(0) / "a").read_text() == "data"
+
+
+async def test_a_database_that_is_emptied_under_a_mount(harness: CacheHarness, database: Database) -> None:
+    """The client notices when it next renews its session, and ends."""
+    before = (await _mounted(harness)).volume_id
+    database.swap()
+    assert (await _lost(harness)).volume_id == before
+    database.swap()
+    assert (await _mounted(harness)).volume_id == before
     assert (harness.runtimes.mount_path(0) / "a").read_text() == "data"
 
 

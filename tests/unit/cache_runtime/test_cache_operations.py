@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -657,3 +658,36 @@ async def test_a_listing_of_a_directory_that_fails_names_it(
     with pytest.raises(Retry, match=r"'d': Input/output error \(EIO\)") as found:
         await harness.batches(warmup())
     assert found.value.reason == "ListingFailed"
+
+
+async def test_a_large_flat_directory_is_listed_with_little_memory(harness: Harness) -> None:
+    """A million files in one: some 100 MB, of which the client and the agent have others beside."""
+    names = [f"part-{number:05}-of-20000.record" for number in range(20_000)]
+    for name in names:
+        (harness.root / name).touch()
+    tree = Tree(harness.root, lambda _: False, 2)
+    tracemalloc.start()
+    try:
+        listed = tree.walk("", "paths")
+        assert next(listed) == File(names[0], 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak / len(names) < 130
+    assert [file.path for file in listed] == names[1:]
+
+
+@pytest.mark.parametrize("names", [["a", "a b", "a!", "ab"], ["\x01", "\x01\x01", "a\x01", "a\x02"]])
+async def test_names_are_listed_in_their_own_order(harness: Harness, names: list[str]) -> None:
+    """Whatever follows them: a name may be the beginning of another."""
+    harness.write(*reversed(names))
+    assert await harness.names(warmup()) == names
+
+
+async def test_of_large_directories_only_the_next_one_is_read_ahead(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    monkeypatch.setattr("cache_runtime.walk.HELD", 1)
+    names = [f"{folder}/{number}" for folder in "abcdef" for number in range(3)]
+    harness.write(*names)
+    assert await harness.names(warmup()) == names
