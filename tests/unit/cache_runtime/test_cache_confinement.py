@@ -21,6 +21,9 @@ from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 
@@ -93,8 +96,13 @@ class FakeClient(JuiceFsClient):
         return Completed(0, json.dumps({"Setting": self._setting}), "")
 
 
+def new_set() -> ReportedVolume:
+    """Of a set that was never mounted."""
+    return ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+
+
 async def test_a_volume_is_known_by_its_id() -> None:
-    assert await Volumes(FakeClient()).identify(ENGINE) == UUID
+    assert await Volumes(FakeClient(), new_set()).identify(ENGINE) == UUID
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,7 @@ async def test_a_database_that_names_something_else_is_not_believed(
     setting: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Permanent, match="WrongVolume") as caught:
-        await Volumes(FakeClient(**setting)).identify(ENGINE)
+        await Volumes(FakeClient(**setting), new_set()).identify(ENGINE)
     assert caught.value.message.startswith(message)
 
 

@@ -35,6 +35,7 @@ from cache_runtime.engines.juicefs.control import (
     tree_size,
 )
 from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.mount_options import mount_options, sub_directory
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -384,12 +385,14 @@ class _Scripted:
         self._client, self._scripts = JuiceFsClient(str(top / "juicefs"), Cell(top / "cell")), list(scripts)
         self._program = top / "juicefs"
         self.ran: list[Command] = []
+        self.after = ""
+        """What the program does then."""
 
     def _next(self, command: Command) -> Command:
         self.ran.append(command)
         log_id = command.args[command.args.index("--log-id") + 1]
         script = self._scripts.pop(0).replace("nonce", log_id)
-        self._program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{script}\nEND\n")
+        self._program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{script}\nEND\n{self.after}\n")
         self._program.chmod(0o755)
         return Command(command.args)
 
@@ -412,7 +415,7 @@ def transfer(client: _Scripted, top: Path, located: str | None = "/lent") -> Jui
     cell.inside, cell.prepare, cell.tmp = str, lambda: None, top
     nothing = cast(Any, None)
     return _Transfer(
-        cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), "",
+        cast(JuiceFsClient, client), nothing, cast(SecretFiles, secrets), {},
         cast(LocalSources, _Located(located)), cast(Cell, cell),
     )  # fmt: skip
 
@@ -585,3 +588,26 @@ def test_the_limits_of_an_object_store_stay() -> None:
     store = Command(("s3://bucket/",))
     assert commands.between("a", "b", store) == ["--start=a", "--end=b"]
     assert commands.between("", "", Command(("file:///lent/",))) == []
+
+
+def test_the_directory_that_is_mounted_is_named_once() -> None:
+    """A sync would write below the one, and pods would look at the other."""
+    assert sub_directory({"subdir": "a"}) == sub_directory({"sub-dir": "a", "writeback": ""}) == "a"
+    assert sub_directory({}) == ""
+    with pytest.raises(Permanent, match="`sub-dir` and `subdir` are one option") as found:
+        mount_options({"subdir": "a", "sub-dir": "b"})
+    assert found.value.reason == "InvalidMountOption"
+
+
+async def test_a_source_that_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it has said before counts: there is no limit for the whole of a listing."""
+    monkeypatch.setattr("cache_runtime.engines.juicefs.transfer.SILENCE", 0.2)
+    client = _Scripted(tmp_path, f"{PREFIX}<DEBUG>: Will copy a (1 bytes) [worker@sync.go:1]")
+    client.after = "exec sleep 600"
+    listing = transfer(cast(Any, client), tmp_path).list(LENT)
+    with pytest.raises(Retry, match="the source has said nothing for") as found:
+        async for _ in listing:
+            pass
+    assert found.value.reason == "SourceSilent"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,7 +12,8 @@ import pytest
 
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
-from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter
+from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
+from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
@@ -30,7 +32,9 @@ def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
     mount = SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
-    return NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0)
+    return NodeReporter(
+        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
+    )
 
 
 async def test_two_reports_at_a_time_share_what_is_measured() -> None:
@@ -107,7 +111,7 @@ UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
         (None, []),
         (NodeStatus(node="a", staged_bytes=7, mounted=True), [ON_A]),
         (NodeStatus(node="a", mounted=True), []),
-        (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [ON_A, UNKNOWN_ON_B]),
+        (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="a", staged_elsewhere=[ON_A]), []),
         (NodeStatus(node="node", staged_bytes=7, staged_elsewhere=[UNKNOWN_ON_B]), [UNKNOWN_ON_B]),
         (NodeStatus(node="a", staged_elsewhere=[StagedElsewhere(node="node", staged_bytes=7)]), []),
@@ -131,11 +135,22 @@ async def test_what_was_left_is_handed_over_to_the_partition_that_is_there_now()
     nodes = MemoryBus().key_value(NODES_BUCKET)
     await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
-    for mounted, elsewhere in ((False, [ON_A]), (True, [])):
-        await nodes.put("uid.1", to_json(NodeStatus(node="a", partition=1, mounted=mounted)))
+    now = ManualClock().now()
+    old = now - timedelta(seconds=30)
+    said = [(False, now, [ON_A]), (True, old, [ON_A]), (True, None, [ON_A]), (True, now, [])]
+    for mounted, at, elsewhere in said:
+        report = NodeStatus(node="a", partition=1, mounted=mounted, updated_at=at)
+        await nodes.put("uid.1", to_json(report))
         await reporter.report()
         status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
         assert status.staged_elsewhere == elsewhere
+
+
+def test_of_many_nodes_with_writes_those_with_unknown_ones_are_named_first() -> None:
+    known = [StagedElsewhere(node=f"n{n}", staged_bytes=n) for n in range(1, 10)]
+    last = NodeStatus(node="b", staged_unknown=True, staged_elsewhere=known)
+    named = [each.node for each in left_behind(last, "here")]
+    assert named == ["b", "n9", "n8", "n7", "n6", "n5", "n4", "n3"]
 
 
 async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +184,20 @@ async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=SimpleNamespace(staged_bytes=_nothing_staged)))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
 
-    await NodeReporter(nodes, me, engine, [], CacheLimit(0), ManualClock(), 10.0).report()
+    await NodeReporter(
+        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
+    ).report()
 
     entry = await nodes.get("uid.0")
     assert entry is not None
     assert len(entry.value or b"") < NODES.max_msg_size
     assert from_json(NodeStatus, entry.value or b"").message == "\x01" * MESSAGE_MAX
+
+
+async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
+    """The report of an agent that has not mounted yet replaces the one of the agent before."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", mounted=True, volume_id="first")))
+    for _ in range(2):
+        await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
+        assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"

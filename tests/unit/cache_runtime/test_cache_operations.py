@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import errno
+import os
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,6 +25,9 @@ from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.crds.operations import OPERATIONS
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
@@ -601,7 +608,8 @@ async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path:
         cache_roots=(str(tmp_path),),
     )
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
-    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore)
+    record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()
     assert not (tmp_path / "mnt").exists()
@@ -609,3 +617,77 @@ async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path:
 
 async def _ignore(_: str) -> None:
     return None
+
+
+def _fail(*_: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda tree: tree.stat([b"d/a"]),
+        lambda tree: tree.are_directories([b"d/a"]),
+        lambda tree: tree.inode(b"d/a"),
+        lambda tree: tree.locate(b"d/a/x", "paths"),
+        lambda tree: tree.make_directories([b"d/a/x"], "paths"),
+    ],
+    ids=["stat", "are_directories", "inode", "locate", "make_directories"],
+)
+async def test_a_file_system_that_fails_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Tree], Awaitable[object]]
+) -> None:
+    """It is no bug, and the message says where and what."""
+    (tmp_path / "d").mkdir()
+    monkeypatch.setattr("cache_runtime.tree.opened_beneath", _fail)
+    with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
+        await ask(Tree(tmp_path, lambda _: False, 2))
+    assert found.value.reason == "FileSystemFailed"
+
+
+async def test_a_listing_of_a_directory_that_fails_names_it(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    harness.write("d/a", "b")
+    scan = os.scandir
+
+    def scandir(handle: int) -> object:
+        return _fail() if "d" in Path(f"/proc/self/fd/{handle}").readlink().parts[-1:] else scan(handle)
+
+    monkeypatch.setattr("cache_runtime.walk.os.scandir", scandir)
+    with pytest.raises(Retry, match=r"'d': Input/output error \(EIO\)") as found:
+        await harness.batches(warmup())
+    assert found.value.reason == "ListingFailed"
+
+
+async def test_a_large_flat_directory_is_listed_with_little_memory(harness: Harness) -> None:
+    """A million files in one: some 100 MB, of which the client and the agent have others beside."""
+    names = [f"part-{number:05}-of-20000.record" for number in range(20_000)]
+    for name in names:
+        (harness.root / name).touch()
+    tree = Tree(harness.root, lambda _: False, 2)
+    tracemalloc.start()
+    try:
+        listed = tree.walk("", "paths")
+        assert next(listed) == File(names[0], 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak / len(names) < 130
+    assert [file.path for file in listed] == names[1:]
+
+
+@pytest.mark.parametrize("names", [["a", "a b", "a!", "ab"], ["\x01", "\x01\x01", "a\x01", "a\x02"]])
+async def test_names_are_listed_in_their_own_order(harness: Harness, names: list[str]) -> None:
+    """Whatever follows them: a name may be the beginning of another."""
+    harness.write(*reversed(names))
+    assert await harness.names(warmup()) == names
+
+
+async def test_of_large_directories_only_the_next_one_is_read_ahead(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    monkeypatch.setattr("cache_runtime.walk.HELD", 1)
+    names = [f"{folder}/{number}" for folder in "abcdef" for number in range(3)]
+    harness.write(*names)
+    assert await harness.names(warmup()) == names

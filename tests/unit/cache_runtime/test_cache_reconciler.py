@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +17,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from cache_runtime import agent, publication
+from cache_runtime import agent, master, publication
 from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
@@ -184,7 +186,10 @@ class Harness:
     runs_ended: asyncio.Event = field(default_factory=asyncio.Event)
     mounts: dict[int, FakeMount] = field(default_factory=dict)
     """By partition."""
+    operations: dict[int, FakeOperation] = field(default_factory=dict)
+    """Of partitions that have one of their own."""
     tick: float = 0.02
+    limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(MeterProvider(metric_readers=[self.reader]).get_meter("test"))
@@ -202,8 +207,8 @@ class Harness:
             clock=self.clock,
             metrics=self.metrics,
             mount=self.mounts.setdefault(partition, FakeMount()),
-            operations={"warmup": self.operation},
-            limits=LIMITS,
+            operations={"warmup": self.operations.get(partition, self.operation)},
+            limits=self.limits,
             tick=self.tick,
         )
         return RunReconciler(self.kv, context, self.runs_ended.set)
@@ -303,6 +308,27 @@ async def is_listed(harness: Harness) -> bool:
     return (await harness.read(RunState, RUN.state)).listed
 
 
+async def test_a_file_system_that_fails_is_no_bug_of_whoever_asks_it(harness: Harness) -> None:
+    """While it is listed, while chunks are done, and at the end: as often as it fails."""
+    failure = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
+    harness.operation.list_error, harness.operation.list_errors = failure, 7
+    harness.operation.error = harness.operation.finish_error = failure
+    async with harness.agents(0, 1):
+        await harness.ask()
+        told = await eventually(lambda: reason_of(harness, "FileSystemFailed"), what="why chunks wait")
+        assert "'d/a': Input/output error (EIO); tried again" in told.message
+        harness.operation.error = None
+        await eventually(lambda: harness.operation.finishes > 7, what="the end is tried again and again")
+        harness.operation.finish_error = None
+        await check_exact(harness)
+    assert (await harness.read(RunState, RUN.state)).crashes == 0
+
+
+async def reason_of(harness: Harness, reason: str) -> RunState | None:
+    state = await harness.read(RunState, RUN.state)
+    return state if state.reason == reason else None
+
+
 async def test_an_agent_signals_the_end_of_a_run_it_worked_on(harness: Harness) -> None:
     await harness.ask()
     async with harness.agents(0, 1):
@@ -323,6 +349,18 @@ async def test_an_agent_that_dies_repeats_only_what_is_not_recorded(harness: Har
         async with harness.agents(1):
             await check_exact(harness)
     assert sorted(harness.operation.done) == [(p, i) for p in (0, 1) for i in range(7)]
+
+
+async def test_a_run_keeps_the_chunks_that_it_was_cut_into(harness: Harness) -> None:
+    """The next master is of a release, or has settings, that make larger ones."""
+    harness.operation.gate.clear()
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: is_listed(harness), what="it is listed")
+    harness.limits = Limits(files=5, share=32)
+    harness.operation.gate.set()
+    async with harness.agents(0, 1):
+        await check_exact(harness)
 
 
 async def test_another_agent_takes_over_after_silence(harness: Harness) -> None:
@@ -420,6 +458,58 @@ async def test_the_end_is_told_after_it_is_stored_and_by_another_if_need_be(
     assert set(stored) == {(RunPhase.SUCCEEDED, True)}
     assert [fact.phase for fact in harness.facts(RunEnded)] == [RunPhase.SUCCEEDED]
     assert (harness.bus.stored("PW_WORK"), len(harness.facts(RunStarted))) == ([], 1)
+
+
+async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a bus without the stream of facts. Meanwhile one agent tries, not each in turn."""
+    monkeypatch.setattr(master, "CLOSING", 3 * SILENCE)
+    publish = harness.bus.publish
+
+    async def refuse_ends(event: Event) -> None:
+        if isinstance(event.data, RunEnded):
+            raise Retry("NoStream")
+        await publish(event)
+
+    monkeypatch.setattr(harness.bus, "publish", refuse_ends)
+    async with harness.agents(0, 1):
+        await harness.ask()
+        state = await harness.ended()
+        assert state.closing
+        await eventually(lambda: closed(harness), what="nobody is busy with it any more")
+    assert (await harness.read(RunState, RUN.state)).term == state.term == 1
+
+
+async def test_chunks_that_the_bus_refuses_to_remove_do_not_hold_a_run(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: str) -> None:
+        raise Permanent("Forbidden", "no right to purge")
+
+    monkeypatch.setattr(harness.bus.work, "purge", refuse)
+    async with harness.agents(0):
+        await harness.ask()
+        await check_exact(harness)
+        await eventually(lambda: closed(harness), what="the run is finished")
+    assert len(harness.facts(RunEnded)) == 1
+
+
+async def test_whoever_cannot_do_what_the_end_requires_leaves_it_to_another(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node may not reach the store, or its disk may be full."""
+    monkeypatch.setattr(master, "UNABLE", 5.0)
+    unable = replace(harness.operation, finish_error=Retry("CellFailed", "no room"))
+    harness.operations[0] = unable
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: said(harness, "CellFailed"), what="the first has done all but the end")
+        assert harness.operation.finishes == 0
+        async with harness.agents(1):
+            await check_exact(harness)
+    state = await harness.read(RunState, RUN.state)
+    assert (state.master, harness.operation.finishes) == ("digits-runtime-1", 1)
 
 
 async def closed(harness: Harness) -> bool:

@@ -20,11 +20,17 @@ from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
 from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.bus.streams import NODES_BUCKET
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.errors import Permanent, Retry
 
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
 SETTING = {"Name": "digits", "Storage": "minio", "Bucket": "http://s3:9000/b"}
-UUID = "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+UUID, OTHER = "0a1b2c3d-4e5f-6789-abcd-ef0123456789", "1b2c3d4e-5f60-789a-bcde-f01234567890"
 
 
 class Client:
@@ -52,9 +58,16 @@ class Mount:
         self.volume_id = volume_id
 
 
+def record_of(volume_id: str = "", nodes: KeyValue | None = None) -> ReportedVolume:
+    """What a set has been mounted from by this process, "" = nothing yet."""
+    record = ReportedVolume(nodes or MemoryBus().key_value(NODES_BUCKET), "uid")
+    record.keep(volume_id)
+    return record
+
+
 async def identify(uuid: object) -> str:
     client = Client(**SETTING, UUID=uuid)
-    return await Volumes(cast(JuiceFsClient, client)).identify(ENGINE)
+    return await Volumes(cast(JuiceFsClient, client), record_of()).identify(ENGINE)
 
 
 async def test_the_volume_is_named_by_its_uuid() -> None:
@@ -71,6 +84,98 @@ async def test_a_volume_without_a_uuid_is_refused_for_it_names_a_directory(uuid:
     assert "UUID" in found.value.message
 
 
+class Database:
+    """Answers `juicefs status` and `format` as a database does that has a volume, or none."""
+
+    def __init__(self, uuid: str = "", store: str = "") -> None:
+        self.uuid, self._store = uuid, store
+
+    async def run(self, command: Command, timeout: float) -> Completed:
+        if command.args[0] == "format":
+            if self._store:
+                return Completed(1, "", f"<FATAL>: {self._store}")
+            self.uuid = OTHER
+        if not self.uuid:
+            return Completed(1, "", "<FATAL>: load setting: database is not formatted")
+        return Completed(0, json.dumps({"Setting": {**SETTING, "UUID": self.uuid}}), "")
+
+
+async def nodes_with(*reports: NodeStatus) -> KeyValue:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    for report in reports:
+        await nodes.put(f"uid.{report.partition}", to_json(report))
+    return nodes
+
+
+async def ensure(database: Database, nodes: KeyValue) -> str:
+    """As the first mount of a new process."""
+    return await Volumes(cast(JuiceFsClient, database), record_of(nodes=nodes)).ensure_formatted(ENGINE)
+
+
+async def test_a_set_that_was_never_mounted_gets_a_volume() -> None:
+    assert await ensure(Database(), await nodes_with(NodeStatus(partition=0))) == OTHER
+
+
+async def test_a_database_that_was_emptied_is_not_formatted_anew() -> None:
+    """Whichever partition has mounted before."""
+    nodes = await nodes_with(NodeStatus(partition=0), NodeStatus(partition=1, volume_id=UUID))
+    database = Database()
+    with pytest.raises(Permanent, match=f"is empty, and the set was mounted from volume {UUID}") as found:
+        await ensure(database, nodes)
+    assert found.value.reason == "VolumeLost"
+    assert "restore the database from its backup, or delete the set" in found.value.message
+    assert not database.uuid
+
+
+async def test_a_volume_that_was_formatted_in_its_place_is_not_mounted() -> None:
+    nodes = await nodes_with(NodeStatus(partition=0, volume_id=UUID))
+    with pytest.raises(Permanent, match=f"holds volume {OTHER}, and the set was mounted from") as found:
+        await ensure(Database(OTHER), nodes)
+    assert found.value.reason == "VolumeLost"
+    assert await ensure(Database(UUID), nodes) == UUID
+
+
+async def test_whoever_cannot_ask_the_bus_formats_nothing_and_mounts_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, database = await nodes_with(), Database()
+
+    async def unreachable(_: str) -> list[Entry]:
+        raise Retry("BusUnreachable", "no answer")
+
+    monkeypatch.setattr(nodes, "entries", unreachable)
+    with pytest.raises(Retry, match="no answer"):
+        await ensure(database, nodes)
+    assert not database.uuid
+    assert await ensure(Database(UUID), nodes) == UUID
+
+
+async def test_a_store_with_data_of_a_volume_that_its_database_does_not_know() -> None:
+    """The client's own words would have the data cleaned up."""
+    database = Database(store="Storage minio://s3/b/digits/ is not empty; please clean it up")
+    with pytest.raises(Permanent, match="the store has data of a volume 'digits': restore") as found:
+        await ensure(database, await nodes_with())
+    assert found.value.reason == "VolumeLost"
+
+
+async def test_nothing_is_copied_into_another_volume_than_is_mounted() -> None:
+    """The Secret was changed, or the database was emptied, and perhaps formatted by somebody."""
+    client = cast(JuiceFsClient, Database(OTHER))
+    with pytest.raises(Permanent, match=f"holds volume {OTHER}") as found:
+        await Volumes(client, record_of(UUID)).identify(ENGINE)
+    assert found.value.reason == "VolumeLost"
+    with pytest.raises(Retry, match="is empty, and the set was mounted from") as waits:
+        await Volumes(cast(JuiceFsClient, Database()), record_of(UUID)).identify(ENGINE)
+    assert waits.value.reason == "VolumeLost"
+
+
+async def test_what_was_recorded_first_counts_more_than_what_was_mounted_meanwhile() -> None:
+    """An agent may mount without the bus."""
+    record = record_of(OTHER, await nodes_with(NodeStatus(partition=1, volume_id=UUID)))
+    assert record.known == OTHER
+    assert await record.recall() == record.known == UUID
+
+
 def program(path: Path, script: str) -> JuiceFsClient:
     """A client that runs a script instead."""
     path.write_text(f"#!{sys.executable}\n{script}\n")
@@ -83,13 +188,13 @@ async def test_a_volume_is_known_however_many_sessions_follow_its_settings(tmp_p
     printed = {"Setting": {**SETTING, "UUID": UUID}, "Sessions": [{"MountPoint": "/x" * 150}] * 5000}
     (tmp_path / "status.json").write_text(json.dumps(printed, indent=2))
     client = program(tmp_path / "juicefs", f"print(open({str(tmp_path / 'status.json')!r}).read())")
-    assert await Volumes(client).identify(ENGINE) == UUID
+    assert await Volumes(client, record_of()).identify(ENGINE) == UUID
 
 
 @pytest.mark.parametrize("printed", ["", "{", "[]", "{}", '{"Setting": {}}', '{"Setting": null}'])
 async def test_a_status_that_cannot_be_read_is_asked_for_again(tmp_path: Path, printed: str) -> None:
     with pytest.raises(Retry, match="cannot be read") as found:
-        await Volumes(program(tmp_path / "juicefs", f"print({printed!r})")).identify(ENGINE)
+        await Volumes(program(tmp_path / "juicefs", f"print({printed!r})"), record_of()).identify(ENGINE)
     assert found.value.reason == "EngineUnreachable"
 
 

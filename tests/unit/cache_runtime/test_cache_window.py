@@ -66,7 +66,7 @@ class Bench:
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """With room for about ten chunks, and a listing that goes on."""
-    monkeypatch.setattr(window, "SIZE", 600)
+    monkeypatch.setattr(window, "SIZE", 900)
     bench = Bench()
     publishing = asyncio.create_task(bench.publication.publish())
     await bench.settle()
@@ -97,3 +97,11 @@ async def test_what_may_be_lost_is_published_again_before_all_is_listed(bench: B
         await bench.settle(seconds)
     assert bench.operation.count == 2
     assert len(bench.bus.stored("PW_WORK")) in range(full - 1, full + 2)
+
+
+async def test_what_takes_long_is_waited_for(bench: Bench) -> None:
+    """A copy of large files does; listing all of them again would not speed it up."""
+    full = bench.ahead
+    for _ in range(5):
+        await bench.settle(window.STALLED + 1)
+    assert (bench.operation.count, bench.ahead, bench.publication.problem) == (1, full, None)

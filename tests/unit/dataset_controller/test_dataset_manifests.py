@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from cache_runtime.engines.juicefs.mount import FLUSH_TIMEOUT, LEAVE_TIMEOUT
+from dataset_controller.config import Settings
 from dataset_controller.domain.paths import CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
@@ -334,3 +338,14 @@ def test_a_lent_directory_that_a_node_lacks_does_not_become_an_empty_one() -> No
         "readOnly": True,
         "mountPropagation": "HostToContainer",
     } in pod["containers"][0]["volumeMounts"]
+
+
+def test_runtime_pods_ask_for_what_the_operator_says() -> None:
+    wanted = {"requests": {"memory": "1Gi"}, "limits": {"memory": "4Gi"}}
+    settings = Settings.model_validate({"runtime_resources": wanted})
+    template = render.pod_template(OWNER, SPEC, settings.runtime)
+    [container] = template["spec"]["containers"]
+    assert container["resources"] == wanted
+    assert Settings().runtime.resources == {"requests": {"cpu": "50m", "memory": "128Mi"}}
+    with pytest.raises(ValidationError, match=r"runtime_resources\.limit\b"):
+        Settings.model_validate({"runtime_resources": {"limit": {"memory": "4Gi"}}})

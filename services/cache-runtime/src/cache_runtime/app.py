@@ -21,6 +21,7 @@ from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
+from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.rights import agent_inbox
@@ -50,11 +51,14 @@ class App:
         self._facts = Facts(bus, self._identity, self._clock)
         secrets = SecretFiles(settings.secrets_dir, self._clock, settings.secret_wait)
         create_engine = engine_factory(settings.engine)
-        self._engine = create_engine(settings, secrets, self._clock, self._mount_changed)
+        nodes = bus.key_value(NODES_BUCKET)
+        record = ReportedVolume(nodes, settings.set_uid)
+        self._engine = create_engine(settings, secrets, self._clock, self._mount_changed, record)
         self._node = NodeReporter(
-            bus.key_value(NODES_BUCKET),
+            nodes,
             self._identity,
             self._engine,
+            record,
             settings.cache_dir_list,
             CacheLimit(settings.cache_size_mib << 20, settings.free_ratio),
             self._clock,

@@ -58,11 +58,15 @@ class Cell:
         try:
             self._prepare()
         except OSError as error:
-            text = (
-                f"the directory in which copies run cannot be made: {error.filename or self.path}:"
-                f" {error.strerror}; it is made anew when the runtime pod is deleted"
-            )
-            raise Retry("CellFailed", text) from error
+            raise self.failed(error) from error
+
+    def failed(self, error: OSError) -> Retry:
+        """Of what cannot be made in it."""
+        text = (
+            f"the directory in which copies run cannot be made: {error.filename or self.path}:"
+            f" {error.strerror}; it is made anew when the runtime pod is deleted"
+        )
+        return Retry("CellFailed", text)
 
     def _prepare(self) -> None:
         for directory in (self.tmp, self.path / "dev"):

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from cache_runtime.context import RunContext
+from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.runs import (
     HEARTBEAT,
@@ -53,6 +54,14 @@ log = structlog.get_logger(__name__)
 MUTE = 10.0
 """Seconds without a write, fewer than `SILENCE`, after which a master deletes nothing more for the end of a
 run: soon another may lead, and nothing may be deleted after that one has said that the run has ended."""
+UNABLE = 120.0
+"""Seconds for which what the end requires fails, before the role is left to another."""
+CLOSING = 600.0
+"""Seconds for which the end of a run is announced in vain, while records can be written."""
+
+
+class _NobodyToTellError(Exception):
+    """What announces the end, or what is to be removed, is not there."""
 
 
 class Master:
@@ -62,7 +71,8 @@ class Master:
         self._spec, self._run, self._context = spec, run, context
         self._member = member_of(spec)
         self._publication: Publication | None = None
-        self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock)
+        limits = context.limits.record
+        self._role = Role(spec.run_id, context.identity.pod, context.store, context.clock, limits)
         self._ticks = 0
         self._presence = Presence(context.nodes, spec.set_uid, context.clock, context.away_after)
         self._parts_known, self._has_news = asyncio.Event(), asyncio.Event()
@@ -70,6 +80,10 @@ class Master:
         self._lost = LostChunks()
         self._refusal: Problem | None = None
         """Why what the end requires is not done yet."""
+        self._refused_since: float | None = None
+        """When that, or announcing the end, has failed for the first time."""
+        self._is_unable = False
+        """It has failed for long."""
         self._unmounted_since: float | None = None
 
     async def lead(self, claim: Claim) -> None:
@@ -133,7 +147,7 @@ class Master:
                         watch.result()
                 await self._record_progress()
                 self._give_up_deletions()
-                await self._give_up_without_mount()
+                await self._give_up_unable()
                 await self._wait_tick(execution)
             return execution.result()
         except Permanent as error:
@@ -157,24 +171,31 @@ class Master:
             log.warning("role given up: the bus is away", run=self._spec.run_id)
             raise RoleLostError
 
-    async def _give_up_without_mount(self) -> None:
-        """Whoever cannot list leaves that to another that can, and leads on while there is none.
+    async def _give_up_unable(self) -> None:
+        """Whoever cannot list, or do what the end requires, leaves that to another that may be able to, and
+        leads on while there is none.
 
         Raises:
             RoleLostError: it was given up.
         """
-        now = self._context.clock.monotonic()
-        if not self._waits_for_mount:
-            self._unmounted_since = None
-            return
-        self._unmounted_since = since = now if self._unmounted_since is None else self._unmounted_since
         troubles, own = self._presence.troubles(), self._context.identity.partition
         others = [index for index, trouble in troubles.items() if not trouble and index != own]
-        if now - since > UNMOUNTED and others and not self._presence.is_blind:
-            log.warning("role given up without a mount", run=self._spec.run_id)
+        if not self._is_without_mount() and not self._is_unable:
+            return
+        if others and not self._presence.is_blind:
+            log.warning("role given up", run=self._spec.run_id, unable_to_end=self._is_unable)
             self._role.state = given_up(self._state)
             await self._persistently(self._role.write)
             raise RoleLostError
+
+    def _is_without_mount(self) -> bool:
+        """For long, and it has to list."""
+        now = self._context.clock.monotonic()
+        if not self._waits_for_mount:
+            self._unmounted_since = None
+            return False
+        self._unmounted_since = since = now if self._unmounted_since is None else self._unmounted_since
+        return now - since > UNMOUNTED
 
     @property
     def _waits_for_mount(self) -> bool:
@@ -194,9 +215,8 @@ class Master:
         """From the listing to the judgement. Raises Permanent."""
         context, operation = self._context, self._context.operation(self._spec)
         await self._parts_known.wait()
-        chunks = Publication(
-            self._spec, operation, context.work, context.limits, context.clock, self._is_recorded
-        )
+        limits = Limits.planned(self._state, context.limits)
+        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._is_recorded)
         self._publication = chunks
         await chunks.publish()
         self._has_news.set()
@@ -218,8 +238,15 @@ class Master:
         return judgement
 
     async def _tell(self, error: Retry | None) -> None:
-        """What the end of the run waits for."""
+        """What the end of the run waits for. Told between two tries, so that none is broken off."""
         self._refusal = repeated(error.reason, error.message) if error else None
+        self._is_unable = error is not None and self._refused_for() > UNABLE
+
+    def _refused_for(self) -> float:
+        """Seconds since the first refusal, which this may be."""
+        now = self._context.clock.monotonic()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        return now - self._refused_since
 
     async def _wait_done(self, chunks: Publication) -> None:
         """Publishes again what is lost meanwhile. Raises Permanent for what can never be done."""
@@ -308,11 +335,41 @@ class Master:
 
     async def _close(self) -> None:
         """Announce the end, and remove what is left of the work; whoever takes over repeats both."""
-        await self._persistently(lambda: self._context.facts.run_ended(self._spec, self._state))
-        everything = work_filter(self._spec.set_uid, self._spec.run_id)
-        await self._persistently(lambda: self._context.work.purge(everything))
+        self._refused_since = None
+        with suppress(_NobodyToTellError):
+            await self._persistently(self._announce, self._stay)
+            await self._persistently(self._purge, self._stay)
         self._role.state = self._state.model_copy(update={"closing": False})
         await self._persistently(self._role.write)
+
+    async def _announce(self) -> None:
+        await self._context.facts.run_ended(self._spec, self._state)
+
+    async def _purge(self) -> None:
+        """What the bus refuses for good stays until the stream drops it: nobody reads it any more."""
+        try:
+            await self._context.work.purge(work_filter(self._spec.set_uid, self._spec.run_id))
+        except Permanent as error:
+            log.error("chunks of a run stay on the bus", run=self._spec.run_id, problem=error.message)
+
+    async def _stay(self, error: Retry | None) -> None:
+        """Keep the role while the end is being announced, or each agent in turn would take it and join in.
+
+        Raises:
+            RoleLostError: another has it.
+            _NobodyToTellError: it is refused for long, by a bus that is there.
+        """
+        if error is None:
+            return
+        self._role.state = self._state.model_copy(update={"heartbeat": self._role.now})
+        try:
+            await self._role.write()
+        except Retry:
+            self._refused_since = None
+            return
+        if self._refused_for() > CLOSING:
+            log.error("end of a run not announced", run=self._spec.run_id, problem=str(error))
+            raise _NobodyToTellError
 
     async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:
         await persistently(call, self._context.clock, tell)

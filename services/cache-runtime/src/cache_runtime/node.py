@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Engine, VolumeRecord
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -29,6 +29,8 @@ PATIENCE = 5.0
 MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
 
+RECENT = 3
+"""Intervals after which a report says nothing of the present."""
 ELSEWHERE_MAX = 8
 """Nodes with writes that a partition has left, of those that are named."""
 
@@ -63,12 +65,13 @@ class NodeReporter:
         nodes: KeyValue,
         identity: Identity,
         engine: Engine,
+        record: VolumeRecord,
         cache_dirs: list[str],
         limit: CacheLimit,
         clock: Clock,
         interval: float,
     ) -> None:
-        self._nodes, self._identity, self._engine = nodes, identity, engine
+        self._nodes, self._identity, self._engine, self._record = nodes, identity, engine, record
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
         self._staged: int | None = None
@@ -105,6 +108,7 @@ class NodeReporter:
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
+        await self._record.recall()  # or a report without it would replace the only one that has it
         await self._recall()
         await self._measure()
         if self._elsewhere:
@@ -134,6 +138,7 @@ class NodeReporter:
             ailment=ailment.reason if ailment else "",
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
             mount_changed_at=mount.changed_at,
+            volume_id=self._record.known,
         )
 
     async def _measure(self) -> None:
@@ -202,9 +207,16 @@ class NodeReporter:
         for entry in entries:
             with suppress(Permanent):
                 report = from_json(NodeStatus, entry.value or b"{}")
-                if report.mounted and report.partition != me.partition:
+                if report.mounted and report.partition != me.partition and self._is_recent(report):
                     taken.add(report.node)
         self._elsewhere = tuple(left for left in self._elsewhere if left.node not in taken)
+
+    def _is_recent(self, report: NodeStatus) -> bool:
+        """Reports outlive their agents: an old one does not say that anybody looks after that node."""
+        if report.updated_at is None:
+            return False
+        age = (self._clock.now() - report.updated_at).total_seconds()
+        return age < RECENT * self._interval
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and a little longer.
@@ -229,7 +241,9 @@ def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
     elif last.node in left:
         del left[last.node]
     others = [each for each in left.values() if each.node not in ("", node)]
-    return tuple(sorted(others, key=lambda each: -each.staged_bytes)[:ELSEWHERE_MAX])
+    # What is unknown may be more than all that is known.
+    ranked = sorted(others, key=lambda each: (not each.staged_unknown, -each.staged_bytes))
+    return tuple(ranked[:ELSEWHERE_MAX])
 
 
 def measure_disks(directories: Iterable[str]) -> Disks:

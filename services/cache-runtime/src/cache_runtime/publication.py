@@ -11,7 +11,7 @@ import zstandard
 from cache_runtime.domain.chunking import Limits, Splitter
 from cache_runtime.domain.runs import Problem, repeated
 from cache_runtime.operations.base import RunOperation
-from cache_runtime.retrying import persistently
+from cache_runtime.retrying import as_retry, persistently
 from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
@@ -51,7 +51,7 @@ class Publication:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
         self._clock, self._is_done = clock, is_done
         self._published: dict[int, int] = {}
-        self._window = Window(clock, is_done)
+        self._window = Window(clock, is_done, self._is_stored)
         self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
@@ -91,7 +91,8 @@ class Publication:
         while True:
             try:
                 await self._publish_all()
-            except Retry as error:
+            except (Retry, OSError) as failure:
+                error = as_retry(failure)
                 if self._paused > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
                 self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
@@ -178,11 +179,16 @@ class Publication:
         return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
 
     async def _put(self, chunk: Chunk) -> int:
-        """Its size in bytes."""
-        subject = work_subject(self._spec.set_uid, self._spec.run_id, chunk.partition, chunk.id)
-        data = pack(chunk)
+        """Bytes that it takes in the stream, its subject among them."""
+        subject, data = self._subject(chunk.partition, chunk.id), pack(chunk)
         await self._work.put(subject, data)
-        return len(data)
+        return len(subject) + len(data)
+
+    async def _is_stored(self, partition: int, chunk: int) -> bool:
+        return bool(await persistently(lambda: self._work.get(self._subject(partition, chunk)), self._clock))
+
+    def _subject(self, partition: int, chunk: int) -> str:
+        return work_subject(self._spec.set_uid, self._spec.run_id, partition, chunk)
 
 
 def pack(chunk: Chunk) -> bytes:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import structlog
 
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -22,13 +25,31 @@ Tell = Callable[[Retry | None], Awaitable[None]]
 _FIRST, _CAP = 0.2, 5.0
 
 
+def as_retry(error: Retry | OSError) -> Retry:
+    """A file system or a disk that fails may answer later: it is no bug."""
+    if isinstance(error, Retry):
+        return error
+    return Retry(Reason.FILE_SYSTEM_FAILED, described(error))
+
+
+def described(error: OSError) -> str:
+    """Path, what is wrong with it, and the name of the error: `'a/b': Input/output error (EIO)`."""
+    number = error.errno or 0
+    text = error.strerror or os.strerror(number) if number else str(error) or type(error).__name__
+    name = f" ({errno.errorcode[number]})" if number in errno.errorcode else ""
+    path = error.filename
+    where = f"{os.fsdecode(path)!r}: " if isinstance(path, (str, bytes)) else ""
+    return f"{where}{text}{name}"
+
+
 async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tell | None = None) -> T:
-    """Repeat with backoff while the call raises Retry; anything else is raised."""
+    """Repeat with backoff while the call raises Retry, or a file system fails; anything else is raised."""
     pause, refused = _FIRST, False
     while True:
         try:
             result = await call()
-        except Retry as error:
+        except (Retry, OSError) as failure:
+            error = as_retry(failure)
             log.warning("retrying", problem=str(error), after=error.after or pause)
             refused = True
             if tell:

@@ -7,7 +7,7 @@ from datetime import datetime
 from cache_runtime.domain.model import RunRecords
 from cache_runtime.domain.runs import Claim, claimed
 from cache_runtime.records import RunStore
-from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.generated.cache_v1 import ChunkLimits, RunState
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
 
@@ -21,10 +21,11 @@ class Role:
 
     Args:
         pod: of the agent that claims the role.
+        limits: of a run that nobody has claimed before.
     """
 
-    def __init__(self, run_id: str, pod: str, store: RunStore, clock: Clock) -> None:
-        self._pod, self._store, self._clock = pod, store, clock
+    def __init__(self, run_id: str, pod: str, store: RunStore, clock: Clock, limits: ChunkLimits) -> None:
+        self._pod, self._store, self._clock, self._limits = pod, store, clock, limits
         self._revision = 0
         self._written_at = 0.0
         self.state = RunState(run_id=run_id)
@@ -40,7 +41,7 @@ class Role:
 
     async def claim(self, claim: Claim, run: RunRecords) -> bool:
         """Whether the role was free. Raises Retry."""
-        self.state = claimed(run.state, run.run_id, self._pod, self.now)
+        self.state = claimed(run.state, run.run_id, self._pod, self.now, self._limits)
         try:
             if claim is Claim.CREATE:
                 self._revision = await self._store.create_state(self.state)

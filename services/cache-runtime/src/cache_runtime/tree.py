@@ -9,18 +9,22 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import PATH_MAX, encode_path
+from cache_runtime.retrying import as_retry, described
 from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import IsInternal, walk
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
+
+T = TypeVar("T")
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP, errno.ENAMETOOLONG)
 """There is no such file in the data set."""
@@ -29,7 +33,10 @@ _STATS_AT_LEAST = 32
 
 
 class Tree:
-    """Reads the mounted tree; methods that are not coroutines block and belong in a thread."""
+    """Reads the mounted tree; methods that are not coroutines block and belong in a thread.
+
+    Coroutines raise Retry when the file system fails.
+    """
 
     def __init__(self, root: Path, is_internal: IsInternal, threads: int) -> None:
         self._root, self._is_internal, self._threads = root, is_internal, threads
@@ -81,16 +88,16 @@ class Tree:
         database."""
         size = max(_STATS_AT_LEAST, -(-len(paths) // self._threads))
         shares = [paths[start : start + size] for start in range(0, len(paths), size)]
-        found = await asyncio.gather(*(in_own_thread(partial(self._stat_all, each)) for each in shares))
+        found = await asyncio.gather(*(_asked(partial(self._stat_all, each)) for each in shares))
         return [each for answers in found for each in answers]
 
     async def are_directories(self, paths: Sequence[bytes]) -> list[bool]:
         """Whether each path is a directory."""
-        return await in_own_thread(lambda: [self._is_directory(path) for path in paths])
+        return await _asked(lambda: [self._is_directory(path) for path in paths])
 
     async def make_directories(self, paths: Sequence[bytes], field: str) -> None:
         """Create directories with their parents. Raises Permanent for one outside the data set."""
-        await in_own_thread(lambda: self._make_directories(paths, field))
+        await _asked(lambda: self._make_directories(paths, field))
 
     async def locate(self, path: bytes, field: str) -> Path:
         """The path of an entry whose parent is inside the data set; the entry itself is not followed.
@@ -98,11 +105,11 @@ class Tree:
         Raises:
             Permanent: a symbolic link leads out of the data set.
         """
-        return await in_own_thread(lambda: self._locate(path, field))
+        return await _asked(lambda: self._locate(path, field))
 
     async def inode(self, path: bytes) -> int | None:
         """None when there is no such entry, or a link on the way leads out of the data set."""
-        return await in_own_thread(lambda: self._inode(path))
+        return await _asked(lambda: self._inode(path))
 
     def _locate(self, path: bytes, field: str) -> Path:
         parent, _, name = path.rpartition(b"/")
@@ -124,7 +131,7 @@ class Tree:
             raise _not_found(path, field) from error
         except OSError as error:
             if error.errno != errno.EXDEV:
-                raise
+                raise _named(error, path) from error
             text = f"{field}: {os.fsdecode(path)!r} leads out of the data set through a symbolic link"
             raise Permanent("InvalidPath", text) from error
 
@@ -135,7 +142,7 @@ class Tree:
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
-            raise
+            raise _named(error, path) from error
 
     def _stat_all(self, paths: Sequence[bytes]) -> list[FileStat | None]:
         return [self._stat(path) for path in paths]
@@ -171,7 +178,20 @@ def _next_batch(listing: Iterator[Batch]) -> Batch | None:
     try:
         return next(listing, None)
     except OSError as error:
-        raise Retry("ListingFailed", f"{error.strerror}: {error.filename!r}") from error
+        raise Retry(Reason.LISTING_FAILED, described(error)) from error
+
+
+async def _asked(call: Callable[[], T]) -> T:
+    """In a thread. Raises Retry when the file system fails."""
+    try:
+        return await in_own_thread(call)
+    except OSError as error:
+        raise as_retry(error) from error
+
+
+def _named(error: OSError, path: bytes) -> OSError:
+    """What is asked of an open file names no path."""
+    return OSError(error.errno, error.strerror, os.fsdecode(path) or ".")
 
 
 def _lines(file: BinaryIO, where: str, field: str) -> Iterator[bytes]:

@@ -17,6 +17,8 @@ from cache_runtime.domain.paths import encode_path, join
 _LEFTOVER = re.compile(rb"\.jfs\..*\.tmp\.[0-9]+", re.DOTALL)
 IsInternal = Callable[[int], bool]
 """Whether an inode belongs to the engine itself."""
+HELD = 200_000
+"""Files of directories that were read ahead, above which only the next one is read: they are in memory."""
 
 
 @dataclass
@@ -24,8 +26,15 @@ class _Scan:
     """One directory, names sorted bytewise. `prefix` is its encoded path with a slash, "" for the top."""
 
     prefix: str
-    files: list[tuple[bytes, File]] = field(default_factory=list)
+    files: list[bytes] = field(default_factory=list)
+    """Name, NUL, size: a directory may have a million, and objects of these take three times the memory.
+    They are sorted as the names are: no name has a NUL, and nothing is less."""
     directories: list[bytes] = field(default_factory=list)
+
+    def listed(self) -> Iterator[File]:
+        for entry in self.files:
+            name, _, size = entry.partition(b"\0")
+            yield File(self.prefix + encode_path(name), int(size))
 
 
 def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iterator[File]:
@@ -45,16 +54,21 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
     try:
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         while pending:
-            _read_ahead(submit, pending, 2 * threads)
+            _read_ahead(submit, pending, 2 * threads if _held(pending[-8 * threads :]) < HELD else 1)
             path, future = pending.pop()
             assert future is not None
             scan = future.result()
-            for _, file in scan.files:
-                yield file
+            yield from scan.listed()
             pending += [(join(path, name), None) for name in reversed(scan.directories)]
     finally:
         # A walk that is given up may be closed where nothing may wait, while the file system hangs.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _held(pending: list[tuple[bytes, Future[_Scan] | None]]) -> int:
+    """Files that were read ahead."""
+    read = (future for _, future in pending if future is not None and future.done())
+    return sum(len(future.result().files) for future in read if future.exception() is None)
 
 
 def _read_ahead(
@@ -79,7 +93,7 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
                 _add(result, entry, is_internal)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
-            raise
+            raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
         return _Scan("")
     result.files.sort()
     result.directories.sort()
@@ -101,4 +115,4 @@ def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> Non
     if stat.S_ISDIR(found.st_mode):
         result.directories.append(os.fsencode(entry.name))
     elif stat.S_ISREG(found.st_mode) and not is_leftover(name := os.fsencode(entry.name)):
-        result.files.append((name, File(result.prefix + encode_path(name), found.st_size)))
+        result.files.append(b"%s\0%d" % (name, found.st_size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from paddlewheel.contracts.generated.cache_v1 import Chunk
 from paddlewheel.core.clock import Clock
@@ -12,7 +12,7 @@ from paddlewheel.core.errors import Retry
 SIZE = 64 << 20
 """Bytes of published chunks that are not done, an eighth of the stream: lists of some million files."""
 STALLED = 600.0
-"""Seconds without a finished chunk after which those of a full window may be lost."""
+"""Seconds without a finished chunk after which it is looked whether those of a full window are lost."""
 LOOK = 0.5
 """Seconds between two looks at what is done."""
 
@@ -22,10 +22,16 @@ class Window:
 
     Args:
         is_done: whether a chunk is recorded as finished.
+        is_stored: whether the bus has the chunk of a partition with this id.
     """
 
-    def __init__(self, clock: Clock, is_done: Callable[[Chunk], bool]) -> None:
-        self._clock, self._is_done = clock, is_done
+    def __init__(
+        self,
+        clock: Clock,
+        is_done: Callable[[Chunk], bool],
+        is_stored: Callable[[int, int], Awaitable[bool]],
+    ) -> None:
+        self._clock, self._is_done, self._is_stored = clock, is_done, is_stored
         self._ahead: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
         """By partition, which does them in this order: ids, and their bytes."""
         self._bytes = 0
@@ -36,7 +42,7 @@ class Window:
         self._bytes = 0
 
     def add(self, chunk: Chunk, size: int) -> None:
-        """Count a chunk of so many bytes that was published."""
+        """Count a chunk that was published, which takes so many bytes in the stream."""
         self._ahead[chunk.partition].append((chunk.id, size))
         self._bytes += size
 
@@ -44,7 +50,8 @@ class Window:
         """Once it is full, until half of it is done.
 
         Raises:
-            Retry: nothing is done for long; agents do not tell what they miss before all is listed.
+            Retry: nothing is done for long, and what is next is not there: agents do not tell what they miss
+                before all is listed. Chunks that take long are waited for.
         """
         if self._bytes < SIZE:
             return
@@ -54,8 +61,15 @@ class Window:
             if self._forget_done():
                 since = self._clock.monotonic()
             elif self._clock.monotonic() - since > STALLED:
-                text = f"no chunk was finished for {STALLED:.0f} s; what is not done is published again"
-                raise Retry("WorkStalled", text)
+                await self._check_stored()
+                since = self._clock.monotonic()
+
+    async def _check_stored(self) -> None:
+        """Of each partition the chunk that is next. Raises Retry when one is not there."""
+        for partition, ahead in self._ahead.items():
+            if ahead and not await self._is_stored(partition, ahead[0][0]):
+                text = f"chunk {ahead[0][0]} of partition {partition} is lost"
+                raise Retry("WorkStalled", f"{text}; what is not done is published again")
 
     def _has_room(self) -> bool:
         return self._bytes <= SIZE // 2

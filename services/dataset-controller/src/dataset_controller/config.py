@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from dataset_controller.domain.paths import Places
-from dataset_controller.domain.sampleset.model import RuntimeConfig
+from dataset_controller.domain.sampleset.model import RESOURCES, RuntimeConfig
 from paddlewheel.contracts.places import CACHE_ROOTS, checked_root
 from paddlewheel.operator.settings import OperatorSettings
 
 Root = Annotated[str, AfterValidator(checked_root)]
 """A directory of the nodes that the operator lends to data sets."""
+
+
+class Resources(BaseModel):
+    """Of a container."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requests: Mapping[str, str | int | float] = Field(default_factory=dict)
+    limits: Mapping[str, str | int | float] = Field(default_factory=dict)
 
 
 class Settings(OperatorSettings):
@@ -37,6 +47,8 @@ class Settings(OperatorSettings):
     """Folder with ca.crt, tls.crt and tls.key of the runtime pods; copied into each set's runtime Secret."""
     runtime_nats_tokens: bool = False
     """Runtime pods show service-account tokens; only ca.crt is taken from `runtime_nats_tls_dir`."""
+    runtime_resources: Resources = Field(default_factory=lambda: Resources(requests=RESOURCES["requests"]))
+    """JSON object: requests and limits of the runtime pods, as in a container."""
     runtime_settings: dict[str, str] = Field(default_factory=dict)
     """JSON object: settings of the cache runtime without their prefix, e.g. {"CHUNK_FILES": "500"}."""
 
@@ -62,4 +74,5 @@ class Settings(OperatorSettings):
             has_bus_certificate=self.runtime_nats_tls_dir is not None,
             has_bus_token=self.runtime_nats_tokens,
             places=self.places,
+            resources=self.runtime_resources.model_dump(exclude_unset=True),
         )

@@ -209,6 +209,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
+    Reason.SOURCE_SILENT: "see whether the object store of the source answers; the listing is tried again",
+    Reason.FILE_SYSTEM_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
     Reason.PARTITION_GONE: "nothing, if the partition was removed; else run it again when its node is back",
@@ -222,6 +224,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.PARTITION_MOVED: "restart the pods that use the data on the node that is named",
     Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
+    Reason.VOLUME_LOST: (
+        "restore the database of the volume from its backup, or delete the data set and create it again"
+    ),
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
     Reason.CACHE_DISK_FULL: f"free some of the disk that is named, or {_ANOTHER_DISK}",

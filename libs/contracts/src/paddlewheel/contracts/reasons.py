@@ -193,6 +193,10 @@ class Reason(StrEnum):
         "The volume's database does not answer the agent that mounts it.",
     )
     WRONG_VOLUME = "WrongVolume", "The database holds another volume than the engine's Secret says."
+    VOLUME_LOST = (
+        "VolumeLost",
+        "The database has lost the volume that the set was mounted from, or holds another in its place.",
+    )
     DATABASE_UNREACHABLE = (
         "DatabaseUnreachable",
         "The volume's database does not answer; reading and writing wait for it.",
@@ -264,6 +268,11 @@ class Reason(StrEnum):
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
     LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
+    SOURCE_SILENT = "SourceSilent", "The source does not answer while it is listed; it is listed again."
+    FILE_SYSTEM_FAILED = (
+        "FileSystemFailed",
+        "A file of the data, or a disk, cannot be read or written; the message quotes the kernel.",
+    )
     WORK_LOST = "WorkLost", "Some work was published again and again, and no agent could read it."
     PARTITION_AWAY = "PartitionAway", "A partition is away; the message says who does its work."
     PARTITION_GONE = (

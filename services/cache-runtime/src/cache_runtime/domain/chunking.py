@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from heapq import heapreplace
 
 from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import File
-from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, PartitionTotals
+from paddlewheel.contracts.generated.cache_v1 import Chunk, ChunkLimits, FileEntry, PartitionTotals, RunState
 
 ENTRY_OVERHEAD = 40
 """JSON around one path: names of fields, quotes, size."""
-
-
-SHARE, GROWTH = 64, 16
-"""A chunk is at most one in `SHARE` of what its partition holds before it, and `GROWTH` times the first
-ones: a large partition starts fewer clients, and its progress still moves in small steps."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +21,31 @@ class Limits:
 
     Args:
         bytes: of the first chunks of a partition.
+        share, growth: later ones are at most one in `share` of what their partition holds before them, and
+            `growth` times the first ones: a large partition starts fewer clients, and its progress still
+            moves in small steps.
     """
 
     bytes: int = 64 << 20
     files: int = 2000
     encoded: int = 512 << 10
     """Uncompressed JSON, so that any compression stays below the bus's 1 MiB."""
+    share: int = 64
+    growth: int = 16
+
+    @classmethod
+    def planned(cls, state: RunState, own: Limits) -> Limits:
+        """Those of a run; one of a release that did not record them has the `own` ones of its master."""
+        return cls(**state.limits.model_dump()) if state.limits else own
+
+    @property
+    def record(self) -> ChunkLimits:
+        """For the state of a run."""
+        return ChunkLimits.model_validate(asdict(self))
 
     def bytes_after(self, held: int) -> int:
         """Of the next chunk of a partition that holds so many bytes."""
-        return min(max(self.bytes, held // SHARE), GROWTH * self.bytes)
+        return min(max(self.bytes, held // self.share), self.growth * self.bytes)
 
 
 @dataclass

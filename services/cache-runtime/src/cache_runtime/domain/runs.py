@@ -11,6 +11,7 @@ from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
+    ChunkLimits,
     Judgement,
     PartitionState,
     PartitionTotals,
@@ -51,7 +52,7 @@ class Claim(Enum):
 @dataclass(frozen=True)
 class Candidate:
     """This agent as a candidate for the master role. `is_master` = this process holds it already,
-    `has_lost_it` = this process held it, and another took it or may, `is_mounted` = it can list the files."""
+    `has_lost_it` = this process held it, and another has taken it, or may; `is_mounted` = it can list."""
 
     pod: str
     is_master: bool = False
@@ -130,7 +131,9 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
         return Claim.CREATE if is_able or silent_for > UNMOUNTED else Claim.NONE
     # Two processes of one pod name must not take the role from each other for ever.
     held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
-    is_due = is_able and (held_before_restart or not run.state.master)
+    # Whoever has given it up leaves it to others for a while.
+    is_free = not run.state.master and not agent.has_lost_it
+    is_due = is_able and (held_before_restart or is_free)
     is_silent = silent_for > (SILENCE if is_able else UNMOUNTED)
     return Claim.TAKE_OVER if is_due or is_silent else Claim.NONE
 
@@ -140,15 +143,17 @@ def _is_to_be_listed(run: RunRecords) -> bool:
     return not is_judged and not run.cancelled
 
 
-def claimed(current: RunState | None, run_id: str, pod: str, now: datetime) -> RunState:
+def claimed(
+    current: RunState | None, run_id: str, pod: str, now: datetime, limits: ChunkLimits | None = None
+) -> RunState:
     """The state after `pod` takes the master role: the first one, or the next term of the current one.
 
-    What is judged, or has ended, stays as it is.
+    What is judged, or has ended, stays as it is, and so does by what its chunks are cut.
     """
     base = current or RunState(run_id=run_id, started_at=now, phase=RunPhase.RUNNING)
     listed = base.listed and (base.judgement is not None or has_ended(base))
     update = {"master": pod, "term": base.term + 1, "heartbeat": now, "listed": listed}
-    return base.model_copy(update=update)
+    return base.model_copy(update={**update, "limits": base.limits or limits})
 
 
 def judged(state: RunState, ending: Ending, now: datetime) -> RunState:

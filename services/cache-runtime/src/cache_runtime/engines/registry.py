@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines import directory, juicefs
-from cache_runtime.engines.ports import Engine, MountListener
+from cache_runtime.engines.ports import Engine, MountListener, VolumeRecord
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 
-EngineFactory = Callable[[CacheRuntimeSettings, SecretFiles, Clock, MountListener], Engine]
+EngineFactory = Callable[[CacheRuntimeSettings, SecretFiles, Clock, MountListener, VolumeRecord], Engine]
 
 ENGINES: Mapping[str, EngineFactory] = {
     "juicefs": juicefs.create_engine,

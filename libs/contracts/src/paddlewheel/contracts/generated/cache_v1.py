@@ -175,6 +175,23 @@ class RunState(WireModel):
     """The phase is final; RunEnded is not published yet, or not all chunks are removed. Any agent may finish that."""
     crashes: Int32 = 0
     """How many masters an unexpected error has ended; after five the run fails with InternalError."""
+    limits: ChunkLimits | None = None
+    """By what the run is cut into chunks: every master of the run, of whatever release and settings, makes the same."""
+
+
+class ChunkLimits(WireModel):
+    """When a chunk is full. Those of a large partition grow: to one in `share` of what the partition holds before, and to
+    `growth` times `bytes` at most.
+    """
+
+    proto_name: ClassVar[str] = "paddlewheel.cache.v1.ChunkLimits"
+
+    bytes: Int64 = 0
+    files: Int32 = 0
+    encoded: Int32 = 0
+    """Bytes of uncompressed JSON."""
+    share: Int32 = 0
+    growth: Int32 = 0
 
 
 class Judgement(WireModel):
@@ -309,6 +326,10 @@ class NodeStatus(WireModel):
     staged_elsewhere: list[StagedElsewhere] = []
     """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
     runs there again uploads it.
+    """
+    volume_id: str = ""
+    """UUID of the volume that the set was first mounted from, empty before that. A set has this volume for life: while any
+    record of it says so, no agent formats another one for it, or mounts one.
     """
 
 

@@ -12,7 +12,7 @@ from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import FIELD, Names, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
-from cache_runtime.engines.ports import Engine, MountListener
+from cache_runtime.engines.ports import Engine, MountListener, VolumeRecord
 from cache_runtime.local_sources import LocalSources, Purpose
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.core.clock import Clock
@@ -23,9 +23,17 @@ _OPTIONS = frozenset({"free-space-ratio", "cache-dir", "cache-size"})
 
 
 def create_engine(
-    settings: CacheRuntimeSettings, secrets: SecretFiles, clock: Clock, on_mount: MountListener
+    settings: CacheRuntimeSettings,
+    secrets: SecretFiles,
+    clock: Clock,
+    on_mount: MountListener,
+    record: VolumeRecord,
 ) -> Engine:
-    """Wire the engine; nothing is started. Raises Permanent for a mount option that it does not know."""
+    """Wire the engine; nothing is started. Raises Permanent for a mount option that it does not know.
+
+    Args:
+        record: not needed: a volume is never made, and its own file says what it is.
+    """
     if unknown := sorted(settings.mount_options.keys() - _OPTIONS):
         text = f"csi.juiceFSMountOptions: {unknown[0]!r} is no option of the engine `directory`"
         raise Permanent("InvalidMountOption", text)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from cache_runtime.engines.juicefs.addresses import EngineSecret, split_metaurl
 from cache_runtime.engines.juicefs.command import Command
-from cache_runtime.engines.juicefs.mount_options import mount_option
+from cache_runtime.engines.juicefs.mount_options import mount_options
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
 _NOTHING_ELSE = ("--include", "*/", "--exclude", "*")
@@ -57,15 +57,13 @@ def mount(
     """Mount in the foreground.
 
     Raises:
-        Permanent: an unknown option.
+        Permanent: as `mount_options`.
     """
     meta = split_metaurl(engine.metaurl)
     args = ["mount", "--no-usage-report", "--cache-dir", ":".join(cache_dirs), "--cache-size", str(cache_mib)]
     # The database may name another kind of store later, such as a directory of this pod.
     args.append(f"--storage={engine.storage}")
-    chosen = {"metrics": "127.0.0.1:0", **options}
-    for name in sorted(chosen):
-        args += mount_option(name, chosen[name])
+    args += mount_options({"metrics": "127.0.0.1:0", **options})
     return Command((*args, meta.url, path), meta.env)
 
 

@@ -115,6 +115,7 @@ class JuiceFsMount(BaseMount):
         caring: asyncio.Task[None] | None = None
         try:
             heart = await self._wait_ready(process, output, stop)
+            self._volumes.keep(self.volume_id)
             await in_time(self._view.show(plan.volume), f"the client of {plan.volume}")
             await self._set_mounted()
             caring = asyncio.create_task(self._care(engine))

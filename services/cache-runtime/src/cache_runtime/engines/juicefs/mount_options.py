@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from paddlewheel.core.errors import Permanent
 
 _VALUE_OPTIONS = """
@@ -20,8 +22,27 @@ _IGNORED = frozenset({"cache-dir", "cache-size"})
 """Set from the cache levels of the data set instead."""
 
 
-def mount_option(name: str, value: str) -> list[str]:
-    """The argument for an option, none when it is off or ignored. Raises Permanent for an unknown one."""
+def sub_directory(options: Mapping[str, str]) -> str:
+    """The directory of the volume that is mounted as its root, "" = the root itself.
+
+    Raises:
+        Permanent: it is named twice, by both names of the option.
+    """
+    named = [(name, value) for name, value in options.items() if _ALIASES.get(name) == "subdir"]
+    if len(named) > 1:
+        text = "`sub-dir` and `subdir` are one option: name it once"
+        raise Permanent("InvalidMountOption", f"csi.juiceFSMountOptions: {text}")
+    return named[0][1] if named else ""
+
+
+def mount_options(options: Mapping[str, str]) -> list[str]:
+    """Arguments for all options. Raises Permanent for an unknown one, or one that is named twice."""
+    sub_directory(options)
+    return [argument for name in sorted(options) for argument in _arguments(name, options[name])]
+
+
+def _arguments(name: str, value: str) -> list[str]:
+    """None when it is off or ignored."""
     option = _ALIASES.get(name, name)
     if option in _IGNORED:
         return []

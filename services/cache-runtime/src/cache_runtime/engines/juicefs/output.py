@@ -182,6 +182,11 @@ def is_unformatted(stderr: str) -> bool:
     return "not formatted" in stderr
 
 
+def is_store_in_use(problem: str) -> bool:
+    """Whether `format` failed because the store has data of a volume of this name."""
+    return "is not empty" in problem
+
+
 def is_outage(problem: str) -> bool:
     """Whether a later try may succeed, by the words of Go's network errors and of object stores."""
     return _OUTAGE.search(problem) is not None

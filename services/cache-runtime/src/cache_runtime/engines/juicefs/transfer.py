@@ -6,7 +6,8 @@ import asyncio
 import os
 import secrets as random_ids
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from cache_runtime.cell import Cell
 from cache_runtime.domain.model import File
@@ -14,6 +15,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.mount_options import sub_directory
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
@@ -31,26 +33,35 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
+T = TypeVar("T")
+
+SILENCE = 300.0
+"""Seconds in which a listing must say something: with each page of the store it does."""
 SINGLES = 4
 """Concurrent copies of single objects, whose keys no line of a list can hold."""
 
 
 class JuiceFsTransfer:
-    """Implements `Transfer`."""
+    """Implements `Transfer`.
+
+    Args:
+        options: of the mount: what is copied goes below the directory that is mounted.
+    """
 
     def __init__(
         self,
         client: JuiceFsClient,
         volumes: Volumes,
         secrets: SecretFiles,
-        sub_dir: str,
+        options: Mapping[str, str],
         local: LocalSources,
         cell: Cell,
     ) -> None:
         self._client, self._volumes, self._secrets = client, volumes, secrets
-        self._sub_dir, self._local, self._cell = sub_dir, local, cell
+        self._options, self._local, self._cell = options, local, cell
 
     async def close(self) -> None:
         await self._local.close()
@@ -58,9 +69,12 @@ class JuiceFsTransfer:
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
         source = await self._source(sync)
         await asyncio.to_thread(self._cell.prepare)
-        with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
-            async for files in self._list(sync, source, self._cell.inside(empty)):
-                yield files
+        try:
+            with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
+                async for files in self._list(sync, source, self._cell.inside(empty)):
+                    yield files
+        except OSError as error:
+            raise self._cell.failed(error) from error
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
         source, target = await self._source(sync), await self._target(sync)
@@ -68,12 +82,7 @@ class JuiceFsTransfer:
         singles = [key for key in keys if not commands.is_line_safe(key)]
         failed: dict[bytes, str] = {}
         if lines:
-            await asyncio.to_thread(self._cell.prepare)
-            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
-                listing.write(b"".join(key + b"\n" for key in lines))
-                listing.flush()
-                selection = ("--files-from", self._cell.inside(listing.name))
-                failed |= await self._copy(sync, source, target, selection, lines, mbps)
+            failed |= await self._copy_lines(sync, source, target, lines, mbps)
         return {**failed, **await self._copy_singles(sync, source, target, singles, mbps)}
 
     async def delete_extra(self, sync: SyncOperation) -> None:
@@ -97,10 +106,11 @@ class JuiceFsTransfer:
         return source_url(sync, await self._secrets.credentials(sync.secret), local)
 
     async def _target(self, sync: SyncOperation) -> Command:
-        """Looked up each time: whoever owns the database can change where the volume has its data."""
+        """Looked up each time: whoever owns the database can change where the volume has its data, and the
+        Secret may name another volume now than is mounted. Raises as `Volumes.identify`."""
         engine = await read_engine_secret(self._secrets)
         await self._volumes.identify(engine)
-        return target_url(engine, self._sub_dir, sync.destination)
+        return target_url(engine, sub_directory(self._options), sync.destination)
 
     async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
         log_id = random_ids.token_hex(16)
@@ -108,11 +118,24 @@ class JuiceFsTransfer:
         parser, problems = ListingParser(log_id), list[str]()
         async with self._client.process(command, stdout=asyncio.subprocess.DEVNULL) as process:
             assert process.stderr is not None
-            while data := await process.stderr.read(1 << 16):
+            while data := await _heard(process.stderr.read(1 << 16)):
                 yield _files(parser.feed(data), problems)
             yield _files(parser.close(), problems)
-            if await process.wait() or problems:
+            if await _heard(process.wait()) or problems:
                 raise _listing_failed(problems)
+
+    async def _copy_lines(
+        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
+    ) -> Mapping[bytes, str]:
+        await asyncio.to_thread(self._cell.prepare)
+        try:
+            with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
+                listing.write(b"".join(key + b"\n" for key in keys))
+                listing.flush()
+                selection = ("--files-from", self._cell.inside(listing.name))
+                return await self._copy(sync, source, target, selection, keys, mbps)
+        except OSError as error:
+            raise self._cell.failed(error) from error
 
     async def _copy_singles(
         self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
@@ -144,6 +167,16 @@ class JuiceFsTransfer:
         done = await self._client.run(command)
         missing = missing_copies(done.log, copying.log_id, keys)
         return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
+
+
+async def _heard(answer: Awaitable[T]) -> T:
+    """What the client says next. Raises Retry when it is silent."""
+    try:
+        async with asyncio.timeout(SILENCE):
+            return await answer
+    except TimeoutError as error:
+        text = f"the source has said nothing for {SILENCE:.0f} s: see whether the store answers"
+        raise Retry(Reason.SOURCE_SILENT, text) from error
 
 
 def _check_deleted(done: Completed) -> None:

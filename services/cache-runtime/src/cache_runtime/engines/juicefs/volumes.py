@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -12,44 +13,93 @@ import structlog
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
-from cache_runtime.engines.juicefs.output import is_unformatted
+from cache_runtime.engines.juicefs.output import is_store_in_use, is_unformatted
+from cache_runtime.engines.ports import VolumeRecord
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stores import InvalidStore, check_store
 from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
 META_TIMEOUT = 30.0
+_RESTORE = "restore the database from its backup"
+_REMEDY = f"{_RESTORE}, or delete the set and create it again; no other volume is put in its place"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Volumes:
-    """Formats and identifies volumes."""
+    """Formats and identifies volumes. A set has one for life: its database never gets another in silence.
 
-    def __init__(self, client: JuiceFsClient) -> None:
-        self._client = client
+    Args:
+        record: which one.
+    """
+
+    def __init__(self, client: JuiceFsClient, record: VolumeRecord) -> None:
+        self._client, self._record = client, record
 
     async def ensure_formatted(self, engine: EngineSecret) -> str:
-        """Format the volume when it is new; returns its UUID. Raises as `identify`."""
+        """Format the volume of a set that was never mounted, when it is new; returns its UUID.
+
+        Raises:
+            Retry: as `identify`, or the bus does not say whether an empty database had a volume before.
+            Permanent: as `identify`, or the set was mounted before, and the database is empty.
+        """
         status = await self._status(engine)
-        if status.code and is_unformatted(status.stderr):
-            log.info("formatting volume", volume=engine.name, storage=engine.storage)
-            made = await self._client.run(commands.format_volume(engine), timeout=2 * META_TIMEOUT)
-            if made.code:
-                raise Retry("FormatFailed", made.problem)
+        if is_absent(status):
+            if known := await self._record.recall():
+                raise Permanent(Reason.VOLUME_LOST, _emptied(known))
+            await self._format(engine)
             status = await self._status(engine)
-        return _identify(engine, status)
+        with suppress(Retry):  # a mount needs no bus
+            await self._record.recall()
+        return self._own(_identify(engine, status))
 
     async def identify(self, engine: EngineSecret) -> str:
         """The volume's UUID.
 
         Raises:
-            Retry: the database does not answer.
+            Retry: the database does not answer, or is empty.
             Permanent: it holds another volume, or one whose data is where no volume may have it.
         """
-        return _identify(engine, await self._status(engine))
+        status = await self._status(engine)
+        if is_absent(status) and self._record.known:
+            raise Retry(Reason.VOLUME_LOST, _emptied(self._record.known))
+        return self._own(_identify(engine, status))
+
+    def keep(self, volume_id: str) -> None:
+        """Note what has been mounted."""
+        self._record.keep(volume_id)
+
+    def _own(self, found: str) -> str:
+        """Raises Permanent for the volume of something else, or what was formatted in its place."""
+        known = self._record.known
+        if known and found != known:
+            text = f"metaurl holds volume {found}, and the set was mounted from volume {known}"
+            raise Permanent(Reason.VOLUME_LOST, f"{text}: {_REMEDY}")
+        return found
+
+    async def _format(self, engine: EngineSecret) -> None:
+        log.info("formatting volume", volume=engine.name, storage=engine.storage)
+        made = await self._client.run(commands.format_volume(engine), timeout=2 * META_TIMEOUT)
+        if made.code and is_store_in_use(made.problem):
+            text = f"the database in metaurl is empty, and the store has data of a volume {engine.name!r}"
+            raise Permanent(
+                Reason.VOLUME_LOST, f"{text}: {_RESTORE}, or choose another `name` for a new volume"
+            )
+        if made.code:
+            raise Retry("FormatFailed", made.problem)
 
     async def _status(self, engine: EngineSecret) -> Completed:
         return await self._client.run(commands.status(engine), timeout=META_TIMEOUT)
+
+
+def is_absent(status: Completed) -> bool:
+    """The database has no volume."""
+    return bool(status.code) and is_unformatted(status.stderr)
+
+
+def _emptied(known: str) -> str:
+    return f"the database in metaurl is empty, and the set was mounted from volume {known}: {_REMEDY}"
 
 
 def _identify(engine: EngineSecret, status: Completed) -> str:

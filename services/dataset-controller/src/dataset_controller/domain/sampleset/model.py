@@ -22,6 +22,10 @@ from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Trouble
 
+RESOURCES: Mapping[str, Mapping[str, str | int | float]] = {"requests": {"cpu": "50m", "memory": "128Mi"}}
+"""Of runtime pods where the operator asks for no others. Without a limit of memory: what is cached in memory
+counts as the pod's, and one that exceeds its limit takes the mount with it."""
+
 
 @dataclass(frozen=True)
 class RuntimeConfig:
@@ -32,6 +36,7 @@ class RuntimeConfig:
         has_bus_token: they show a service-account token instead; the Secret has the authority's certificate
             only.
         places: directories of the nodes that they may use.
+        resources: of each pod, as in a container.
     """
 
     image: str
@@ -41,6 +46,7 @@ class RuntimeConfig:
     has_bus_certificate: bool = False
     has_bus_token: bool = False
     places: Places = DEFAULT_PLACES
+    resources: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=lambda: RESOURCES)
 
 
 @dataclass(frozen=True)

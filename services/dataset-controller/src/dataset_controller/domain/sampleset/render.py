@@ -58,7 +58,6 @@ STATE_LIMIT = "256Mi"
 """Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
 by mistake fails then, and the node's disk keeps its room."""
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 
 
 def mount_path(uid: str) -> str:
@@ -293,7 +292,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
         "securityContext": {"privileged": True},
         "env": _environment(owner, spec, config),
         "ports": [{"name": "service", "containerPort": RUNTIME_PORT, "protocol": "TCP"}],
-        "resources": {"requests": REQUESTS},
+        "resources": config.resources,
         "readinessProbe": _probe("/readyz", period=2, failures=3),
         "livenessProbe": _probe("/healthz", period=10, failures=6),
         "volumeMounts": [

@@ -1,0 +1,46 @@
+"""Which volume a set has, as the reports of its agents tell: the one that was mounted first, for life."""
+
+from __future__ import annotations
+
+import structlog
+
+from paddlewheel.bus.ports import KeyValue
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.run_keys import set_pattern
+from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.errors import Permanent
+
+log = structlog.get_logger(__name__)
+
+
+class ReportedVolume:
+    """Implements `VolumeRecord`. What is kept here, reports of this agent say."""
+
+    def __init__(self, nodes: KeyValue, set_uid: str) -> None:
+        self._nodes, self._set_uid = nodes, set_uid
+        self._recorded = self._mounted = ""
+
+    @property
+    def known(self) -> str:
+        """Without asking the bus. What was recorded first counts more than what this process has mounted."""
+        return self._recorded or self._mounted
+
+    async def recall(self) -> str:
+        """Read the reports until one names a volume. Raises Retry."""
+        if not self._recorded:
+            self._recorded = await self._read()
+        return self.known
+
+    def keep(self, volume_id: str) -> None:
+        self._mounted = volume_id
+
+    async def _read(self) -> str:
+        for entry in await self._nodes.entries(set_pattern(self._set_uid)):
+            try:
+                report = from_json(NodeStatus, entry.value or b"{}")
+            except Permanent as error:
+                log.warning("malformed node record", key=entry.key, problem=error.message)
+                continue
+            if report.volume_id:
+                return report.volume_id
+        return ""
