@@ -186,7 +186,7 @@ def test_what_a_killed_agent_has_left_in_its_cell_goes_when_the_next_one_starts(
     cell.prepare()
     (cell.tmp / "paddlewheel-keys-x").write_text("left behind")
     nothing = cast(Any, None)
-    create_engine(settings, nothing, ManualClock(), nothing)
+    create_engine(settings, nothing, ManualClock(), nothing, nothing)
     assert not (cell.tmp / "paddlewheel-keys-x").exists()
     cell.prepare()
     assert cell.tmp.is_dir()
