@@ -12,7 +12,8 @@ SERVING = "elasticserving.paddlepaddle.org"
 
 _ADMISSION = (
     "asked by the admission plugin OwnerReferencesPermissionEnforcement, where it is enabled, for"
-    " blockOwnerDeletion in owner references; never a request of its own"
+    " blockOwnerDeletion in owner references; never a request of its own. Without the right the service's"
+    " children are refused (tests/integration/security/test_owners.py)"
 )
 
 _CONFLICT = (

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from paddlewheel.devcluster import configs
 from paddlewheel.devcluster.addresses import address_plan
+from paddlewheel.devcluster.binaries import Binaries
 from paddlewheel.devcluster.certs import Authority
-from paddlewheel.devcluster.control_plane import ControlPlane
+from paddlewheel.devcluster.control_plane import ControlPlane, control_plane_units
 from paddlewheel.devcluster.spec import DEFAULT_RANGE
 from paddlewheel.devcluster.state import ClusterDirs
 
@@ -17,6 +22,16 @@ ADDRESSES = address_plan(DEFAULT_RANGE, 0)
 
 def make_plane(folder: Path) -> ControlPlane:
     return ControlPlane("demo", ClusterDirs(folder), ADDRESSES, Authority(folder / "pki", "demo"))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_api_server_checks_owners_finalizers_where_it_is_asked_to(tmp_path: Path, strict: bool) -> None:
+    plane = replace(make_plane(tmp_path), strict_owners=strict)
+    units = control_plane_units(plane, Binaries(defaultdict(lambda: tmp_path)))
+    [server] = [unit for unit in units if unit.name == "kube-apiserver"]
+    [plugins] = [argument for argument in server.argv if argument.startswith("--enable-admission-plugins=")]
+    assert "NodeRestriction" in plugins
+    assert ("OwnerReferencesPermissionEnforcement" in plugins) is strict
 
 
 def test_containerd_uses_our_pause_image_instead_of_a_registry() -> None:

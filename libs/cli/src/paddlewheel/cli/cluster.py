@@ -51,6 +51,9 @@ def cluster_up(
     fake_nodes: Annotated[int, typer.Option("--fake-nodes", help="Number of nodes simulated by kwok.")] = 0,
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
     addons: Addons = None,
+    strict_owners: Annotated[
+        bool, typer.Option("--strict-owners", help="Check owners' finalizers as OpenShift does.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Start a cluster, or restart it with all its objects. The first start builds its programs.
@@ -61,7 +64,9 @@ def cluster_up(
 
         paddlewheel cluster up --with knative   Knative Serving, reached through the same gateway
     """
-    spec = ClusterSpec(name, nodes, control_plane_only, fake_nodes, address_range, tuple(addons or ()))
+    spec = ClusterSpec(
+        name, nodes, control_plane_only, fake_nodes, address_range, tuple(addons or ()), strict_owners
+    )
     with progress_reporter(f"cluster {name}", quiet=output is Format.JSON) as report:
         up(spec, report)
     cluster_status(name, output)

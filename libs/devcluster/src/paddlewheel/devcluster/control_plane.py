@@ -48,6 +48,7 @@ class ControlPlane:
     dirs: ClusterDirs
     addresses: AddressPlan
     authority: Authority
+    strict_owners: bool = False
 
     def kubeconfig(self, file: str, user: str, *groups: str) -> Path:
         """Write a component's kubeconfig next to its certificate and return its path."""
@@ -63,7 +64,8 @@ class ControlPlane:
 def control_plane(dirs: ClusterDirs, record: ClusterRecord) -> ControlPlane:
     """Open the cluster's certificate authority, creating it the first time."""
     authority = Authority(dirs.pki, record.spec.name)
-    return ControlPlane(record.spec.name, dirs, record.addresses, authority)
+    spec = record.spec
+    return ControlPlane(spec.name, dirs, record.addresses, authority, strict_owners=spec.strict_owners)
 
 
 def write_admin(plane: ControlPlane) -> Path:
@@ -142,13 +144,21 @@ def _api_server(plane: ControlPlane, binaries: Binaries) -> Unit:
         f"--service-account-key-file={tokens.certificate}",
         f"--service-account-signing-key-file={tokens.key}",
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        f"--enable-admission-plugins={_plugins(plane)}",
         "--allow-privileged=true",
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
         GANG_GATES,
         *_audit(plane.dirs),
     )
     return Unit("kube-apiserver", argv, after=("etcd",), ready=f"{addresses.api_url}/readyz")
+
+
+def _plugins(plane: ControlPlane) -> str:
+    """Those that are not on by default, with commas."""
+    plugins = ["NodeRestriction"]
+    if plane.strict_owners:
+        plugins.append("OwnerReferencesPermissionEnforcement")
+    return ",".join(plugins)
 
 
 def _audit(dirs: ClusterDirs) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ class ClusterSpec:
         fake_nodes: number of nodes simulated by kwok; their pods become Running without a process.
         address_range: private range, /19 or larger; every cluster takes one /19 of it.
         addons: of `ADDONS`; those that they need are added. More can be installed on an existing cluster.
+        strict_owners: who makes an object that blocks the deletion of its owner needs the right to update the
+            owner's finalizers (admission plugin OwnerReferencesPermissionEnforcement), as in OpenShift.
     """
 
     name: str = "demo"
@@ -35,6 +37,7 @@ class ClusterSpec:
     fake_nodes: int = 0
     address_range: str = DEFAULT_RANGE
     addons: tuple[str, ...] = ()
+    strict_owners: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)

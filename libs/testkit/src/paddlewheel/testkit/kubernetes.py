@@ -64,9 +64,10 @@ def control_plane(test_run: TestRun) -> Cluster:
 
 
 @contextmanager
-def own_control_plane(run: TestRun, purpose: str) -> Iterator[Cluster]:
+def own_control_plane(run: TestRun, purpose: str, *, strict_owners: bool = False) -> Iterator[Cluster]:
     """One that no other test sees, while the block runs."""
-    spec = ClusterSpec(name=run.claim_cluster(purpose), control_plane_only=True)
+    name = run.claim_cluster(purpose)
+    spec = ClusterSpec(name=name, control_plane_only=True, strict_owners=strict_owners)
     with running_cluster(spec) as started:
         try:
             yield started

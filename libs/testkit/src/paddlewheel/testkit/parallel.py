@@ -36,6 +36,7 @@ TOGETHER = {
     "tests/integration/job_controller/test_volcano.py": "Volcano's API, which comes and goes",
     "tests/integration/release/": "built release",
     "tests/integration/scaffold/": "checkout with a new service",
+    "tests/integration/security/test_owners.py": "control plane that checks owners",
     "tests/integration/security/test_upgrades.py": "installed chart",
     "tests/integration/sdk/test_install.py": "wheels",
     "tests/integration/serving_controller/": "Knative's API, which comes and goes",
