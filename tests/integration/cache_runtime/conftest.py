@@ -45,6 +45,12 @@ async def harness(
         await harness.bus.close()
 
 
+async def _make_streams(url: str) -> None:
+    """Agents format no volume before they know that the set has none."""
+    bus = await connect(url, name="test")
+    await bus.close()
+
+
 @pytest.fixture(scope="session")
 def shared_runtimes(
     tmp_path_factory: pytest.TempPathFactory,
@@ -54,6 +60,7 @@ def shared_runtimes(
     """Two agents with a bus of their own, for tests that leave them unchanged."""
     server = NatsServer(tmp_path_factory.mktemp("nats"))
     server.start()
+    asyncio.run(_make_streams(server.url))
     directory = tmp_path_factory.mktemp("shared")
     runtimes = _with_keys(RuntimeSet(directory, server.url, new_volume(), {"CHUNK_FILES": "7"}), object_store)
     try:
