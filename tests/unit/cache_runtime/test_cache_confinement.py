@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -174,6 +175,26 @@ def test_a_cell_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     assert found.value.reason == "CellFailed"
     assert f"{tmp_path}/cell" in found.value.message
     assert "Not a directory" in found.value.message or "File exists" in found.value.message
+
+
+def test_a_full_cell_is_not_filled_by_what_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    named = tempfile.NamedTemporaryFile
+
+    def full(**options: Any) -> Any:
+        made = named(**options)
+
+        def refuse(_: bytes) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device", made.name)
+
+        monkeypatch.setattr(made, "write", refuse)
+        return made
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+    with pytest.raises(Retry, match="No space left"):
+        Cell(tmp_path / "cell").prepare()
+    assert not [path for path in (tmp_path / "cell" / "etc").rglob("*") if path.is_file()]
 
 
 def test_what_a_killed_agent_has_left_in_its_cell_goes_when_the_next_one_starts(tmp_path: Path) -> None:

@@ -443,6 +443,20 @@ async def test_nothing_is_deleted_before_the_whole_source_was_read(tmp_path: Pat
     assert not any("--delete-dst" in command.args for command in client.ran)
 
 
+async def test_the_volume_is_compared_after_the_source_was_read_which_may_take_hours(tmp_path: Path) -> None:
+    client = _Scripted(tmp_path, WHOLE)
+    deletion = transfer(client, tmp_path)
+
+    async def other(sync: SyncOperation) -> Command:
+        assert len(client.ran) == 1
+        raise Permanent("VolumeLost", "metaurl holds another")
+
+    deletion._target = other  # type: ignore[method-assign]
+    with pytest.raises(Permanent, match="metaurl holds another"):
+        await deletion.delete_extra(LENT)
+    assert not any("--delete-dst" in command.args for command in client.ran)
+
+
 async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match="/lent/a/") as found:
         await transfer(_Scripted(tmp_path, WHOLE, HOLED), tmp_path).delete_extra(LENT)

@@ -37,6 +37,24 @@ def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
     )
 
 
+async def test_what_others_report_is_read_once_whether_it_names_a_volume_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a thousand agents would read a thousand reports every ten seconds."""
+    nodes, reads = MemoryBus().key_value(NODES_BUCKET), []
+    entries = nodes.entries
+
+    async def counted(pattern: str) -> list[Entry]:
+        reads.append(pattern)
+        return await entries(pattern)
+
+    monkeypatch.setattr(nodes, "entries", counted)
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
+    for _ in range(5):
+        await reporter.report()
+    assert len(reads) == 1
+
+
 async def test_two_reports_at_a_time_share_what_is_measured() -> None:
     """The last one of an agent that ends, and a regular one."""
     nodes, go = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()

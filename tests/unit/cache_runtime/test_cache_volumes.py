@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -123,7 +124,7 @@ async def test_a_database_that_was_emptied_is_not_formatted_anew() -> None:
     with pytest.raises(Permanent, match=f"is empty, and the set was mounted from volume {UUID}") as found:
         await ensure(database, nodes)
     assert found.value.reason == "VolumeLost"
-    assert "restore the database from its backup, or delete the set" in found.value.message
+    assert "put back what it was, else restore the database from its backup" in found.value.message
     assert not database.uuid
 
 
@@ -132,7 +133,33 @@ async def test_a_volume_that_was_formatted_in_its_place_is_not_mounted() -> None
     with pytest.raises(Permanent, match=f"holds volume {OTHER}, and the set was mounted from") as found:
         await ensure(Database(OTHER), nodes)
     assert found.value.reason == "VolumeLost"
+    assert "if metaurl was changed in the engine's Secret, put back what it was" in found.value.message
+    assert "restore nothing into this database" in found.value.message
     assert await ensure(Database(UUID), nodes) == UUID
+
+
+async def test_a_volume_that_was_mounted_without_the_bus_is_not_the_sets_once_the_bus_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, answer = await nodes_with(NodeStatus(partition=1, volume_id=UUID)), asyncio.Event()
+    entries = nodes.entries
+
+    async def silent(pattern: str) -> list[Entry]:
+        if not answer.is_set():
+            raise Retry("BusUnreachable", "no answer")
+        return await entries(pattern)
+
+    monkeypatch.setattr(nodes, "entries", silent)
+    record = record_of(nodes=nodes)
+    volumes = Volumes(cast(JuiceFsClient, Database(OTHER)), record)
+    volumes.keep(await volumes.ensure_formatted(ENGINE))
+    volumes.confirm(OTHER)
+    answer.set()
+    await record.recall()
+    with pytest.raises(Retry, match=f"holds volume {OTHER}") as found:
+        volumes.confirm(OTHER)
+    assert found.value.reason == "VolumeLost"
+    volumes.confirm(UUID)
 
 
 async def test_whoever_cannot_ask_the_bus_formats_nothing_and_mounts_what_there_is(
@@ -153,9 +180,12 @@ async def test_whoever_cannot_ask_the_bus_formats_nothing_and_mounts_what_there_
 async def test_a_store_with_data_of_a_volume_that_its_database_does_not_know() -> None:
     """The client's own words would have the data cleaned up."""
     database = Database(store="Storage minio://s3/b/digits/ is not empty; please clean it up")
-    with pytest.raises(Permanent, match="the store has data of a volume 'digits': restore") as found:
+    with pytest.raises(
+        Permanent, match="is empty, and the store has objects below digits/: restore"
+    ) as found:
         await ensure(database, await nodes_with())
     assert found.value.reason == "VolumeLost"
+    assert "choose another `name` if they are something else" in found.value.message
 
 
 async def test_nothing_is_copied_into_another_volume_than_is_mounted() -> None:

@@ -91,6 +91,11 @@ def _copy(source: Path, target: Path) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as new:
-        new.write(content)
+        try:
+            new.write(content)
+            new.flush()
+        except OSError:
+            Path(new.name).unlink()
+            raise
     Path(new.name).chmod(0o644)
     Path(new.name).replace(target)

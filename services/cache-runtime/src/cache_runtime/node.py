@@ -108,7 +108,6 @@ class NodeReporter:
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
-        await self._record.recall()  # or a report without it would replace the only one that has it
         await self._recall()
         await self._measure()
         if self._elsewhere:
@@ -174,9 +173,11 @@ class NodeReporter:
 
     async def _recall(self) -> None:
         """Once, before the first report replaces that of the agent before. What that has found on this node
-        counts until there is a figure of one's own; what it has left on others stays known. Raises Retry."""
+        counts until there is a figure of one's own; what it has left on others stays known, and so does the
+        set's volume, which may be in that report only. Raises Retry."""
         if self._has_recalled:
             return
+        await self._record.recall()
         last = await self._last_report()
         self._has_recalled = True
         if last is None:

@@ -225,7 +225,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.ENGINE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.WRONG_VOLUME: "correct `metaurl` or `name` in the engine's Secret",
     Reason.VOLUME_LOST: (
-        "restore the database of the volume from its backup, or delete the data set and create it again"
+        "put back `metaurl` in the engine's Secret if it was changed, or restore the volume's database from"
+        " its backup; see docs/tasks/data.md, When a database is lost"
     ),
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",

@@ -195,7 +195,8 @@ class Reason(StrEnum):
     WRONG_VOLUME = "WrongVolume", "The database holds another volume than the engine's Secret says."
     VOLUME_LOST = (
         "VolumeLost",
-        "The database has lost the volume that the set was mounted from, or holds another in its place.",
+        "The database has lost the volume that the set was mounted from or that the store has data of, or"
+        " holds another in its place.",
     )
     DATABASE_UNREACHABLE = (
         "DatabaseUnreachable",

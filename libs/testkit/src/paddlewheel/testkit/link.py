@@ -21,12 +21,16 @@ class Link:
         assert self._server is not None
         self._server.close()
         for writer in self._writers:
-            writer.close()
+            writer.transport.abort()  # what was not read by the other side would keep it open
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = self._store.split(":")
-        there, back = await asyncio.open_connection(host, int(port))
+        try:
+            there, back = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.close()
+            return
         self._writers |= {writer, back}
         with suppress(OSError):
             await asyncio.gather(_pump(reader, back), _pump(there, writer))

@@ -183,8 +183,9 @@ class JuiceFsMount(BaseMount):
             care.close()
 
     async def _check(self, heart: Heart) -> None:
-        """Raises Retry when the file system is gone."""
+        """Raises Retry when the file system is gone, or not the set's."""
         self._check_view(heart.device)
+        self._volumes.confirm(self.volume_id)
         try:
             await in_time(in_own_thread(heart.beat), f"the client of {self._plan.path}")
         except OSError as error:

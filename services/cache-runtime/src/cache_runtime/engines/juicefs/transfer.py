@@ -86,11 +86,12 @@ class JuiceFsTransfer:
         return {**failed, **await self._copy_singles(sync, source, target, singles, mbps)}
 
     async def delete_extra(self, sync: SyncOperation) -> None:
-        source, target = await self._source(sync), await self._target(sync)
+        source = await self._source(sync)
         if source.args[-1].startswith("file://"):
             # What this node may not read would count as absent, whichever node has listed it before.
             async for _ in self.list(sync):
                 pass
+        target = await self._target(sync)
         log_id = random_ids.token_hex(16)
         done = await self._client.run(commands.delete_extra(sync, source, target, log_id))
         _files(records(done.log, log_id), [])

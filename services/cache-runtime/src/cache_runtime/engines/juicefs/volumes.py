@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 META_TIMEOUT = 30.0
 _RESTORE = "restore the database from its backup"
-_REMEDY = f"{_RESTORE}, or delete the set and create it again; no other volume is put in its place"
+_PUT_BACK = "if metaurl was changed in the engine's Secret, put back what it was"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -70,22 +70,22 @@ class Volumes:
         """Note what has been mounted."""
         self._record.keep(volume_id)
 
+    def confirm(self, mounted: str) -> None:
+        """Raises Retry when the bus, which was away then, has told since that it is not the set's volume."""
+        if self._record.known not in ("", mounted):
+            raise Retry(Reason.VOLUME_LOST, _another(mounted, self._record.known))
+
     def _own(self, found: str) -> str:
         """Raises Permanent for the volume of something else, or what was formatted in its place."""
-        known = self._record.known
-        if known and found != known:
-            text = f"metaurl holds volume {found}, and the set was mounted from volume {known}"
-            raise Permanent(Reason.VOLUME_LOST, f"{text}: {_REMEDY}")
+        if self._record.known not in ("", found):
+            raise Permanent(Reason.VOLUME_LOST, _another(found, self._record.known))
         return found
 
     async def _format(self, engine: EngineSecret) -> None:
         log.info("formatting volume", volume=engine.name, storage=engine.storage)
         made = await self._client.run(commands.format_volume(engine), timeout=2 * META_TIMEOUT)
         if made.code and is_store_in_use(made.problem):
-            text = f"the database in metaurl is empty, and the store has data of a volume {engine.name!r}"
-            raise Permanent(
-                Reason.VOLUME_LOST, f"{text}: {_RESTORE}, or choose another `name` for a new volume"
-            )
+            raise Permanent(Reason.VOLUME_LOST, _in_use(engine.name))
         if made.code:
             raise Retry("FormatFailed", made.problem)
 
@@ -99,7 +99,23 @@ def is_absent(status: Completed) -> bool:
 
 
 def _emptied(known: str) -> str:
-    return f"the database in metaurl is empty, and the set was mounted from volume {known}: {_REMEDY}"
+    text = f"the database in metaurl is empty, and the set was mounted from volume {known}: {_PUT_BACK}, else"
+    return f"{text} {_RESTORE}; no other volume is put in its place"
+
+
+def _another(found: str, known: str) -> str:
+    """Whoever restores something there destroys that one."""
+    text = f"metaurl holds volume {found}, and the set was mounted from volume {known}: {_PUT_BACK}"
+    return f"{text}; restore nothing into this database, which has another volume"
+
+
+def _in_use(name: str) -> str:
+    """A format that was interrupted has left `juicefs_uuid` only."""
+    return (
+        f"the database in metaurl is empty, and the store has objects below {name}/: {_RESTORE} if they are"
+        " those of a volume; choose another `name` if they are something else; remove juicefs_uuid if there"
+        " is nothing but that"
+    )
 
 
 def _identify(engine: EngineSecret, status: Completed) -> str:
