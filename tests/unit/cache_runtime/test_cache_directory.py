@@ -7,6 +7,8 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -23,7 +25,15 @@ from cache_runtime.engines.directory.copying import (
     remove_empty,
 )
 from cache_runtime.engines.directory.entries import entries, look_up
-from cache_runtime.engines.directory.shared import Names
+from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
+from cache_runtime.local_sources import LocalSources
+from cache_runtime.secret_files import SecretFiles
+from cache_runtime.volume_record import ReportedVolume
+from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import NODES_BUCKET
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.wire import to_json
+from paddlewheel.core.errors import Permanent
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -66,6 +76,38 @@ def opened(shared: Path, caches: list[str], *, limit: int = 1 << 30) -> Copies:
 def has(copies: Copies, shared: Path, path: bytes) -> bool:
     found = look_up(os.fsencode(shared), path)
     return found is not None and copies.has(path, found)
+
+
+async def test_a_set_stays_with_the_directory_that_it_was_mounted_from(shared: Path, tmp_path: Path) -> None:
+    """Also in another process, and where the other one is marked as well."""
+    other, named = tmp_path / "other", {"engine.bucket": f"file://{shared}"}
+    write(other, {MARKER: b""})
+    write(shared, {MARKER: b""})
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+
+    def process(number: int) -> SharedDirectory:
+        secrets = SimpleNamespace(read=lambda name: answer(named[name]))
+        lent = SimpleNamespace(locate=lambda address: answer(address.removeprefix("file://")))
+        record = ReportedVolume(nodes, "uid")
+        return SharedDirectory(
+            cast(LocalSources, lent), cast(SecretFiles, secrets), tmp_path / f"link-{number}", record
+        )
+
+    first = process(1)
+    await first.open()
+    await nodes.put("uid.0", to_json(NodeStatus(volume_id=first.volume_id)))
+    named["engine.bucket"] = f"file://{other}"
+    for directory in (first, process(2)):
+        with pytest.raises(Permanent, match="another directory than the set was mounted from") as found:
+            await directory.open()
+        assert found.value.reason == "VolumeLost"
+    assert first.path.readlink() == shared
+    named["engine.bucket"] = f"file://{shared}"
+    await first.open()
+
+
+async def answer(text: str) -> str:
+    return text
 
 
 class TestEntries:

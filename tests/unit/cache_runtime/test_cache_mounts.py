@@ -55,6 +55,33 @@ async def test_a_mount_is_tried_again_however_often_it_has_failed(
     assert pauses[6:] == [30.0] * (FAILURES - 6)
 
 
+async def test_a_mount_goes_on_when_the_kernel_does_not_unmount_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with a shared file system that hangs."""
+    mount, stop, tries = _directory(tmp_path), asyncio.Event(), []
+
+    async def fail(stop: asyncio.Event) -> None:
+        tries.append(1)
+        raise Retry("MountFailed", "no answer")
+
+    async def hang(path: Path) -> None:
+        raise Retry("MountFailed", "umount took more than 10 s")
+
+    async def wait(stop: asyncio.Event, seconds: float) -> None:
+        if len(tries) == 3:
+            stop.set()
+
+    async def nothing() -> None: ...
+
+    monkeypatch.setattr(mount, "_mount_once", fail)
+    monkeypatch.setattr(mount._view, "fail", nothing)
+    monkeypatch.setattr(directory, "unmount", hang)
+    monkeypatch.setattr(base, "wait", wait)
+    await mount.run(stop)
+    assert len(tries) == 3
+
+
 TMPFS = MountEntry("0:1", "tmpfs", "paddlewheel")
 DATA = MountEntry("0:2", "overlay", "paddlewheel")
 DEAD = MountEntry("0:3", "fuse", "paddlewheel")

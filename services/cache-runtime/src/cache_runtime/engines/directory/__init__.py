@@ -29,17 +29,13 @@ def create_engine(
     on_mount: MountListener,
     record: VolumeRecord,
 ) -> Engine:
-    """Wire the engine; nothing is started. Raises Permanent for a mount option that it does not know.
-
-    Args:
-        record: not needed: a volume is never made, and its own file says what it is.
-    """
+    """Wire the engine; nothing is started. Raises Permanent for a mount option that it does not know."""
     if unknown := sorted(settings.mount_options.keys() - _OPTIONS):
         text = f"csi.juiceFSMountOptions: {unknown[0]!r} is no option of the engine `directory`"
         raise Permanent("InvalidMountOption", text)
     state = settings.state_dir
     volumes = LocalSources(settings.shared_volumes, state / "volumes", _VOLUMES)
-    shared = SharedDirectory(volumes, secrets, state / "shared")
+    shared = SharedDirectory(volumes, secrets, state / "shared", record)
     limit = settings.cache_size_mib << 20
     copies = Copies(shared.root, settings.cache_dir_list, limit, settings.free_ratio)
     mount = DirectoryMount(settings.mount_path, state, shared, copies, clock, on_mount)

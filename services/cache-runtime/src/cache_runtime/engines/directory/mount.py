@@ -137,9 +137,12 @@ class DirectoryMount(BaseMount):
         self._copies.sweep()
 
     async def _hide(self) -> None:
-        """From pods that have it mounted, too."""
-        if self._leaves:
-            await self._view.remove()
-        else:
-            await self._view.fail()
-        await unmount(self._joined)
+        """From pods that have it mounted, too. What the kernel does not take in time is tried again later."""
+        try:
+            if self._leaves:
+                await self._view.remove()
+            else:
+                await self._view.fail()
+            await unmount(self._joined)
+        except (Retry, OSError) as error:
+            log.warning("the former mount is not hidden", path=str(self._view.path), problem=str(error))

@@ -8,13 +8,16 @@ import stat
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.ports import VolumeRecord
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.addresses import local_path
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 FIELD = "engine Secret: bucket"
@@ -32,10 +35,11 @@ class SharedDirectory:
     Args:
         lent: what the operator lends to volumes, with all rights.
         link: path of the link. Until `open` there is none.
+        record: which directory is the set's, for life.
     """
 
-    def __init__(self, lent: LocalSources, secrets: SecretFiles, link: Path) -> None:
-        self._lent, self._secrets, self.path = lent, secrets, link
+    def __init__(self, lent: LocalSources, secrets: SecretFiles, link: Path, record: VolumeRecord) -> None:
+        self._lent, self._secrets, self.path, self._record = lent, secrets, link, record
         self.address = ""
         """The directory as its nodes name it."""
         self.marker = 0
@@ -48,14 +52,14 @@ class SharedDirectory:
     @property
     def volume_id(self) -> str:
         """The same on all nodes; the name of the directory of copies in each cache directory."""
-        return hashlib.sha256(os.fsencode(self.address)).hexdigest()[:32]
+        return _id_of(self.address)
 
     async def open(self) -> None:
         """Make `path` lead to it.
 
         Raises:
             Retry: a file of the engine secret is missing, or the directory cannot be mounted.
-            Permanent: it is no directory that is lent, or not marked as a volume.
+            Permanent: it is no directory that is lent, not marked as a volume, or another than the set's.
         """
         address = await self._secrets.read("engine.bucket")
         if not address:
@@ -64,9 +68,23 @@ class SharedDirectory:
         located = await self._lent.locate(address)
         if located is None:
             raise Permanent("InvalidSecret", f"{FIELD}: must be file:///DIRECTORY for the engine `directory`")
-        self.address = local_path(address, FIELD) or ""
+        path = local_path(address, FIELD) or ""
+        await self._check_same(path)
+        self.address = path
         self._link(located)
         await in_own_thread(self.check)
+        self._record.keep(self.volume_id)
+
+    async def _check_same(self, path: str) -> None:
+        """What is open leads to the set's directory, and would lead to the other one at once."""
+        with suppress(Retry):  # a mount needs no bus
+            await self._record.recall()
+        if self._record.known not in ("", _id_of(path)):
+            text = (
+                f"{FIELD}: {path!r} is another directory than the set was mounted from: put back what it was,"
+                " or delete the set and create it again"
+            )
+            raise Permanent(Reason.VOLUME_LOST, text)
 
     def check(self) -> None:
         """Raises Permanent when it is not marked. Blocks."""
@@ -84,6 +102,10 @@ class SharedDirectory:
         new.unlink(missing_ok=True)
         new.symlink_to(located)
         new.replace(self.path)
+
+
+def _id_of(address: str) -> str:
+    return hashlib.sha256(os.fsencode(address)).hexdigest()[:32]
 
 
 class Names:
