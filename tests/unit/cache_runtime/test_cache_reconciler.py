@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ from cache_runtime.publication import pack
 from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -850,6 +851,48 @@ async def test_a_run_whose_records_are_deleted_is_dropped(harness: Harness) -> N
         await harness.ask("run-2")
         assert (await harness.ended("run-2")).files_done == 40
     assert await harness.kv.entries(RUN.state) == []
+
+
+async def test_an_ended_run_that_is_removed_is_not_begun_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of record is watched by itself: here specs are heard of late."""
+    watch, has_heard = harness.kv.watch, asyncio.Event()
+
+    async def watch_specs_late(pattern: str) -> AsyncIterator[Entry | None]:
+        async with aclosing(watch(pattern)) as entries:
+            async for entry in entries:
+                if entry and entry.value is None and entry.key == RUN.spec:
+                    await has_heard.wait()
+                yield entry
+
+    monkeypatch.setattr(harness.kv, "watch", watch_specs_late)
+    asked = list[str]()
+    get, create = harness.kv.get, harness.kv.create
+
+    async def note_get(key: str) -> Entry:
+        asked.append(key)
+        return await get(key)
+
+    async def note_create(key: str, value: bytes) -> int:
+        asked.append("created")
+        return await create(key, value)
+
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await check_exact(harness)
+        await eventually(lambda: closed(harness), what="the run is finished")
+        began = len(harness.operation.began)
+        monkeypatch.setattr(harness.kv, "get", note_get)
+        monkeypatch.setattr(harness.kv, "create", note_create)
+        for key in (RUN.spec, RUN.state):
+            await harness.kv.delete(key)
+        await eventually(lambda: asked, what="an agent has considered to claim it")
+        has_heard.set()
+        await harness.ask("run-2")
+        await harness.ended("run-2")
+    assert await harness.kv.entries(RUN.state) == []
+    assert (len(harness.operation.began), asked[0]) == (began + 14, RUN.spec)
 
 
 async def test_a_run_without_a_known_operation_fails(harness: Harness) -> None:
