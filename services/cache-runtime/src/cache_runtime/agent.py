@@ -23,7 +23,7 @@ from cache_runtime.domain.runs import (
 )
 from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
-from cache_runtime.publication import unpack
+from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
 from cache_runtime.retrying import as_retry, at_most, persistently
 from cache_runtime.tracker import RunTracker
@@ -119,7 +119,7 @@ class Agent:
         subject = work_subject(self._spec.set_uid, self._spec.run_id, partition, number)
         clock = self._context.clock
         data = await persistently(lambda: self._context.work.get(subject), clock)
-        chunk = self._unpacked(data, partition, number)
+        chunk = readable(data, self._spec.run_id, partition, number)
         if chunk is None:
             await self._miss(partition, number)
             return False
@@ -134,17 +134,6 @@ class Agent:
         with suppress(Retry):
             await self._context.work.drop(subject)
         return True
-
-    def _unpacked(self, data: bytes | None, partition: int, number: int) -> Chunk | None:
-        """None for what cannot be read: it counts as lost, and is published again."""
-        if data is None:
-            return None
-        try:
-            chunk = unpack(data)
-        except Permanent as error:
-            log.error("malformed chunk", run=self._spec.run_id, problem=error.message)
-            return None
-        return chunk if (chunk.partition, chunk.id) == (partition, number) else None
 
     async def _miss(self, partition: int, number: int) -> None:
         """Tell the master, now and then, while the record may be the only one that others have moved on."""

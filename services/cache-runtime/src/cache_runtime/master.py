@@ -26,7 +26,6 @@ from cache_runtime.domain.runs import (
     has_ended,
     is_done,
     is_news,
-    is_recorded,
     judge,
     judged,
     judgement_of,
@@ -43,7 +42,7 @@ from cache_runtime.retrying import Tell, persistently
 from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
+from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunPhase, RunSpec, RunState, StandIn
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
@@ -216,7 +215,7 @@ class Master:
         context, operation = self._context, self._context.operation(self._spec)
         await self._parts_known.wait()
         limits = Limits.planned(self._state, context.limits)
-        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._is_recorded)
+        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._part)
         self._publication = chunks
         await chunks.publish()
         self._has_news.set()
@@ -281,9 +280,8 @@ class Master:
             self._ticks += 1
             await self._context.facts.run_progressed(self._spec, self._state, sums, self._ticks)
 
-    def _is_recorded(self, chunk: Chunk) -> bool:
-        part = self._run.records.parts.get(chunk.partition)
-        return part is not None and is_recorded(part, chunk)
+    def _part(self, partition: int) -> PartitionState:
+        return self._run.records.parts.get(partition) or PartitionState(partition=partition)
 
     def _with_problems(self, state: RunState) -> RunState:
         """With what the run waits for."""
