@@ -25,7 +25,7 @@ from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
-from cache_runtime.retrying import as_retry, at_most, persistently
+from cache_runtime.retrying import as_failure, at_most, persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
@@ -196,7 +196,7 @@ class Agent:
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
-            return all_failed(chunk, as_retry(error).message)
+            return all_failed(chunk, as_failure(error).message)
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
         """By the records themselves, wherever what was heard of them may be old. Raises Retry."""

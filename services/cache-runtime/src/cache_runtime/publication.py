@@ -11,7 +11,7 @@ import zstandard
 from cache_runtime.domain.chunking import Limits, Splitter
 from cache_runtime.domain.runs import Problem, is_recorded, repeated
 from cache_runtime.operations.base import RunOperation
-from cache_runtime.retrying import as_retry, persistently
+from cache_runtime.retrying import as_failure, persistently
 from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, PartitionTotals, RunSpec
@@ -92,8 +92,8 @@ class Publication:
             try:
                 await self._publish_all()
             except (Retry, OSError) as failure:
-                error = as_retry(failure)
-                if self._paused > PATIENCE:
+                error = as_failure(failure)
+                if isinstance(error, Permanent) or self._paused > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
                 self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
                 log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
