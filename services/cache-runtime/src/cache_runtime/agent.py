@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
+from typing import Any
 
 import structlog
 
@@ -31,6 +35,7 @@ from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +49,11 @@ LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
 """Seconds for which a chunk must be refused before the record says why, and between two such texts."""
+CUT_OFF = 15.0
+"""Seconds without word of the run, fewer than those after which another stands in, after which its chunk is
+broken off: the run may end without this agent, and nothing may be deleted or copied after that."""
+LOOK = 2.0
+"""Seconds between two looks whether there is word of it."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -65,6 +75,7 @@ class Agent:
         """By partition: the master's term when its record was read, and when that was."""
         self._began_at = self._told_at = 0.0
         """When the chunk was begun, and when it was last told that it is refused."""
+        self._state_read_at = -inf
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -192,11 +203,33 @@ class Agent:
         limit = None if chunk.files else COUNT_PATIENCE
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
-                return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+                work = execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+                return await self._while_connected(work)
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
             return all_failed(chunk, as_failure(error).message)
+
+    async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Broken off with Retry once this agent is cut off."""
+        execution, guard = asyncio.create_task(work), asyncio.create_task(self._until_cut_off())
+        try:
+            await asyncio.wait((execution, guard), return_when=asyncio.FIRST_COMPLETED)
+            if execution.done():
+                return execution.result()
+            guard.result()
+            text = f"nothing was heard of the run for {CUT_OFF:.0f} s: its chunk is broken off"
+            raise Retry("BusUnavailable", text)
+        finally:
+            await end(execution, guard)
+
+    async def _until_cut_off(self) -> None:
+        """Returns once the state could neither be heard nor read for long."""
+        clock = self._context.clock
+        while min(self._run.state_age, clock.monotonic() - self._state_read_at) < CUT_OFF:
+            await clock.sleep(LOOK)
+            with suppress(Retry):
+                await self._current_state()
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
         """By the records themselves, wherever what was heard of them may be old. Raises Retry."""
@@ -214,7 +247,8 @@ class Agent:
         try:
             state, _ = await self._context.store.state(self._spec.run_id)
         except NotFound:
-            return None
+            state = None
+        self._state_read_at = self._context.clock.monotonic()
         return state
 
     async def _load(self, partition: int) -> None:
