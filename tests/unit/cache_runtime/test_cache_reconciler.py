@@ -22,7 +22,7 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
-from cache_runtime.domain.runs import SILENCE
+from cache_runtime.domain.runs import HEARTBEAT, SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
@@ -95,6 +95,8 @@ class FakeOperation(RunOperation):
     list_error: Exception | None = None
     list_errors: int = 99
     listings: int = 0
+    listing_now: int = 0
+    """Listings that wait for the gate."""
     list_gate: asyncio.Event | None = None
     """What the first listing waits for."""
     list_seconds: float = 0.0
@@ -111,7 +113,11 @@ class FakeOperation(RunOperation):
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         self.listings += 1
         if self.list_gate and self.listings == 1:
-            await self.list_gate.wait()
+            self.listing_now += 1
+            try:
+                await self.list_gate.wait()
+            finally:
+                self.listing_now -= 1
         await asyncio.sleep(self.list_seconds)
         for start in range(0, len(FILES), 10):
             yield Batch(FILES[start : start + 10])
@@ -511,6 +517,72 @@ async def test_whoever_cannot_do_what_the_end_requires_leaves_it_to_another(
             await check_exact(harness)
     state = await harness.read(RunState, RUN.state)
     assert (state.master, harness.operation.finishes) == ("digits-runtime-1", 1)
+
+
+async def test_a_master_keeps_the_role_while_a_try_of_the_end_goes_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has failed for long, and now it goes well: another would break it off in the middle."""
+    monkeypatch.setattr(master, "UNABLE", 5.0)
+    operation = harness.operation
+    operation.finish_error = Retry("CellFailed", "no room")
+    async with harness.agents(0):
+        await harness.ask()
+        began = await eventually(lambda: said_at(harness, "CellFailed"), what="the end is refused")
+        await eventually(lambda: harness.clock.monotonic() - began > 6.0, what="for long")
+        operation.finish_gate, operation.finish_error, tries = asyncio.Event(), None, operation.finishes
+        await eventually(lambda: operation.finishes > tries, what="a try goes well")
+        async with harness.agents(1):
+            await eventually(lambda: is_heard(harness, 1), what="there is another")
+            first = await harness.read(RunState, RUN.state)
+
+            async def has_led_on() -> bool:
+                state = await harness.read(RunState, RUN.state)
+                return state.term > first.term or later(state, first, HEARTBEAT * 3)
+
+            await eventually(has_led_on, what="some heartbeats")
+            assert (operation.given_up, operation.finishes) == (0, tries + 1)
+            operation.finish_gate.set()
+            await check_exact(harness)
+    assert (await harness.read(RunState, RUN.state)).term == first.term == 1
+
+
+async def said_at(harness: Harness, reason: str) -> float:
+    return harness.clock.monotonic() if await said(harness, reason) else 0.0
+
+
+async def is_heard(harness: Harness, partition: int) -> bool:
+    key = str(NodeKey("set-1", partition))
+    return bool(await harness.bus.key_value("pw_cache_nodes").entries(key))
+
+
+def later(state: RunState, first: RunState, seconds: float) -> bool:
+    """By the wall clock, which is not faster than it is."""
+    assert state.heartbeat
+    assert first.heartbeat
+    return (state.heartbeat - first.heartbeat).total_seconds() > seconds / FastClock.speed
+
+
+async def test_nothing_is_left_running_when_the_role_is_given_up(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next master begins at once."""
+    harness.operation.list_gate = asyncio.Event()
+    update, listing_then = RunStore.update_state, list[int]()
+
+    async def note_whether_it_lists(store: RunStore, state: RunState, revision: int) -> int:
+        if not state.master:
+            listing_then.append(harness.operation.listing_now)
+        return await update(store, state, revision)
+
+    monkeypatch.setattr(RunStore, "update_state", note_whether_it_lists)
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.listings == 1, what="the first master lists")
+        harness.mounts[0].is_mounted = False
+        async with harness.agents(1):
+            await check_exact(harness)
+    assert listing_then == [0]
 
 
 async def closed(harness: Harness) -> bool:

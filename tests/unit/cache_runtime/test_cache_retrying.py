@@ -24,10 +24,8 @@ async def test_what_no_later_try_changes_is_not_tried_again(number: int) -> None
             raise AssertionError("tried again")
         raise OSError(number, os.strerror(number), "d/a")
 
-    clock = ManualClock()
-    clock.sleep = _at_once  # type: ignore[method-assign]
     with pytest.raises(Permanent, match=rf"'d/a': .* \({errno.errorcode[number]}\)") as found:
-        await persistently(refuse, clock)
+        await persistently(refuse, _Hasty())
     assert found.value.reason == "FileSystemFailed"
 
 
@@ -46,8 +44,9 @@ async def test_what_takes_longer_than_its_limit_is_retried() -> None:
             await _forever()
 
 
-async def _at_once(_: float) -> None:
-    return None
+class _Hasty(ManualClock):
+    async def sleep(self, seconds: float) -> None:
+        return None
 
 
 async def _forever() -> None:

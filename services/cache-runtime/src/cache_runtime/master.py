@@ -36,6 +36,7 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.domain.shares import gone, problems_of, refusals_of, stand_ins, unfinished
+from cache_runtime.operations.base import RunOperation
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import Tell, persistently
@@ -82,7 +83,7 @@ class Master:
         self._refused_since: float | None = None
         """When that, or announcing the end, has failed for the first time."""
         self._is_unable = False
-        """It has failed for long."""
+        """It has failed for long, and is not being tried."""
         self._unmounted_since: float | None = None
 
     async def lead(self, claim: Claim) -> None:
@@ -146,7 +147,7 @@ class Master:
                         watch.result()
                 await self._record_progress()
                 self._give_up_deletions()
-                await self._give_up_unable()
+                await self._give_up_unable(execution)
                 await self._wait_tick(execution)
             return execution.result()
         except Permanent as error:
@@ -170,9 +171,9 @@ class Master:
             log.warning("role given up: the bus is away", run=self._spec.run_id)
             raise RoleLostError
 
-    async def _give_up_unable(self) -> None:
+    async def _give_up_unable(self, execution: asyncio.Task[Ending]) -> None:
         """Whoever cannot list, or do what the end requires, leaves that to another that may be able to, and
-        leads on while there is none.
+        leads on while there is none. The other begins at once, so nothing is left running.
 
         Raises:
             RoleLostError: it was given up.
@@ -181,8 +182,9 @@ class Master:
         others = [index for index, trouble in troubles.items() if not trouble and index != own]
         if not self._is_without_mount() and not self._is_unable:
             return
-        if others and not self._presence.is_blind:
+        if others and not self._presence.is_blind and not execution.done():
             log.warning("role given up", run=self._spec.run_id, unable_to_end=self._is_unable)
+            await end(execution)
             self._role.state = given_up(self._state)
             await self._persistently(self._role.write)
             raise RoleLostError
@@ -231,15 +233,20 @@ class Master:
         """What another master has begun is done again. Raises Permanent."""
         operation = self._context.operation(self._spec)
         if not operation.is_dry(self._spec):
-            await self._persistently(
-                lambda: operation.finish(self._spec, self._state.bytes_total), self._tell
-            )
+            await self._persistently(lambda: self._try_to_finish(operation), self._tell)
         return judgement
+
+    async def _try_to_finish(self, operation: RunOperation) -> None:
+        """A try that goes well may take hours, and the role is kept meanwhile."""
+        self._is_unable = False
+        await operation.finish(self._spec, self._state.bytes_total)
 
     async def _tell(self, error: Retry | None) -> None:
         """What the end of the run waits for. Told between two tries, so that none is broken off."""
         self._refusal = repeated(error.reason, error.message) if error else None
         self._is_unable = error is not None and self._refused_for() > UNABLE
+        if self._is_unable:
+            self._has_news.set()  # to be seen before the next try
 
     def _refused_for(self) -> float:
         """Seconds since the first refusal, which this may be."""
