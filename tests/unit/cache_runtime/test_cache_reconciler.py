@@ -488,6 +488,33 @@ async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
     assert (await harness.read(RunState, RUN.state)).term == state.term == 1
 
 
+async def test_chunks_are_removed_though_nobody_can_be_told_of_the_end(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that may be tried as long as the other was, by its own clock."""
+    monkeypatch.setattr(master, "CLOSING", 2 * SILENCE)
+    publish, asked, is_removed = harness.bus.publish, list[float](), asyncio.Event()
+
+    async def refuse_ends(event: Event) -> None:
+        if isinstance(event.data, RunEnded):
+            raise Retry("NoStream")
+        await publish(event)
+
+    async def refuse_at_first(subject: str) -> None:
+        asked.append(harness.clock.monotonic())
+        if asked[-1] - asked[0] < SILENCE:
+            raise Retry("BusBusy")
+        is_removed.set()
+
+    monkeypatch.setattr(harness.bus, "publish", refuse_ends)
+    monkeypatch.setattr(harness.bus.work, "purge", refuse_at_first)
+    async with harness.agents(0):
+        await harness.ask()
+        await harness.ended()
+        await eventually(lambda: closed(harness), what="the run is finished")
+    assert (is_removed.is_set(), harness.facts(RunEnded)) == (True, [])
+
+
 async def test_chunks_that_the_bus_refuses_to_remove_do_not_hold_a_run(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

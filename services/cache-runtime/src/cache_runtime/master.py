@@ -57,11 +57,12 @@ run: soon another may lead, and nothing may be deleted after that one has said t
 UNABLE = 120.0
 """Seconds for which what the end requires fails, before the role is left to another."""
 CLOSING = 600.0
-"""Seconds for which the end of a run is announced in vain, while records can be written."""
+"""Seconds for which the end of a run is announced in vain, and then for which its chunks are removed in vain,
+while records can be written."""
 
 
-class _NobodyToTellError(Exception):
-    """What announces the end, or what is to be removed, is not there."""
+class _RefusedError(Exception):
+    """The bus is there and has refused a call for long."""
 
 
 class Master:
@@ -340,10 +341,14 @@ class Master:
 
     async def _close(self) -> None:
         """Announce the end, and remove what is left of the work; whoever takes over repeats both."""
-        self._refused_since = None
-        with suppress(_NobodyToTellError):
-            await self._persistently(self._announce, self._stay)
-            await self._persistently(self._purge, self._stay)
+        try:
+            await self._insist(self._announce)
+        except _RefusedError as error:
+            log.error("end of a run not announced", run=self._spec.run_id, problem=str(error))
+        try:
+            await self._insist(self._purge)
+        except (_RefusedError, Permanent) as error:
+            log.error("chunks of a run stay on the bus", run=self._spec.run_id, problem=str(error))
         self._role.state = self._state.model_copy(update={"closing": False})
         await self._persistently(self._role.write)
 
@@ -351,18 +356,25 @@ class Master:
         await self._context.facts.run_ended(self._spec, self._state)
 
     async def _purge(self) -> None:
-        """What the bus refuses for good stays until the stream drops it: nobody reads it any more."""
-        try:
-            await self._context.work.purge(work_filter(self._spec.set_uid, self._spec.run_id))
-        except Permanent as error:
-            log.error("chunks of a run stay on the bus", run=self._spec.run_id, problem=error.message)
+        """Nobody reads what is left; dataset-controller removes it with the records of the run."""
+        await self._context.work.purge(work_filter(self._spec.set_uid, self._spec.run_id))
+
+    async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Repeat while the role is kept.
+
+        Raises:
+            RoleLostError: another has it.
+            _RefusedError: it is refused for long, by a bus that is there.
+        """
+        self._refused_since = None
+        await self._persistently(call, self._stay)
 
     async def _stay(self, error: Retry | None) -> None:
         """Keep the role while the end is being announced, or each agent in turn would take it and join in.
 
         Raises:
             RoleLostError: another has it.
-            _NobodyToTellError: it is refused for long, by a bus that is there.
+            _RefusedError: as `_insist`.
         """
         if error is None:
             return
@@ -373,8 +385,7 @@ class Master:
             self._refused_since = None
             return
         if self._refused_for() > CLOSING:
-            log.error("end of a run not announced", run=self._spec.run_id, problem=str(error))
-            raise _NobodyToTellError
+            raise _RefusedError(str(error))
 
     async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:
         await persistently(call, self._context.clock, tell)
