@@ -472,15 +472,7 @@ async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
 ) -> None:
     """As on a bus without the stream of facts. Meanwhile one agent tries, not each in turn."""
     monkeypatch.setattr(master, "CLOSING", 3 * SILENCE)
-    publish = harness.bus.publish
-
-    async def refuse_ends(event: Event) -> None:
-        if isinstance(event.data, RunEnded):
-            raise Retry("NoStream")
-        await publish(event)
-
-    monkeypatch.setattr(harness.bus, "publish", refuse_ends)
-    async with harness.agents(0, 1):
+    async with deaf_to(harness, monkeypatch, RunEnded), harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended()
         assert state.closing
@@ -488,17 +480,55 @@ async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
     assert (await harness.read(RunState, RUN.state)).term == state.term == 1
 
 
+@asynccontextmanager
+async def deaf_to(harness: Harness, monkeypatch: pytest.MonkeyPatch, kind: type) -> AsyncIterator[None]:
+    """A bus that refuses one kind of fact."""
+    publish = harness.bus.publish
+
+    async def refuse(event: Event) -> None:
+        if isinstance(event.data, kind):
+            raise Retry("NoStream", "no stream PW_CACHE")
+        await publish(event)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.bus, "publish", refuse)
+        yield
+
+
+async def test_a_run_whose_start_cannot_be_announced_goes_on_and_says_so(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the start is announced before the end."""
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        async with deaf_to(harness, monkeypatch, RunStarted):
+            await harness.ask()
+            told = await eventually(lambda: said(harness, "NoStream"), what="the state says so")
+            harness.operation.gate.set()
+            await check_exact(harness)
+        await eventually(lambda: harness.facts(RunEnded), what="the end is told")
+    assert told == "the start is not announced: no stream PW_CACHE; tried again"
+    kinds = [type(fact) for fact in harness.facts(object) if isinstance(fact, (RunStarted, RunEnded))]
+    assert kinds == [RunStarted, RunEnded]
+
+
+async def test_a_run_whose_start_cannot_be_announced_can_be_cancelled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.operation.gate.clear()
+    async with deaf_to(harness, monkeypatch, RunStarted), harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: said(harness, "NoStream"), what="the state says so")
+        await harness.kv.put(RUN.cancel, b"{}")
+        assert (await harness.ended()).phase is RunPhase.CANCELLED
+
+
 async def test_chunks_are_removed_though_nobody_can_be_told_of_the_end(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And that may be tried as long as the other was, by its own clock."""
     monkeypatch.setattr(master, "CLOSING", 2 * SILENCE)
-    publish, asked, is_removed = harness.bus.publish, list[float](), asyncio.Event()
-
-    async def refuse_ends(event: Event) -> None:
-        if isinstance(event.data, RunEnded):
-            raise Retry("NoStream")
-        await publish(event)
+    asked, is_removed = list[float](), asyncio.Event()
 
     async def refuse_at_first(subject: str) -> None:
         asked.append(harness.clock.monotonic())
@@ -506,9 +536,8 @@ async def test_chunks_are_removed_though_nobody_can_be_told_of_the_end(
             raise Retry("BusBusy")
         is_removed.set()
 
-    monkeypatch.setattr(harness.bus, "publish", refuse_ends)
     monkeypatch.setattr(harness.bus.work, "purge", refuse_at_first)
-    async with harness.agents(0):
+    async with deaf_to(harness, monkeypatch, RunEnded), harness.agents(0):
         await harness.ask()
         await harness.ended()
         await eventually(lambda: closed(harness), what="the run is finished")

@@ -86,6 +86,10 @@ class Master:
         self._is_unable = False
         """It has failed for long, and is not being tried."""
         self._unmounted_since: float | None = None
+        self._is_start_told = True
+        """Of a run that has ended, whoever takes over announces the end alone."""
+        self._silenced: Problem | None = None
+        """Why the start is not announced yet."""
 
     async def lead(self, claim: Claim) -> None:
         """Claim the role and lead until the run has ended or the role is lost.
@@ -98,7 +102,7 @@ class Master:
             return
         if not has_ended(self._state):
             log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
-            await self._persistently(lambda: self._context.facts.run_started(self._spec, self._state))
+            self._is_start_told = False
             await self._record_end(await self._lead_or_crash())
         await self._close()
 
@@ -136,9 +140,10 @@ class Master:
         return await self._accompany(self._finish(judgement))
 
     async def _accompany(self, work: Coroutine[Any, Any, Ending]) -> Ending:
-        """Record progress every tick while the work is being done."""
+        """Record progress every tick while the work is being done, which no fact holds up."""
         execution = asyncio.create_task(work)
-        watches = [asyncio.create_task(watch) for watch in (self._watch_parts(), self._presence.watch())]
+        beside = (self._watch_parts(), self._presence.watch(), self._announce_start())
+        watches = [asyncio.create_task(watch) for watch in beside]
         try:
             while not execution.done():
                 if self._run.records.cancelled:
@@ -294,7 +299,7 @@ class Master:
     def _with_problems(self, state: RunState) -> RunState:
         """With what the run waits for."""
         if state.judgement is not None:
-            return waiting(state, [self._refusal] if self._refusal else [])
+            return waiting(state, [problem for problem in (self._refusal, self._silenced) if problem])
         return self._with_shares(state)
 
     def _with_shares(self, state: RunState) -> RunState:
@@ -312,6 +317,7 @@ class Master:
             problems += refusals_of(left, self._run.records.parts)
         else:
             problems = problems or ([Problem(state.reason, state.message)] if state.reason else [])
+        problems += [self._silenced] if self._silenced else []
         chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
         return waiting(state.model_copy(update={"stand_ins": chosen}), problems)
 
@@ -352,7 +358,22 @@ class Master:
         self._role.state = self._state.model_copy(update={"closing": False})
         await self._persistently(self._role.write)
 
+    async def _announce_start(self) -> None:
+        if not self._is_start_told:
+            await self._persistently(self._tell_start, self._note_silence)
+
+    async def _tell_start(self) -> None:
+        await self._context.facts.run_started(self._spec, self._state)
+        self._is_start_told = True
+
+    async def _note_silence(self, error: Retry | None) -> None:
+        text = f"the start is not announced: {error.message or error.reason}" if error else ""
+        self._silenced = repeated(error.reason, text) if error else None
+
     async def _announce(self) -> None:
+        """The end, after a start that could not be announced before."""
+        if not self._is_start_told:
+            await self._tell_start()
         await self._context.facts.run_ended(self._spec, self._state)
 
     async def _purge(self) -> None:
