@@ -43,13 +43,16 @@ SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(pat
 class FakeTask:
     bench: Bench
     rejected: ClassVar[Mapping[str, str]] = {}
-    notes: ClassVar[Mapping[str, str]] = {}
+    notes: ClassVar[Mapping[str, str]] = {"f0": "did not exist", "f1": "did not exist"}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         for entry in files:
             self.bench.executed.append(entry.path)
             if entry.path == self.bench.blocked_after:
                 await self.bench.unblocked.wait()
+        if self.bench.failure:
+            failure, self.bench.failure = self.bench.failure, None
+            raise failure
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         return {}
@@ -66,6 +69,8 @@ class Bench:
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Retry | None = None
+    """Of the next execution."""
     refusal: Retry | None = None
     recount: Callable[..., Awaitable[int]] | None = None
 
@@ -103,8 +108,9 @@ class Bench:
         revision = await self.kv.put(RUN.state, to_json(state))
         self.tracker.records = RunRecords("r", SPEC, state, revision)
 
-    async def record(self, watermark: int) -> None:
-        await self.kv.put(RUN.part(0), to_json(PartitionState(partition=0, watermark=watermark)))
+    async def record(self, watermark: int, attempts: int = 0) -> None:
+        part = PartitionState(partition=0, watermark=watermark, attempts=attempts)
+        await self.kv.put(RUN.part(0), to_json(part))
 
     async def recorded(self) -> PartitionState:
         return from_json(PartitionState, (await self.kv.get(RUN.part(0))).value or b"{}")
@@ -228,6 +234,37 @@ async def test_what_is_still_wanted_is_executed_once_mounted(bench: Bench) -> No
     async with waiting_for_the_mount(bench):
         pass
     assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
+
+
+async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=2)
+    for number in (0, 1):
+        await bench.publish(number)
+        assert await bench.step()
+    assert (await bench.recorded()).notes == ["f0: did not exist", "f1: did not exist"]
+
+
+@pytest.mark.parametrize(("watermark", "attempts"), [(0, 1), (1, 1), (1, 0)])
+async def test_what_an_earlier_agent_may_have_done_is_not_noted(
+    bench: Bench, watermark: int, attempts: int
+) -> None:
+    """It has ended in the middle of the chunk, its first one, which it counted, or a later one."""
+    await bench.lead(listed=True, chunks=2)
+    await bench.record(watermark, attempts)
+    await bench.publish(watermark)
+    assert await bench.step()
+    assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
+
+
+async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.failure = Retry("MountLost", after=1.0)
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    await _pass(bench, seconds=2)
+    assert await step
+    assert ((await bench.recorded()).notes, bench.executed) == ([], ["f0", "f0"])
 
 
 async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(

@@ -19,6 +19,7 @@ from cache_runtime.domain.runs import (
     all_failed,
     begun,
     has_ended,
+    is_first_try,
     is_recorded,
     lacking,
     next_chunk,
@@ -76,6 +77,8 @@ class Agent:
         self._began_at = self._told_at = 0.0
         """When the chunk was begun, and when it was last told that it is refused."""
         self._state_read_at = -inf
+        self._is_tried = False
+        """This agent has begun to execute the chunk."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -175,6 +178,7 @@ class Agent:
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
         self._began_at = self._told_at = self._context.clock.monotonic()
+        self._is_tried = False
         try:
             return await persistently(
                 lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
@@ -198,17 +202,21 @@ class Agent:
         await self._context.mount.wait_mounted()
         if not await self._is_wanted(chunk):
             return None
-        warmed = self._known[chunk.partition].part.cached_bytes
+        part = self._known[chunk.partition].part
+        is_first, self._is_tried = not self._is_tried and is_first_try(part), True
         # A recount that takes longer than that is not waited for; a chunk of files has limits of its own.
         limit = None if chunk.files else COUNT_PATIENCE
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
-                work = execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
-                return await self._while_connected(work)
+                clock, warmed = self._context.clock, part.cached_bytes
+                work = execute_chunk(self._operation, self._spec, chunk, clock, warmed)
+                outcome = await self._while_connected(work)
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
             return all_failed(chunk, as_failure(error).message)
+        # What a later try finds, an earlier one may have caused: that a path did not exist, which it removed.
+        return outcome if is_first else replace(outcome, notes=())
 
     async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Broken off with Retry once this agent is cut off."""
