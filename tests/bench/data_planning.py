@@ -25,7 +25,7 @@ from cache_runtime.operations.warmup import Warmup
 from cache_runtime.publication import Publication
 from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
-from paddlewheel.contracts.generated.cache_v1 import RunSpec, WarmupOperation
+from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunSpec, WarmupOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.storage import run_juicefs
 
@@ -118,7 +118,11 @@ async def _plan(top: Path, nats_url: str) -> int:
         warmup=WarmupOperation(),
     )  # fmt: skip
     listing = _Listing(top)
-    publication = Publication(spec, listing, bus.work, Limits(), SystemClock(), lambda chunk: False)
+
+    def record(partition: int) -> PartitionState:
+        return PartitionState(partition=partition)  # of which nothing is done
+
+    publication = Publication(spec, listing, bus.work, Limits(), SystemClock(), record)
     try:
         await publication.publish()
         return sum(total.files for total in publication.totals)

@@ -20,6 +20,8 @@ AT_ONCE = 3
 """Cases: most of the time of each is waiting."""
 MIDWAY = 0.75
 """Share of the faults that must have come before the run had ended, or the matrix shows nothing."""
+MIDWAY_OF_EACH = 0.25
+"""Of those of one operation, which the others do not make up for; a clear takes a fraction of a second."""
 
 
 async def run(seed: int, only: str = "", rounds: int = 1, logs: Path | None = None) -> list[Row]:
@@ -57,14 +59,22 @@ async def _played(case: Case, store: ObjectStore, slots: asyncio.Semaphore, logs
 
 
 def rows_of(verdicts: Sequence[Verdict]) -> list[Row]:
-    """A row for each pair, and one for the moments of the faults."""
+    """A row for each pair, and those for the moments of the faults."""
     broken: dict[str, int] = {}
     for verdict in verdicts:
         name = f"chaos.matrix.{verdict.case.operation}.{verdict.case.fault}.promises_broken"
         broken[name] = broken.get(name, 0) + len(verdict.problems)
-    midway = sum(verdict.midway for verdict in verdicts) / max(1, len(verdicts))
     rows = [Row(name, count, 0) for name, count in broken.items()]
-    return [*rows, Row("chaos.matrix.faults_met_midway", midway, MIDWAY, at_least=True)]
+    for operation in dict.fromkeys(verdict.case.operation for verdict in verdicts):
+        share = _met_midway([verdict for verdict in verdicts if verdict.case.operation is operation])
+        name = f"chaos.matrix.{operation}.faults_met_midway"
+        rows.append(Row(name, share, MIDWAY_OF_EACH, at_least=True))
+    return [*rows, Row("chaos.matrix.faults_met_midway", _met_midway(verdicts), MIDWAY, at_least=True)]
+
+
+def _met_midway(verdicts: Sequence[Verdict]) -> float:
+    """Their share."""
+    return sum(verdict.midway for verdict in verdicts) / max(1, len(verdicts))
 
 
 def _tell(verdict: Verdict, logs: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cache_runtime.agent import COUNT_PATIENCE, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
+from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
 from cache_runtime.domain.runs import QUIET
@@ -41,12 +41,18 @@ SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(pat
 
 @dataclass
 class FakeTask:
-    executed: list[str]
+    bench: Bench
     rejected: ClassVar[Mapping[str, str]] = {}
-    notes: ClassVar[Mapping[str, str]] = {}
+    notes: ClassVar[Mapping[str, str]] = {"f0": "did not exist", "f1": "did not exist"}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
-        self.executed += [entry.path for entry in files]
+        for entry in files:
+            self.bench.executed.append(entry.path)
+            if entry.path == self.bench.blocked_after:
+                await self.bench.unblocked.wait()
+        if self.bench.failure:
+            failure, self.bench.failure = self.bench.failure, None
+            raise failure
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         return {}
@@ -60,6 +66,11 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
+    blocked_after: str = ""
+    """The file after which a chunk waits until it is unblocked."""
+    unblocked: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Retry | None = None
+    """Of the next execution."""
     refusal: Retry | None = None
     recount: Callable[..., Awaitable[int]] | None = None
 
@@ -86,7 +97,7 @@ class Bench:
     async def prepare(self, *_: Any) -> FakeTask:
         if self.refusal:
             raise self.refusal
-        return FakeTask(self.executed)
+        return FakeTask(self)
 
     async def lead(
         self, *, listed: bool, chunks: int, term: int = 1, phase: RunPhase = RunPhase.RUNNING
@@ -97,14 +108,17 @@ class Bench:
         revision = await self.kv.put(RUN.state, to_json(state))
         self.tracker.records = RunRecords("r", SPEC, state, revision)
 
-    async def record(self, watermark: int) -> None:
-        await self.kv.put(RUN.part(0), to_json(PartitionState(partition=0, watermark=watermark)))
+    async def record(self, watermark: int, attempts: int = 0) -> None:
+        part = PartitionState(partition=0, watermark=watermark, attempts=attempts)
+        await self.kv.put(RUN.part(0), to_json(part))
 
     async def recorded(self) -> PartitionState:
         return from_json(PartitionState, (await self.kv.get(RUN.part(0))).value or b"{}")
 
-    async def publish(self, number: int) -> None:
-        chunk = Chunk(run_id="r", id=number, partition=0, files=[FileEntry(path=f"f{number}")])
+    async def publish(self, number: int, *paths: str) -> None:
+        """A chunk of these files, or of one that has its number."""
+        files = [FileEntry(path=path) for path in paths or [f"f{number}"]]
+        chunk = Chunk(run_id="r", id=number, partition=0, files=files)
         await self.bus.work.put(work_subject("s", "r", 0, number), pack(chunk))
 
     async def step(self) -> bool:
@@ -222,6 +236,84 @@ async def test_what_is_still_wanted_is_executed_once_mounted(bench: Bench) -> No
     assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
 
 
+async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=2)
+    for number in (0, 1):
+        await bench.publish(number)
+        assert await bench.step()
+    assert (await bench.recorded()).notes == ["f0: did not exist", "f1: did not exist"]
+
+
+@pytest.mark.parametrize(("watermark", "attempts"), [(0, 1), (1, 1), (1, 0)])
+async def test_what_an_earlier_agent_may_have_done_is_not_noted(
+    bench: Bench, watermark: int, attempts: int
+) -> None:
+    """It has ended in the middle of the chunk, its first one, which it counted, or a later one."""
+    await bench.lead(listed=True, chunks=2)
+    await bench.record(watermark, attempts)
+    await bench.publish(watermark)
+    assert await bench.step()
+    assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
+
+
+async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.failure = Retry("MountLost", after=1.0)
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    await _pass(bench, seconds=2)
+    assert await step
+    assert ((await bench.recorded()).notes, bench.executed) == ([], ["f0", "f0"])
+
+
+async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in may do it, and the run end: what others write after that must not be deleted."""
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0, "f0", "f1")
+    bench.blocked_after = "f0"
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    bench.bus.down = True
+    await _pass(bench, seconds=CUT_OFF + 5)
+    bench.unblocked.set()
+    await _pass(bench, seconds=5)
+    assert bench.executed == ["f0"]
+    bench.bus.down = False
+    await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.SUCCEEDED)))
+    await _pass(bench, seconds=10)
+    assert not await step
+    assert bench.executed == ["f0"]
+
+
+async def test_a_chunk_goes_on_while_the_state_is_heard_or_read(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0, "f0", "f1")
+    bench.blocked_after = "f0"
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    await _pass(bench, seconds=3 * CUT_OFF)
+    bench.unblocked.set()
+    assert await step
+    assert bench.executed == ["f0", "f1"]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def _pass(bench: Bench, seconds: float) -> None:
+    """Second by second, so that whoever sleeps looks at the clock in between."""
+    for _ in range(int(seconds)):
+        await bench.clock.advance(1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
 async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: Bench) -> None:
     """Not at once: most of what is tried again is done the second time."""
     await bench.lead(listed=True, chunks=1)
@@ -232,7 +324,7 @@ async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: 
     assert told == ["", "", "JuiceFsMissing", "JuiceFsMissing", "JuiceFsMissing"]
     assert len((await bench.recorded()).message) == 300
     bench.refusal = None
-    await bench.clock.advance(TOLD_AFTER)
+    await _pass(bench, seconds=TOLD_AFTER)
     async with asyncio.timeout(5):
         assert await step
     assert ((await bench.recorded()).reason, bench.executed) == ("", ["f0"])

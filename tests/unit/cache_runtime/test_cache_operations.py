@@ -549,6 +549,13 @@ async def test_remove_counts_what_does_not_exist_and_says_so(harness: Harness) -
     assert not (harness.root / "a").exists()
 
 
+async def test_remove_counts_what_no_path_can_lead_to(harness: Harness) -> None:
+    (harness.root / "loop").symlink_to("loop")
+    paths = ("loop/x", "a" * 300, f"{'a' * 300}/x")
+    outcome = await harness.execute(remove(*paths), *((path, 0) for path in paths))
+    assert outcome == Outcome(files=3, notes=tuple(f"{path}: did not exist" for path in paths))
+
+
 async def test_remove_tries_again_and_names_what_is_left(harness: Harness) -> None:
     harness.write("late", "never")
     harness.engine.stubborn, harness.engine.problem = {"late": 1, "never": 99}, "busy"

@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity
-from cache_runtime.domain.runs import SILENCE
+from cache_runtime.domain.runs import HEARTBEAT, SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
@@ -31,6 +31,7 @@ from cache_runtime.publication import pack
 from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -94,6 +95,8 @@ class FakeOperation(RunOperation):
     list_error: Exception | None = None
     list_errors: int = 99
     listings: int = 0
+    listing_now: int = 0
+    """Listings that wait for the gate."""
     list_gate: asyncio.Event | None = None
     """What the first listing waits for."""
     list_seconds: float = 0.0
@@ -110,7 +113,11 @@ class FakeOperation(RunOperation):
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
         self.listings += 1
         if self.list_gate and self.listings == 1:
-            await self.list_gate.wait()
+            self.listing_now += 1
+            try:
+                await self.list_gate.wait()
+            finally:
+                self.listing_now -= 1
         await asyncio.sleep(self.list_seconds)
         for start in range(0, len(FILES), 10):
             yield Batch(FILES[start : start + 10])
@@ -465,20 +472,76 @@ async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
 ) -> None:
     """As on a bus without the stream of facts. Meanwhile one agent tries, not each in turn."""
     monkeypatch.setattr(master, "CLOSING", 3 * SILENCE)
-    publish = harness.bus.publish
-
-    async def refuse_ends(event: Event) -> None:
-        if isinstance(event.data, RunEnded):
-            raise Retry("NoStream")
-        await publish(event)
-
-    monkeypatch.setattr(harness.bus, "publish", refuse_ends)
-    async with harness.agents(0, 1):
+    async with deaf_to(harness, monkeypatch, RunEnded), harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended()
         assert state.closing
         await eventually(lambda: closed(harness), what="nobody is busy with it any more")
     assert (await harness.read(RunState, RUN.state)).term == state.term == 1
+
+
+@asynccontextmanager
+async def deaf_to(harness: Harness, monkeypatch: pytest.MonkeyPatch, kind: type) -> AsyncIterator[None]:
+    """A bus that refuses one kind of fact."""
+    publish = harness.bus.publish
+
+    async def refuse(event: Event) -> None:
+        if isinstance(event.data, kind):
+            raise Retry("NoStream", "no stream PW_CACHE")
+        await publish(event)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.bus, "publish", refuse)
+        yield
+
+
+async def test_a_run_whose_start_cannot_be_announced_goes_on_and_says_so(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the start is announced before the end."""
+    harness.operation.gate.clear()
+    async with harness.agents(0, 1):
+        async with deaf_to(harness, monkeypatch, RunStarted):
+            await harness.ask()
+            told = await eventually(lambda: said(harness, "NoStream"), what="the state says so")
+            harness.operation.gate.set()
+            await check_exact(harness)
+        await eventually(lambda: harness.facts(RunEnded), what="the end is told")
+    assert told == "the start is not announced: no stream PW_CACHE; tried again"
+    kinds = [type(fact) for fact in harness.facts(object) if isinstance(fact, (RunStarted, RunEnded))]
+    assert kinds == [RunStarted, RunEnded]
+
+
+async def test_a_run_whose_start_cannot_be_announced_can_be_cancelled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.operation.gate.clear()
+    async with deaf_to(harness, monkeypatch, RunStarted), harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: said(harness, "NoStream"), what="the state says so")
+        await harness.kv.put(RUN.cancel, b"{}")
+        assert (await harness.ended()).phase is RunPhase.CANCELLED
+
+
+async def test_chunks_are_removed_though_nobody_can_be_told_of_the_end(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that may be tried as long as the other was, by its own clock."""
+    monkeypatch.setattr(master, "CLOSING", 2 * SILENCE)
+    asked, is_removed = list[float](), asyncio.Event()
+
+    async def refuse_at_first(subject: str) -> None:
+        asked.append(harness.clock.monotonic())
+        if asked[-1] - asked[0] < SILENCE:
+            raise Retry("BusBusy")
+        is_removed.set()
+
+    monkeypatch.setattr(harness.bus.work, "purge", refuse_at_first)
+    async with deaf_to(harness, monkeypatch, RunEnded), harness.agents(0):
+        await harness.ask()
+        await harness.ended()
+        await eventually(lambda: closed(harness), what="the run is finished")
+    assert (is_removed.is_set(), harness.facts(RunEnded)) == (True, [])
 
 
 async def test_chunks_that_the_bus_refuses_to_remove_do_not_hold_a_run(
@@ -510,6 +573,72 @@ async def test_whoever_cannot_do_what_the_end_requires_leaves_it_to_another(
             await check_exact(harness)
     state = await harness.read(RunState, RUN.state)
     assert (state.master, harness.operation.finishes) == ("digits-runtime-1", 1)
+
+
+async def test_a_master_keeps_the_role_while_a_try_of_the_end_goes_on(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has failed for long, and now it goes well: another would break it off in the middle."""
+    monkeypatch.setattr(master, "UNABLE", 5.0)
+    operation = harness.operation
+    operation.finish_error = Retry("CellFailed", "no room")
+    async with harness.agents(0):
+        await harness.ask()
+        began = await eventually(lambda: said_at(harness, "CellFailed"), what="the end is refused")
+        await eventually(lambda: harness.clock.monotonic() - began > 6.0, what="for long")
+        operation.finish_gate, operation.finish_error, tries = asyncio.Event(), None, operation.finishes
+        await eventually(lambda: operation.finishes > tries, what="a try goes well")
+        async with harness.agents(1):
+            await eventually(lambda: is_heard(harness, 1), what="there is another")
+            first = await harness.read(RunState, RUN.state)
+
+            async def has_led_on() -> bool:
+                state = await harness.read(RunState, RUN.state)
+                return state.term > first.term or later(state, first, HEARTBEAT * 3)
+
+            await eventually(has_led_on, what="some heartbeats")
+            assert (operation.given_up, operation.finishes) == (0, tries + 1)
+            operation.finish_gate.set()
+            await check_exact(harness)
+    assert (await harness.read(RunState, RUN.state)).term == first.term == 1
+
+
+async def said_at(harness: Harness, reason: str) -> float:
+    return harness.clock.monotonic() if await said(harness, reason) else 0.0
+
+
+async def is_heard(harness: Harness, partition: int) -> bool:
+    key = str(NodeKey("set-1", partition))
+    return bool(await harness.bus.key_value("pw_cache_nodes").entries(key))
+
+
+def later(state: RunState, first: RunState, seconds: float) -> bool:
+    """By the wall clock, which is not faster than it is."""
+    assert state.heartbeat
+    assert first.heartbeat
+    return (state.heartbeat - first.heartbeat).total_seconds() > seconds / FastClock.speed
+
+
+async def test_nothing_is_left_running_when_the_role_is_given_up(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next master begins at once."""
+    harness.operation.list_gate = asyncio.Event()
+    update, listing_then = RunStore.update_state, list[int]()
+
+    async def note_whether_it_lists(store: RunStore, state: RunState, revision: int) -> int:
+        if not state.master:
+            listing_then.append(harness.operation.listing_now)
+        return await update(store, state, revision)
+
+    monkeypatch.setattr(RunStore, "update_state", note_whether_it_lists)
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.listings == 1, what="the first master lists")
+        harness.mounts[0].is_mounted = False
+        async with harness.agents(1):
+            await check_exact(harness)
+    assert listing_then == [0]
 
 
 async def closed(harness: Harness) -> bool:
@@ -850,6 +979,48 @@ async def test_a_run_whose_records_are_deleted_is_dropped(harness: Harness) -> N
         await harness.ask("run-2")
         assert (await harness.ended("run-2")).files_done == 40
     assert await harness.kv.entries(RUN.state) == []
+
+
+async def test_an_ended_run_that_is_removed_is_not_begun_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of record is watched by itself: here specs are heard of late."""
+    watch, has_heard = harness.kv.watch, asyncio.Event()
+
+    async def watch_specs_late(pattern: str) -> AsyncIterator[Entry | None]:
+        async with aclosing(watch(pattern)) as entries:
+            async for entry in entries:
+                if entry and entry.value is None and entry.key == RUN.spec:
+                    await has_heard.wait()
+                yield entry
+
+    monkeypatch.setattr(harness.kv, "watch", watch_specs_late)
+    asked = list[str]()
+    get, create = harness.kv.get, harness.kv.create
+
+    async def note_get(key: str) -> Entry:
+        asked.append(key)
+        return await get(key)
+
+    async def note_create(key: str, value: bytes) -> int:
+        asked.append("created")
+        return await create(key, value)
+
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await check_exact(harness)
+        await eventually(lambda: closed(harness), what="the run is finished")
+        began = len(harness.operation.began)
+        monkeypatch.setattr(harness.kv, "get", note_get)
+        monkeypatch.setattr(harness.kv, "create", note_create)
+        for key in (RUN.spec, RUN.state):
+            await harness.kv.delete(key)
+        await eventually(lambda: asked, what="an agent has considered to claim it")
+        has_heard.set()
+        await harness.ask("run-2")
+        await harness.ended("run-2")
+    assert await harness.kv.entries(RUN.state) == []
+    assert (len(harness.operation.began), asked[0]) == (began + 14, RUN.spec)
 
 
 async def test_a_run_without_a_known_operation_fails(harness: Harness) -> None:

@@ -14,7 +14,8 @@ from cache_runtime.domain.model import Batch, File
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import Publication
 from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.contracts.generated.cache_v1 import Chunk, RemoveOperation, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import PartitionState, RemoveOperation, RunSpec
+from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
 
@@ -45,10 +46,10 @@ class Bench:
     def __post_init__(self) -> None:
         spec = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["x"]))
         work, limits = self.bus.work, Limits(files=1)
-        self.publication = Publication(spec, self.operation, work, limits, self.clock, self._is_done)
+        self.publication = Publication(spec, self.operation, work, limits, self.clock, self._part)
 
-    def _is_done(self, chunk: Chunk) -> bool:
-        return chunk.id < self.done
+    def _part(self, partition: int) -> PartitionState:
+        return PartitionState(partition=partition, watermark=self.done)
 
     @property
     def ahead(self) -> int:
@@ -97,6 +98,29 @@ async def test_what_may_be_lost_is_published_again_before_all_is_listed(bench: B
         await bench.settle(seconds)
     assert bench.operation.count == 2
     assert len(bench.bus.stored("PW_WORK")) in range(full - 1, full + 2)
+
+
+async def test_what_a_record_lacks_that_went_back_is_published_again(bench: Bench) -> None:
+    """The bus was restored from older data, and chunks that were done are not there any more."""
+    for done in (2, 4):
+        bench.done = done
+        await bench.settle()
+    for number in range(4):
+        await bench.bus.work.drop(work_subject("s", "r", 0, number))
+    bench.done = 2
+    for seconds in (window.STALLED + 1, window.LOOK, publication.PAUSE):
+        await bench.settle(seconds)
+    assert bench.operation.count == 2
+    assert await bench.bus.work.get(work_subject("s", "r", 0, 2))
+
+
+async def test_what_cannot_be_read_is_published_again(bench: Bench) -> None:
+    subject = work_subject("s", "r", 0, 0)
+    await bench.bus.work.put(subject, b"nonsense")
+    for seconds in (window.STALLED + 1, window.LOOK, publication.PAUSE):
+        await bench.settle(seconds)
+    assert bench.operation.count == 2
+    assert await bench.bus.work.get(subject) != b"nonsense"
 
 
 async def test_what_takes_long_is_waited_for(bench: Bench) -> None:

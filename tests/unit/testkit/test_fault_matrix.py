@@ -37,8 +37,9 @@ def well(scenario: Scenario) -> Found:
         phase=RunPhase.SUCCEEDED, files_done=len(scenario.wanted), files_total=len(scenario.wanted),
         bytes_done=size, bytes_total=size, cached_percent=100.0 if is_warmup else 0.0,
     )  # fmt: skip
-    cached = size if is_warmup else 0
-    report = Report(NodeStatus(mounted=True, cached_bytes=cached), cached)
+    cached = {path: len(data) for path, data in scenario.wanted.items()} if is_warmup else {}
+    blocks = sum(cached.values())
+    report = Report(NodeStatus(mounted=True, cached_bytes=blocks), blocks)
     node = Node(digests(scenario.after), cached, (), report)
     neighbours: Digests = {"neighbour": "1"}
     return Found(state, (node, node), digests(scenario.source_after), {"bucket": (neighbours, neighbours)})
@@ -153,15 +154,25 @@ def test_a_claim_of_the_run_that_is_not_so(
 def test_a_warmup_claims_no_more_than_the_caches_hold() -> None:
     scenario = scenario_of(Operation.WARMUP)
     found = well(scenario)
-    cold = tuple(replace(node, cached=0) for node in found.nodes)
+    cold = tuple(replace(node, cached={}) for node in found.nodes)
     size = found.state.bytes_total
     assert judge(scenario, {}, replace(found, nodes=cold)) == [f"claims {size} cached bytes of 0"]
+
+
+def test_what_both_caches_hold_makes_up_for_nothing() -> None:
+    scenario = scenario_of(Operation.WARMUP)
+    found, size = well(scenario), sum(map(len, scenario.wanted.values()))
+    path = max(scenario.wanted, key=lambda path: len(scenario.wanted[path]))
+    half = {name: held for name, held in found.nodes[0].cached.items() if name != path}
+    nodes = tuple(replace(node, cached=half) for node in found.nodes)
+    left = size - len(scenario.wanted[path])
+    assert judge(scenario, {}, replace(found, nodes=nodes)) == [f"claims {size} cached bytes of {left}"]
 
 
 def test_a_cache_that_was_cleared_holds_nothing() -> None:
     scenario = scenario_of(Operation.CLEAR)
     found = well(scenario)
-    nodes = (replace(found.nodes[0], cached=5), found.nodes[1])
+    nodes = (replace(found.nodes[0], cached={"a": 5}), found.nodes[1])
     assert judge(scenario, {}, replace(found, nodes=nodes)) == ["5 bytes are cached after a clear"]
 
 

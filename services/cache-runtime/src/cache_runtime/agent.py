@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
+from typing import Any
 
 import structlog
 
@@ -15,6 +19,7 @@ from cache_runtime.domain.runs import (
     all_failed,
     begun,
     has_ended,
+    is_first_try,
     is_recorded,
     lacking,
     next_chunk,
@@ -23,14 +28,15 @@ from cache_runtime.domain.runs import (
 )
 from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
-from cache_runtime.publication import unpack
+from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
-from cache_runtime.retrying import as_retry, at_most, persistently
+from cache_runtime.retrying import as_failure, at_most, persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +50,11 @@ LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
 """Seconds for which a chunk must be refused before the record says why, and between two such texts."""
+CUT_OFF = 15.0
+"""Seconds without word of the run, fewer than those after which another stands in, after which its chunk is
+broken off: the run may end without this agent, and nothing may be deleted or copied after that."""
+LOOK = 2.0
+"""Seconds between two looks whether there is word of it."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -65,6 +76,9 @@ class Agent:
         """By partition: the master's term when its record was read, and when that was."""
         self._began_at = self._told_at = 0.0
         """When the chunk was begun, and when it was last told that it is refused."""
+        self._state_read_at = -inf
+        self._is_tried = False
+        """This agent has begun to execute the chunk."""
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
@@ -119,7 +133,7 @@ class Agent:
         subject = work_subject(self._spec.set_uid, self._spec.run_id, partition, number)
         clock = self._context.clock
         data = await persistently(lambda: self._context.work.get(subject), clock)
-        chunk = self._unpacked(data, partition, number)
+        chunk = readable(data, self._spec.run_id, partition, number)
         if chunk is None:
             await self._miss(partition, number)
             return False
@@ -134,17 +148,6 @@ class Agent:
         with suppress(Retry):
             await self._context.work.drop(subject)
         return True
-
-    def _unpacked(self, data: bytes | None, partition: int, number: int) -> Chunk | None:
-        """None for what cannot be read: it counts as lost, and is published again."""
-        if data is None:
-            return None
-        try:
-            chunk = unpack(data)
-        except Permanent as error:
-            log.error("malformed chunk", run=self._spec.run_id, problem=error.message)
-            return None
-        return chunk if (chunk.partition, chunk.id) == (partition, number) else None
 
     async def _miss(self, partition: int, number: int) -> None:
         """Tell the master, now and then, while the record may be the only one that others have moved on."""
@@ -175,6 +178,7 @@ class Agent:
         if attempts > MAX_ATTEMPTS:
             return all_failed(chunk, f"failed after {attempts - 1} attempts")
         self._began_at = self._told_at = self._context.clock.monotonic()
+        self._is_tried = False
         try:
             return await persistently(
                 lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
@@ -198,16 +202,42 @@ class Agent:
         await self._context.mount.wait_mounted()
         if not await self._is_wanted(chunk):
             return None
-        warmed = self._known[chunk.partition].part.cached_bytes
+        part = self._known[chunk.partition].part
+        is_first, self._is_tried = not self._is_tried and is_first_try(part), True
         # A recount that takes longer than that is not waited for; a chunk of files has limits of its own.
         limit = None if chunk.files else COUNT_PATIENCE
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
-                return await execute_chunk(self._operation, self._spec, chunk, self._context.clock, warmed)
+                clock, warmed = self._context.clock, part.cached_bytes
+                work = execute_chunk(self._operation, self._spec, chunk, clock, warmed)
+                outcome = await self._while_connected(work)
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
-            return all_failed(chunk, as_retry(error).message)
+            return all_failed(chunk, as_failure(error).message)
+        # What a later try finds, an earlier one may have caused: that a path did not exist, which it removed.
+        return outcome if is_first else replace(outcome, notes=())
+
+    async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Broken off with Retry once this agent is cut off."""
+        execution, guard = asyncio.create_task(work), asyncio.create_task(self._until_cut_off())
+        try:
+            await asyncio.wait((execution, guard), return_when=asyncio.FIRST_COMPLETED)
+            if execution.done():
+                return execution.result()
+            guard.result()
+            text = f"nothing was heard of the run for {CUT_OFF:.0f} s: its chunk is broken off"
+            raise Retry("BusUnavailable", text)
+        finally:
+            await end(execution, guard)
+
+    async def _until_cut_off(self) -> None:
+        """Returns once the state could neither be heard nor read for long."""
+        clock = self._context.clock
+        while min(self._run.state_age, clock.monotonic() - self._state_read_at) < CUT_OFF:
+            await clock.sleep(LOOK)
+            with suppress(Retry):
+                await self._current_state()
 
     async def _is_wanted(self, chunk: Chunk) -> bool:
         """By the records themselves, wherever what was heard of them may be old. Raises Retry."""
@@ -225,7 +255,8 @@ class Agent:
         try:
             state, _ = await self._context.store.state(self._spec.run_id)
         except NotFound:
-            return None
+            state = None
+        self._state_read_at = self._context.clock.monotonic()
         return state
 
     async def _load(self, partition: int) -> None:

@@ -26,7 +26,6 @@ from cache_runtime.domain.runs import (
     has_ended,
     is_done,
     is_news,
-    is_recorded,
     judge,
     judged,
     judgement_of,
@@ -37,13 +36,14 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.domain.shares import gone, problems_of, refusals_of, stand_ins, unfinished
+from cache_runtime.operations.base import RunOperation
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import Tell, persistently
 from cache_runtime.role import Role, RoleLostError
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
-from paddlewheel.contracts.generated.cache_v1 import Chunk, RunPhase, RunSpec, RunState, StandIn
+from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunPhase, RunSpec, RunState, StandIn
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
@@ -57,11 +57,12 @@ run: soon another may lead, and nothing may be deleted after that one has said t
 UNABLE = 120.0
 """Seconds for which what the end requires fails, before the role is left to another."""
 CLOSING = 600.0
-"""Seconds for which the end of a run is announced in vain, while records can be written."""
+"""Seconds for which the end of a run is announced in vain, and then for which its chunks are removed in vain,
+while records can be written."""
 
 
-class _NobodyToTellError(Exception):
-    """What announces the end, or what is to be removed, is not there."""
+class _RefusedError(Exception):
+    """The bus is there and has refused a call for long."""
 
 
 class Master:
@@ -83,8 +84,12 @@ class Master:
         self._refused_since: float | None = None
         """When that, or announcing the end, has failed for the first time."""
         self._is_unable = False
-        """It has failed for long."""
+        """It has failed for long, and is not being tried."""
         self._unmounted_since: float | None = None
+        self._is_start_told = True
+        """Of a run that has ended, whoever takes over announces the end alone."""
+        self._silenced: Problem | None = None
+        """Why the start is not announced yet."""
 
     async def lead(self, claim: Claim) -> None:
         """Claim the role and lead until the run has ended or the role is lost.
@@ -97,7 +102,7 @@ class Master:
             return
         if not has_ended(self._state):
             log.info("leading run", run=self._spec.run_id, operation=self._member, term=self._state.term)
-            await self._persistently(lambda: self._context.facts.run_started(self._spec, self._state))
+            self._is_start_told = False
             await self._record_end(await self._lead_or_crash())
         await self._close()
 
@@ -135,9 +140,10 @@ class Master:
         return await self._accompany(self._finish(judgement))
 
     async def _accompany(self, work: Coroutine[Any, Any, Ending]) -> Ending:
-        """Record progress every tick while the work is being done."""
+        """Record progress every tick while the work is being done, which no fact holds up."""
         execution = asyncio.create_task(work)
-        watches = [asyncio.create_task(watch) for watch in (self._watch_parts(), self._presence.watch())]
+        beside = (self._watch_parts(), self._presence.watch(), self._announce_start())
+        watches = [asyncio.create_task(watch) for watch in beside]
         try:
             while not execution.done():
                 if self._run.records.cancelled:
@@ -147,7 +153,7 @@ class Master:
                         watch.result()
                 await self._record_progress()
                 self._give_up_deletions()
-                await self._give_up_unable()
+                await self._give_up_unable(execution)
                 await self._wait_tick(execution)
             return execution.result()
         except Permanent as error:
@@ -171,9 +177,9 @@ class Master:
             log.warning("role given up: the bus is away", run=self._spec.run_id)
             raise RoleLostError
 
-    async def _give_up_unable(self) -> None:
+    async def _give_up_unable(self, execution: asyncio.Task[Ending]) -> None:
         """Whoever cannot list, or do what the end requires, leaves that to another that may be able to, and
-        leads on while there is none.
+        leads on while there is none. The other begins at once, so nothing is left running.
 
         Raises:
             RoleLostError: it was given up.
@@ -182,8 +188,9 @@ class Master:
         others = [index for index, trouble in troubles.items() if not trouble and index != own]
         if not self._is_without_mount() and not self._is_unable:
             return
-        if others and not self._presence.is_blind:
+        if others and not self._presence.is_blind and not execution.done():
             log.warning("role given up", run=self._spec.run_id, unable_to_end=self._is_unable)
+            await end(execution)
             self._role.state = given_up(self._state)
             await self._persistently(self._role.write)
             raise RoleLostError
@@ -216,7 +223,7 @@ class Master:
         context, operation = self._context, self._context.operation(self._spec)
         await self._parts_known.wait()
         limits = Limits.planned(self._state, context.limits)
-        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._is_recorded)
+        chunks = Publication(self._spec, operation, context.work, limits, context.clock, self._part)
         self._publication = chunks
         await chunks.publish()
         self._has_news.set()
@@ -232,15 +239,20 @@ class Master:
         """What another master has begun is done again. Raises Permanent."""
         operation = self._context.operation(self._spec)
         if not operation.is_dry(self._spec):
-            await self._persistently(
-                lambda: operation.finish(self._spec, self._state.bytes_total), self._tell
-            )
+            await self._persistently(lambda: self._try_to_finish(operation), self._tell)
         return judgement
+
+    async def _try_to_finish(self, operation: RunOperation) -> None:
+        """A try that goes well may take hours, and the role is kept meanwhile."""
+        self._is_unable = False
+        await operation.finish(self._spec, self._state.bytes_total)
 
     async def _tell(self, error: Retry | None) -> None:
         """What the end of the run waits for. Told between two tries, so that none is broken off."""
         self._refusal = repeated(error.reason, error.message) if error else None
         self._is_unable = error is not None and self._refused_for() > UNABLE
+        if self._is_unable:
+            self._has_news.set()  # to be seen before the next try
 
     def _refused_for(self) -> float:
         """Seconds since the first refusal, which this may be."""
@@ -281,14 +293,13 @@ class Master:
             self._ticks += 1
             await self._context.facts.run_progressed(self._spec, self._state, sums, self._ticks)
 
-    def _is_recorded(self, chunk: Chunk) -> bool:
-        part = self._run.records.parts.get(chunk.partition)
-        return part is not None and is_recorded(part, chunk)
+    def _part(self, partition: int) -> PartitionState:
+        return self._run.records.parts.get(partition) or PartitionState(partition=partition)
 
     def _with_problems(self, state: RunState) -> RunState:
         """With what the run waits for."""
         if state.judgement is not None:
-            return waiting(state, [self._refusal] if self._refusal else [])
+            return waiting(state, [problem for problem in (self._refusal, self._silenced) if problem])
         return self._with_shares(state)
 
     def _with_shares(self, state: RunState) -> RunState:
@@ -306,6 +317,7 @@ class Master:
             problems += refusals_of(left, self._run.records.parts)
         else:
             problems = problems or ([Problem(state.reason, state.message)] if state.reason else [])
+        problems += [self._silenced] if self._silenced else []
         chosen = [StandIn(partition=index, by=by) for index, by in sorted(self._stand_ins.items())]
         return waiting(state.model_copy(update={"stand_ins": chosen}), problems)
 
@@ -335,29 +347,55 @@ class Master:
 
     async def _close(self) -> None:
         """Announce the end, and remove what is left of the work; whoever takes over repeats both."""
-        self._refused_since = None
-        with suppress(_NobodyToTellError):
-            await self._persistently(self._announce, self._stay)
-            await self._persistently(self._purge, self._stay)
+        try:
+            await self._insist(self._announce)
+        except _RefusedError as error:
+            log.error("end of a run not announced", run=self._spec.run_id, problem=str(error))
+        try:
+            await self._insist(self._purge)
+        except (_RefusedError, Permanent) as error:
+            log.error("chunks of a run stay on the bus", run=self._spec.run_id, problem=str(error))
         self._role.state = self._state.model_copy(update={"closing": False})
         await self._persistently(self._role.write)
 
+    async def _announce_start(self) -> None:
+        if not self._is_start_told:
+            await self._persistently(self._tell_start, self._note_silence)
+
+    async def _tell_start(self) -> None:
+        await self._context.facts.run_started(self._spec, self._state)
+        self._is_start_told = True
+
+    async def _note_silence(self, error: Retry | None) -> None:
+        text = f"the start is not announced: {error.message or error.reason}" if error else ""
+        self._silenced = repeated(error.reason, text) if error else None
+
     async def _announce(self) -> None:
+        """The end, after a start that could not be announced before."""
+        if not self._is_start_told:
+            await self._tell_start()
         await self._context.facts.run_ended(self._spec, self._state)
 
     async def _purge(self) -> None:
-        """What the bus refuses for good stays until the stream drops it: nobody reads it any more."""
-        try:
-            await self._context.work.purge(work_filter(self._spec.set_uid, self._spec.run_id))
-        except Permanent as error:
-            log.error("chunks of a run stay on the bus", run=self._spec.run_id, problem=error.message)
+        """Nobody reads what is left; dataset-controller removes it with the records of the run."""
+        await self._context.work.purge(work_filter(self._spec.set_uid, self._spec.run_id))
+
+    async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Repeat while the role is kept.
+
+        Raises:
+            RoleLostError: another has it.
+            _RefusedError: it is refused for long, by a bus that is there.
+        """
+        self._refused_since = None
+        await self._persistently(call, self._stay)
 
     async def _stay(self, error: Retry | None) -> None:
         """Keep the role while the end is being announced, or each agent in turn would take it and join in.
 
         Raises:
             RoleLostError: another has it.
-            _NobodyToTellError: it is refused for long, by a bus that is there.
+            _RefusedError: as `_insist`.
         """
         if error is None:
             return
@@ -368,8 +406,7 @@ class Master:
             self._refused_since = None
             return
         if self._refused_for() > CLOSING:
-            log.error("end of a run not announced", run=self._spec.run_id, problem=str(error))
-            raise _NobodyToTellError
+            raise _RefusedError(str(error))
 
     async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:
         await persistently(call, self._context.clock, tell)

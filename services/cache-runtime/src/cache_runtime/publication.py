@@ -9,12 +9,12 @@ import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
-from cache_runtime.domain.runs import Problem, repeated
+from cache_runtime.domain.runs import Problem, is_recorded, repeated
 from cache_runtime.operations.base import RunOperation
-from cache_runtime.retrying import as_retry, persistently
+from cache_runtime.retrying import as_failure, persistently
 from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
-from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionTotals, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, PartitionTotals, RunSpec
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
@@ -36,7 +36,7 @@ class Publication:
     """The chunks of one run. Publishing again is idempotent: chunks and their subjects are the same.
 
     Args:
-        is_done: whether a chunk is recorded as finished: it is counted, and not published.
+        part: the record of a partition: chunks that it has are counted, and not published.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Publication:
         work: WorkStore,
         limits: Limits,
         clock: Clock,
-        is_done: Callable[[Chunk], bool],
+        part: Callable[[int], PartitionState],
     ) -> None:
         self._spec, self.operation, self._work, self._limits = spec, operation, work, limits
-        self._clock, self._is_done = clock, is_done
+        self._clock, self._part = clock, part
         self._published: dict[int, int] = {}
-        self._window = Window(clock, is_done, self._is_stored)
+        self._window = Window(clock, part, self._is_stored)
         self._recounts = False
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
@@ -92,8 +92,8 @@ class Publication:
             try:
                 await self._publish_all()
             except (Retry, OSError) as failure:
-                error = as_retry(failure)
-                if self._paused > PATIENCE:
+                error = as_failure(failure)
+                if isinstance(error, Permanent) or self._paused > PATIENCE:
                     raise Permanent(error.reason, error.message) from error
                 self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
                 log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
@@ -176,7 +176,8 @@ class Publication:
 
     def _is_there(self, chunk: Chunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""
-        return chunk.id < self._published.get(chunk.partition, 0) or self._is_done(chunk)
+        is_published = chunk.id < self._published.get(chunk.partition, 0)
+        return is_published or is_recorded(self._part(chunk.partition), chunk)
 
     async def _put(self, chunk: Chunk) -> int:
         """Bytes that it takes in the stream, its subject among them."""
@@ -185,7 +186,9 @@ class Publication:
         return len(subject) + len(data)
 
     async def _is_stored(self, partition: int, chunk: int) -> bool:
-        return bool(await persistently(lambda: self._work.get(self._subject(partition, chunk)), self._clock))
+        """And agents can read it."""
+        data = await persistently(lambda: self._work.get(self._subject(partition, chunk)), self._clock)
+        return readable(data, self._spec.run_id, partition, chunk) is not None
 
     def _subject(self, partition: int, chunk: int) -> str:
         return work_subject(self._spec.set_uid, self._spec.run_id, partition, chunk)
@@ -194,6 +197,19 @@ class Publication:
 def pack(chunk: Chunk) -> bytes:
     """A chunk on the wire: zstd over proto3 JSON."""
     return zstandard.ZstdCompressor(level=3).compress(to_json(chunk))
+
+
+def readable(data: bytes | None, run_id: str, partition: int, number: int) -> Chunk | None:
+    """The chunk of a partition with this id; None for what is not there or cannot be read: it counts as lost,
+    and is published again."""
+    if data is None:
+        return None
+    try:
+        chunk = unpack(data)
+    except Permanent as error:
+        log.error("malformed chunk", run=run_id, problem=error.message)
+        return None
+    return chunk if (chunk.partition, chunk.id) == (partition, number) else None
 
 
 def unpack(data: bytes) -> Chunk:

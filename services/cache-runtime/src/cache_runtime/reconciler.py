@@ -135,11 +135,22 @@ class RunReconciler:
                 tracker.heard()
 
     async def _lead(self, spec: RunSpec, run: _Run, claim: Claim) -> None:
+        if claim is Claim.CREATE and not await self._is_asked_for(spec.run_id):
+            return
         try:
             await Master(spec, run.tracker, self._context).lead(claim)
         except RoleLostError:
             log.info("master role lost", run=spec.run_id)
             run.has_lost_role = True
+
+    async def _is_asked_for(self, run_id: str) -> bool:
+        """Specs and states are watched one by one. Of an ended run that is removed, the deletion of the state
+        may be heard first: then it looks like a new run. Raises Retry."""
+        if await self._context.store.has_spec(run_id):
+            return True
+        log.info("run not claimed: it is removed", run=run_id)
+        await self._context.clock.sleep(RESYNC)  # until the watch brings it
+        return False
 
     def _start_agent(self, spec: RunSpec, tracker: RunTracker) -> asyncio.Task[None] | None:
         """None for an unknown operation: the master fails such a run."""

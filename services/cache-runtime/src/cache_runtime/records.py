@@ -55,6 +55,14 @@ class RunStore:
         """Raises Conflict."""
         return await self._bucket.update(self._key(state.run_id).state, to_json(state), revision)
 
+    async def has_spec(self, run_id: str) -> bool:
+        """Whether the run is still asked for, by the bus itself: watches may lag."""
+        try:
+            await self._bucket.get(self._key(run_id).spec)
+        except NotFound:
+            return False
+        return True
+
     async def state(self, run_id: str) -> tuple[RunState, int]:
         """Raises NotFound."""
         entry = await self._bucket.get(self._key(run_id).state)

@@ -13,7 +13,7 @@ import structlog
 
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
@@ -25,10 +25,16 @@ Tell = Callable[[Retry | None], Awaitable[None]]
 _FIRST, _CAP = 0.2, 5.0
 
 
-def as_retry(error: Retry | OSError) -> Retry:
-    """A file system or a disk that fails may answer later: it is no bug."""
+_LASTING = (errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP)
+"""What the kernel says again however often it is asked."""
+
+
+def as_failure(error: Retry | OSError) -> Retry | Permanent:
+    """A file system or a disk that fails is no bug, and may answer later."""
     if isinstance(error, Retry):
         return error
+    if error.errno in _LASTING:
+        return Permanent(Reason.FILE_SYSTEM_FAILED, described(error))
     return Retry(Reason.FILE_SYSTEM_FAILED, described(error))
 
 
@@ -43,13 +49,19 @@ def described(error: OSError) -> str:
 
 
 async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tell | None = None) -> T:
-    """Repeat with backoff while the call raises Retry, or a file system fails; anything else is raised."""
+    """Repeat with backoff while the call raises Retry, or a file system fails and may not later.
+
+    Raises:
+        Permanent: the call does, or a file system fails for good.
+    """
     pause, refused = _FIRST, False
     while True:
         try:
             result = await call()
         except (Retry, OSError) as failure:
-            error = as_retry(failure)
+            error = as_failure(failure)
+            if isinstance(error, Permanent):
+                raise error from failure
             log.warning("retrying", problem=str(error), after=error.after or pause)
             refused = True
             if tell:
@@ -65,8 +77,11 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
 @asynccontextmanager
 async def at_most(seconds: float | None, reason: str, what: str) -> AsyncIterator[None]:
     """Raises Retry with the reason when the block takes longer; None = it may."""
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             yield
     except TimeoutError as error:
+        if not limit.expired():  # a file system says so itself: ETIMEDOUT
+            raise
         raise Retry(reason, f"{what} took more than {seconds:.0f} s") from error

@@ -18,7 +18,7 @@ from typing import BinaryIO, TypeVar
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import PATH_MAX, encode_path
-from cache_runtime.retrying import as_retry, described
+from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import IsInternal, walk
 from paddlewheel.contracts.reasons import Reason
@@ -35,7 +35,7 @@ _STATS_AT_LEAST = 32
 class Tree:
     """Reads the mounted tree; methods that are not coroutines block and belong in a thread.
 
-    Coroutines raise Retry when the file system fails.
+    Coroutines raise Retry when the file system fails, and Permanent when it does for good.
     """
 
     def __init__(self, root: Path, is_internal: IsInternal, threads: int) -> None:
@@ -127,13 +127,13 @@ class Tree:
         try:
             with opened_beneath(os.fsencode(self._root), path, flags) as handle:
                 yield handle
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise _not_found(path, field) from error
         except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise _named(error, path) from error
-            text = f"{field}: {os.fsdecode(path)!r} leads out of the data set through a symbolic link"
-            raise Permanent("InvalidPath", text) from error
+            if error.errno == errno.EXDEV:
+                text = f"{field}: {os.fsdecode(path)!r} leads out of the data set through a symbolic link"
+                raise Permanent("InvalidPath", text) from error
+            if error.errno in _ABSENT:
+                raise _not_found(path, field) from error
+            raise _named(error, path) from error
 
     def _lstat(self, path: bytes) -> os.stat_result | None:
         try:
@@ -182,11 +182,11 @@ def _next_batch(listing: Iterator[Batch]) -> Batch | None:
 
 
 async def _asked(call: Callable[[], T]) -> T:
-    """In a thread. Raises Retry when the file system fails."""
+    """In a thread. Raises Retry, or Permanent, when the file system fails."""
     try:
         return await in_own_thread(call)
     except OSError as error:
-        raise as_retry(error) from error
+        raise as_failure(error) from error
 
 
 def _named(error: OSError, path: bytes) -> OSError:

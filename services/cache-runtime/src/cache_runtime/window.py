@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 
-from paddlewheel.contracts.generated.cache_v1 import Chunk
+from cache_runtime.domain.runs import is_recorded, next_chunk
+from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -21,17 +22,17 @@ class Window:
     """The chunks of one run that are published and not done.
 
     Args:
-        is_done: whether a chunk is recorded as finished.
+        part: the record of a partition.
         is_stored: whether the bus has the chunk of a partition with this id.
     """
 
     def __init__(
         self,
         clock: Clock,
-        is_done: Callable[[Chunk], bool],
+        part: Callable[[int], PartitionState],
         is_stored: Callable[[int, int], Awaitable[bool]],
     ) -> None:
-        self._clock, self._is_done, self._is_stored = clock, is_done, is_stored
+        self._clock, self._part, self._is_stored = clock, part, is_stored
         self._ahead: defaultdict[int, deque[tuple[int, int]]] = defaultdict(deque)
         """By partition, which does them in this order: ids, and their bytes."""
         self._bytes = 0
@@ -65,10 +66,12 @@ class Window:
                 since = self._clock.monotonic()
 
     async def _check_stored(self) -> None:
-        """Of each partition the chunk that is next. Raises Retry when one is not there."""
-        for partition, ahead in self._ahead.items():
-            if ahead and not await self._is_stored(partition, ahead[0][0]):
-                text = f"chunk {ahead[0][0]} of partition {partition} is lost"
+        """Of each partition the chunk that its record lacks: one before those of the window, when the bus was
+        restored from older data. Raises Retry when one is not there."""
+        for partition in [partition for partition, ahead in self._ahead.items() if ahead]:
+            number = next_chunk(self._part(partition))
+            if not await self._is_stored(partition, number):
+                text = f"chunk {number} of partition {partition} is lost"
                 raise Retry("WorkStalled", f"{text}; what is not done is published again")
 
     def _has_room(self) -> bool:
@@ -78,6 +81,6 @@ class Window:
         """Whether there were any."""
         before = self._bytes
         for partition, ahead in self._ahead.items():
-            while ahead and self._is_done(Chunk(partition=partition, id=ahead[0][0])):
+            while ahead and is_recorded(self._part(partition), Chunk(partition=partition, id=ahead[0][0])):
                 self._bytes -= ahead.popleft()[1]
         return self._bytes < before

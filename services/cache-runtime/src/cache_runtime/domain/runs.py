@@ -345,6 +345,14 @@ def begun(part: PartitionState) -> PartitionState:
     return part.model_copy(update={"attempts": part.attempts + 1})
 
 
+def is_first_try(part: PartitionState) -> bool:
+    """Whether no agent can have done a part of the next chunk before.
+
+    In `attempts` each counts the chunk that it begins with, and no later one, where it may have ended, too.
+    """
+    return part.attempts <= (0 if part.watermark else 1)
+
+
 def lacking(part: PartitionState) -> PartitionState:
     """The record of a partition whose next chunk is not there, or cannot be read."""
     return part.model_copy(update={"lacking": part.lacking + 1})

@@ -34,7 +34,8 @@ class ChunkTask(Protocol):
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """What is worth knowing of files that are done, by encoded path."""
+        """What is worth knowing of files that are done, by encoded path, as they were before: it counts when
+        nothing of the chunk can have been executed earlier."""
         ...
 
     async def execute(self, files: Sequence[FileEntry]) -> None:

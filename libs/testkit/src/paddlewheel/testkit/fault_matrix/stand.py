@@ -113,12 +113,15 @@ class Stand:
         scratch = [[str(p) for p in runtimes.state_dir(n).rglob("paddlewheel-*")] for n in PARTITIONS]
         return tuple(Node(files[p], cached[p], tuple(scratch[p]), reports[p]) for p in PARTITIONS)
 
-    async def _cached(self, partition: int) -> int:
+    async def _cached(self, partition: int) -> dict[str, int]:
+        """Bytes of each file that the client finds in its cache."""
         root = self.harness.runtimes.mount_path(partition)
         control = ControlFile(root)
-        inodes = await asyncio.to_thread(_inodes, root)
-        reports = [await control.check([inode], 1) for inode in inodes]
-        return sum(report.bytes - report.missing for report in reports)
+        reports = {
+            path: await control.check([inode], 1)
+            for path, inode in (await asyncio.to_thread(_inodes, root)).items()
+        }
+        return {path: report.bytes - report.missing for path, report in reports.items()}
 
     async def _succeed(
         self, run_id: str, operation: SyncOperation | WarmupOperation | ClearOperation
@@ -225,8 +228,10 @@ def blocks_of(cache: Path, besides: str) -> int:
     return sum(int(name.rpartition("_")[2]) for name in names)
 
 
-def _inodes(root: Path) -> list[int]:
-    return [status.st_ino for _, status in _entries(root) if stat.S_ISREG(status.st_mode)]
+def _inodes(root: Path) -> dict[str, int]:
+    """Of all files below, by relative path."""
+    found = ((path.relative_to(root), status) for path, status in _entries(root))
+    return {str(path): status.st_ino for path, status in found if stat.S_ISREG(status.st_mode)}
 
 
 def _entries(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
