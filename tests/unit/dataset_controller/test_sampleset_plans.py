@@ -1296,7 +1296,11 @@ def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
     }
     free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
     status = {"conditions": changes.pop("conditions", [free])}
-    return make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
+    seen = make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
+    if "children" in changes:
+        return seen
+    secret = render.secret(seen.sample_set.identity, VALUES)
+    return replace(seen, children=replace(seen.children, secret=secret))
 
 
 def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
@@ -1363,6 +1367,24 @@ def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -
     assert todo.status is not None
     assert todo.status.condition("Ready") == unready("InUse", message)
     assert freedom(seen) == condition("Free", False, "InUse")
+
+
+@pytest.mark.parametrize("kept", ["InUse", "StagedWrites"])
+def test_a_deleted_set_that_waits_gets_new_keys_and_certificates(kept: str) -> None:
+    """Without them its clients upload nothing, and it waits for ever."""
+    seen = going(1, 1, conditions=[], **({"users": ("a",)} if kept == "InUse" else {"reports": STAGED}))
+    assert removal(seen).actions == ()
+    new = replace(
+        seen,
+        engine_secret=make_secret(values={**ENGINE, "access-key": "NEW"}),
+        bus_certificate={"tls.crt": "NEW"},
+    )
+    [update] = removal(new).actions
+    assert (update.kind, update.key) == ("Secret", RUNTIME)
+    wanted = VALUES | {"engine.access-key": "NEW", "bus.tls.crt": "NEW"}
+    assert update.patch["data"] == render.encode(wanted)
+    refused = replace(new, engine_secret=None)
+    assert removal(refused).actions == (), "what it has is left as it is"
 
 
 ENDED: dict[str, Any] = {"mounted": False, "ailment": "MountLost", "ailment_message": "juicefs mount ended"}
