@@ -200,10 +200,17 @@ def test_who_waits_for_the_set_keeps_nobody_waiting() -> None:
     assert waits_for(replace(seen, sample_set=make_set("Mount", status={"conditions": SYNCED}))) == ""
 
 
-def test_of_a_job_that_was_edited_while_it_ran_nothing_is_known() -> None:
+def test_of_a_run_whose_job_asks_for_other_work_since_nothing_is_known() -> None:
     run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"))
     assert waits_for(rival_of(run)) == ""
-    assert waits_for(rival_of(replace(run, generation=2))) == "waits for SampleJob a"
+    other_work = replace(run, status=replace(run.status, type="sync"))
+    assert waits_for(rival_of(other_work)) == "waits for SampleJob a"
+
+
+def test_a_run_whose_job_got_another_priority_or_time_to_live_conflicts_with_no_more_than_before() -> None:
+    terms = {"priority": 3, "ttlSecondsAfterFinished": 60}
+    run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"), **terms)
+    assert waits_for(rival_of(replace(run, generation=2))) == ""
 
 
 def test_a_job_whose_run_was_just_decided_on_counts_as_running() -> None:
