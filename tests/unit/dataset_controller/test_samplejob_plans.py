@@ -299,7 +299,24 @@ def test_until_runs_are_known_a_job_neither_ends_others_nor_begins(spec: dict[st
     assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits), requeue_after=2.0)
 
 
+GOING = make_set("Ready", meta={"deletionTimestamp": ago(1)})
+
+
+def test_no_job_begins_on_a_set_that_is_being_deleted() -> None:
+    for spec in ({}, {"terminate": True}):
+        todo = plan(replace(make_observed_job(**spec), sample_set=GOING, runs=BUSY), NOW)
+        waits = condition("Started", False, "WaitingForSampleSet", "SampleSet digits is being deleted")
+        assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits))
+
+
 # --- following a run
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_no_record_comes_back_to_a_set_that_is_being_deleted(phase: str) -> None:
+    seen = begun(phase)
+    assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
+    assert plan(replace(seen, sample_set=GOING), NOW).actions == ()
 
 
 def begun(phase: str, **spec: Any) -> ObservedJob:
