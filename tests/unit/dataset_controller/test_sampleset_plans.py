@@ -732,6 +732,25 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
     )
 
 
+def test_a_cancelled_warmup_does_not_run_again_when_the_bus_has_lost_its_record() -> None:
+    cancelled = warmed("Cancelled", "the warmup was cancelled; the set is used cold")
+    recorded: dict[str, Any] = {"warmup_job": WARMUP_RUNS[0], "warmup_nodes": ("node-0",)}
+    todo = decide(observe("Ready", 1, SYNCED, cancelled, spec={"warmup": {}}, **recorded))
+    assert todo.actions == ()
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.condition("Warmed")) == (SetPhase.READY, cancelled)
+
+    edited = {"warmup": {"threads": 7}}
+    due = decide(observe("Ready", 1, SYNCED, cancelled, spec=edited, **recorded)).status
+    assert due is not None
+    assert due.warmup_job not in ("", WARMUP_RUNS[0])
+    warming_is = warmed("Warming", "its options have changed")
+    assert due.condition("Warmed") == warming_is
+    recorded["warmup_job"] = due.warmup_job
+    asked = decide(observe("Ready", 1, SYNCED, warming_is, spec=edited, **recorded))
+    assert [type(action) for action in asked.actions] == [WriteRun]
+
+
 def test_a_set_that_does_not_fit_its_caches_is_ready_and_not_warm() -> None:
     share = "8.0 MiB of 48 MiB (16.66 %) are in the caches"
     ended = RunState(phase=RunPhase.SUCCEEDED, reason="PartlyCached", message=share, cached_percent=16.66)
