@@ -338,6 +338,19 @@ def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> N
     assert todo.status.phase is JobPhase.NEW
 
 
+def test_a_job_that_ends_the_others_waits_for_the_id_of_a_run_that_was_just_decided_on() -> None:
+    seen = replace(rival_of(make_other_job("a"), terminate=True), starting=frozenset(["a"]))
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.actions, todo.requeue_after) == (JobPhase.NEW, (), 1.0)
+    recorded = replace(seen, others={"a": make_other_job("a", "Pending")})
+    assert plan(recorded, NOW).actions == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
+    for others, starting in (({}, {"a"}), ({"a": make_other_job("a", of="mnist")}, {"a"}), (seen.others, {})):
+        status = plan(replace(seen, others=others, starting=frozenset(starting)), NOW).status
+        assert status is not None
+        assert status.phase is JobPhase.PENDING
+
+
 # --- in the service
 
 

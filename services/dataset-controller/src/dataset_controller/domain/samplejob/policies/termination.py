@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun
-from dataset_controller.domain.names import BEGUN, Cond
+from dataset_controller.domain.names import BEGUN, Cond, JobPhase
 from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
@@ -16,6 +16,8 @@ from paddlewheel.contracts.stamps import age
 
 CANCEL_SECONDS = 60.0
 """Time that cancelled runs get to end; one that no agent works on never reports it."""
+LOOK_AGAIN_SECONDS = 1.0
+"""While another job's run, which was just decided on, is not in its status yet: it cannot be cancelled before."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,22 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     status = status.with_condition(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
     since = status.condition(Cond.OTHERS_CANCELLED)
     left = CANCEL_SECONDS - age(since.last_transition_time if since else "", now)
-    if not others or left <= 0:
+    is_starting = _is_another_starting(seen)
+    if not (others or is_starting) or left <= 0:
         return TerminationDecision(
             status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, "", now)
         )
     set_uid = seen.sample_set.uid if seen.sample_set else ""
     cancels = tuple(CancelRun(RunKey(set_uid, run)) for run in others)
-    return TerminationDecision(status, False, cancels, left)
+    return TerminationDecision(status, False, cancels, min(left, LOOK_AGAIN_SECONDS) if is_starting else left)
+
+
+def _is_another_starting(seen: ObservedJob) -> bool:
+    others = (seen.others.get(name) for name in seen.starting)
+    return any(
+        other is not None and other.set_name == seen.job.set_name and other.status.phase is JobPhase.NEW
+        for other in others
+    )
 
 
 def _others(seen: ObservedJob) -> list[str]:
