@@ -269,12 +269,12 @@ def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
     seen = recorded(replace(make_observed_job(terminate=True), runs=BUSY), run_id="r0")
     cancelling = condition("OthersCancelled", False, "CancellingOthers")
     assert plan(seen, NOW) == JobPlan(
-        status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0"),
+        status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0", cancels_since=AT),
         (CancelRun(RunKey(OWNER_UID, "r1")),),
         requeue_after=60.0,
     )
-    since = replace(cancelling, last_transition_time=ago(59))
-    assert plan(recorded(seen, conditions=(since,)), NOW).requeue_after == 1.0
+    begun = recorded(seen, conditions=(cancelling,), cancels_since=ago(59))
+    assert plan(begun, NOW).requeue_after == 1.0
 
 
 @pytest.mark.parametrize(("runs", "seconds"), [({}, 0), (BUSY, 60), ({"r4": BUSY["r4"]}, 1)])
@@ -282,11 +282,13 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
     runs: dict[str, RunState], seconds: float
 ) -> None:
     since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
-    seen = recorded(replace(make_observed_job(terminate=True), runs=runs), conditions=(since,))
+    seen = replace(make_observed_job(terminate=True), runs=runs)
+    seen = recorded(seen, conditions=(since,), cancels_since=ago(seconds))
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.actions) == (JobPhase.PENDING, ())
     assert todo.status.condition("OthersCancelled") == condition("OthersCancelled", True, "Cancelled")
+    assert todo.status.cancels_since == (ago(seconds) if seconds else AT), "not the end of the waiting"
     done = recorded(seen, conditions=todo.status.conditions)
     assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)
 

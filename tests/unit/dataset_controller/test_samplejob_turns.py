@@ -286,9 +286,11 @@ def test_a_job_waits_for_what_the_set_is_about_to_run(phase: str, own: dict[str,
 # --- terminate and those that wait
 
 
-def terminating(seconds: float, *, since: float = 10, **meta: Any) -> SampleJob:
-    cancels = condition("OthersCancelled", "False", "CancellingOthers", since)
-    return make_other_job("end", created=ago(seconds), terminate=True, conditions=[cancels], meta=meta)
+def terminating(seconds: float, *, since: float = 10) -> SampleJob:
+    """It began to cancel the others so many seconds ago, and was done with that a second ago."""
+    done = condition("OthersCancelled", "True", "Cancelled", 1)
+    job = make_other_job("end", created=ago(seconds), terminate=True, conditions=[done])
+    return replace(job, status=replace(job.status, cancels_since=ago(since)))
 
 
 @pytest.mark.parametrize(
@@ -315,15 +317,31 @@ def test_a_job_that_waits_is_cancelled_by_a_younger_one_that_ends_the_others(
         )
 
 
-def test_a_job_that_is_started_again_after_its_cancellation_is_not_cancelled_again() -> None:
-    seen = rival_of(terminating(40, since=10))
-    obj = dict(seen.obj)
-    for failed_at, is_cancelled in (("11:59:49.500Z", True), ("11:59:50.500Z", False)):
-        fact = {"fact": "SampleJobFailed", "attempt": 0, "at": f"2026-01-01T{failed_at}", "announced": True}
-        job = parse_job({**obj, "status": {"announcements": [fact]}})
-        status = plan(replace(seen, job=job), NOW).status
+def started_again(seen: ObservedJob, seconds: float) -> ObservedJob:
+    """The job had failed long ago, and was edited so many seconds ago."""
+    fact = {"fact": "SampleJobFailed", "attempt": 0, "at": "2026-01-01T11:59:15.000Z", "announced": True}
+    restarted = condition("Started", "False", "WaitingForTurn", seconds)
+    status = {"announcements": [fact], "conditions": [restarted]}
+    return replace(seen, job=parse_job({**dict(seen.obj), "status": status}))
+
+
+@pytest.mark.parametrize(("seconds", "is_cancelled"), [(11, True), (10, False), (5, False)])
+def test_only_who_waits_when_a_job_begins_to_end_the_others_is_cancelled(
+    seconds: float, is_cancelled: bool
+) -> None:
+    status = plan(started_again(rival_of(terminating(40, since=10)), seconds), NOW).status
+    assert status is not None
+    assert (status.phase is JobPhase.FAILED) is is_cancelled
+
+
+def test_who_runs_after_the_job_that_ends_the_others_is_not_cancelled_by_it() -> None:
+    for after in (["end"], ["between"]):
+        between = make_other_job("between", created=ago(45), after=["end"])
+        status = plan(rival_of(terminating(40), between, after=after), NOW).status
         assert status is not None
-        assert (status.phase is JobPhase.FAILED) is is_cancelled
+        started = status.condition("Started")
+        assert started is not None
+        assert (status.phase, started.reason) == (JobPhase.NEW, "WaitingForJobs")
 
 
 def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> None:

@@ -224,14 +224,14 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:
-    status = present_status(seen)
-    status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
-    kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
-    return JobStatus(
-        observed_generation=status.observed_generation,
-        conditions=kept,
-        announcements=status.announcements,
+    """As a new one. Started tells from now on since when it waits."""
+    before, dropped = present_status(seen), (Cond.STARTED, Cond.COMPLETE, Cond.OTHERS_CANCELLED)
+    status = JobStatus(
+        observed_generation=before.observed_generation,
+        conditions=tuple(c for c in before.conditions if c.type not in dropped),
+        announcements=before.announcements,
     )
+    return status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
 
 
 def _rest(seen: ObservedJob) -> JobPlan:
