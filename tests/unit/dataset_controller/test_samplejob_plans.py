@@ -305,7 +305,8 @@ GOING = make_set("Ready", meta={"deletionTimestamp": ago(1)})
 
 
 def test_no_job_begins_on_a_set_that_is_being_deleted() -> None:
-    for spec in ({}, {"terminate": True}):
+    specs: list[dict[str, Any]] = [{}, {"terminate": True}]
+    for spec in specs:
         todo = plan(replace(make_observed_job(**spec), sample_set=GOING, runs=BUSY), NOW)
         waits = condition("Started", False, "WaitingForSampleSet", "SampleSet digits is being deleted")
         assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits))

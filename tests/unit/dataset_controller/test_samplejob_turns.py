@@ -208,7 +208,7 @@ def test_of_a_run_whose_job_asks_for_other_work_since_nothing_is_known() -> None
 
 
 def test_a_run_whose_job_got_another_priority_or_time_to_live_conflicts_with_no_more_than_before() -> None:
-    terms = {"priority": 3, "ttlSecondsAfterFinished": 60}
+    terms: dict[str, Any] = {"priority": 3, "ttlSecondsAfterFinished": 60}
     run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"), **terms)
     assert waits_for(rival_of(replace(run, generation=2))) == ""
 

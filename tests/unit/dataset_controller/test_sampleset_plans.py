@@ -82,6 +82,7 @@ FIGURES = {
     "errorMassage": "",
     "nodes": [node_figures(0, 50)],
 }
+CACHE = spec_of(make_set()).cache.paths
 NO_FIGURES: Mapping[str, Any] = {}
 
 
@@ -120,7 +121,7 @@ def status_of(
         "readyReplicas": ready,
         "runtimeReady": f"{ready}/{partitions}",
     }
-    least: dict[str, Any] = {"cache": FIGURES, "runtime": runtime}
+    least: dict[str, Any] = {"cache": FIGURES, "runtime": runtime, "cache_directories": CACHE}
     return SetStatus(observed_generation=3, phase=phase, conditions=conditions, **{**least, **fields})
 
 
@@ -167,6 +168,7 @@ def test_a_new_set_gets_its_secret_and_its_volume() -> None:
             unready("WaitingForVolume", "the claim is not bound yet"),
             ready=0,
             cache=NO_FIGURES,
+            cache_directories=(),
         ),
         actions=(
             Create("Secret", render.secret(own.identity, VALUES)),
@@ -196,6 +198,7 @@ def test_a_bound_set_gets_its_runtime() -> None:
             unready("WaitingForMount"),
             ready=0,
             cache=NO_FIGURES,
+            cache_directories=(),
             announcements=(fact("Bound"),),
         ),
         actions=(
@@ -525,6 +528,27 @@ def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
     is_divided = "/1 and" in dropped
     assert ("by the sizes of all levels" in refused.message) is is_divided
     assert todo.status.phase is SetPhase.READY, "what runs goes on"
+
+
+@pytest.mark.parametrize("is_going", [False, True])
+def test_no_runtime_is_made_for_other_directories_than_those_that_nodes_use(is_going: bool) -> None:
+    """Its agents would look elsewhere, and report that nothing is left to upload."""
+    before = decide(observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10)))).status
+    assert before is not None
+    assert before.cache_directories == ("/ssd/a/default/uid-1",)
+    moved, same = with_cache(("/ssd/b", 10)), with_cache(("/ssd/a", 10))
+    for spec, runtimes in ((moved, 0), (same, 1)):
+        kept: dict[str, Any] = {"conditions": [], "reports": STAGED} if is_going else {}
+        seen = going(0, 1, spec=spec, **kept) if is_going else observe("Ready", 1, SYNCED, spec=spec)
+        status = replace(seen.status, cache_directories=before.cache_directories)
+        seen = without_runtime(replace(seen, sample_set=replace(seen.sample_set, status=status)))
+        todo = decide(seen)
+        assert [kind for kind, _ in created(todo)] == ["StatefulSet"] * runtimes
+        assert todo.status is not None
+        assert todo.status.cache_directories == before.cache_directories
+        said = todo.status.condition("Ready" if is_going else "Accepted")
+        assert said is not None
+        assert ("in /ssd/a/default/uid-1, which it would not use any more" in said.message) is (runtimes == 0)
 
 
 @pytest.mark.parametrize(

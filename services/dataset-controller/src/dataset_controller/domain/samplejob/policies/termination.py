@@ -18,7 +18,7 @@ from paddlewheel.contracts.stamps import age, seconds_stamp
 CANCEL_SECONDS = 60.0
 """Time that cancelled runs get to end; one that no agent works on never reports it."""
 LOOK_AGAIN_SECONDS = 1.0
-"""While another job's run, which was just decided on, is not in its status yet: it cannot be cancelled before."""
+"""While the run of another job was just decided on, and its id, by which it is cancelled, is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def _others(seen: ObservedJob) -> list[str]:
 
 
 def cancelled_by(seen: ObservedJob) -> str | None:
-    """Name of a younger job of the set with `spec.terminate` that has begun while this one waited. One that it
-    is to run after cancels it not: it waits for that."""
+    """Name of a younger job of the set with `spec.terminate` that has begun while this one waited. Those that
+    it is to run after do not cancel it."""
     own, awaited = seen.job, awaited_by(seen.job, seen.others)
     for other in seen.others.values():
         is_younger = (other.created_at, other.key.name) > (own.created_at, own.key.name)
@@ -82,7 +82,7 @@ def cancelled_by(seen: ObservedJob) -> str | None:
 
 
 def _started_again_at(job: SampleJob) -> str:
-    """When an edit has started a job again that had failed; "" for a new one, which waits since its creation."""
+    """When an edit has started a job again that had failed; "" for a new one: it waits since its creation."""
     started = job.status.condition(Cond.STARTED)
     has_failed = job.status.attempt(SampleJobFailed) >= 0
     return started.last_transition_time if has_failed and started is not None else ""
