@@ -38,7 +38,7 @@ from paddlewheel.contracts.dataset_names import (
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import spec_of
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import CSI_DRIVERS, PODS, Cluster, Object, Objects
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
@@ -136,6 +136,7 @@ class Observer:
         for memo in (self._parse_set, self._parse_job, self._parse_pod):
             memo.forget(obj)
         self._reads.forget(names.POD, key_of(obj))
+        self._nodes.forget(uid_of(obj))
 
     @property
     def _are_records_known(self) -> bool:

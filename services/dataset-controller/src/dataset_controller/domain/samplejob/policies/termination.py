@@ -18,7 +18,7 @@ from paddlewheel.contracts.stamps import age, seconds_stamp
 CANCEL_SECONDS = 60.0
 """Time that cancelled runs get to end; one that no agent works on never reports it."""
 LOOK_AGAIN_SECONDS = 1.0
-"""While the run of another job was just decided on, and its id, by which it is cancelled, is not known yet."""
+"""While the run of another job was just decided on: the id, by which it is cancelled, is not known yet."""
 
 
 @dataclass(frozen=True)
