@@ -77,8 +77,8 @@ class RunRecords:
 
 
 class NodeRecords:
-    """The latest report of every partition's agent, by set, until the set is gone: what pods have written on a
-    node is there also when the bus has lost the report, or nobody can read a new one.
+    """The latest report of every partition's agent, by set, until the set is gone: what pods have written on
+    a node is there also when the bus has lost the report, or nobody can read a new one.
 
     Attributes:
         is_known: as of `RunRecords`.
