@@ -1599,6 +1599,12 @@ def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
     assert obstacle in ready.message
 
 
+def test_nothing_is_taken_away_by_what_was_known_of_users_a_moment_ago() -> None:
+    seen = going(1, 1, pods=(make_pod(0),))
+    assert decide(seen).actions != ()
+    assert decide(replace(seen, are_users_fresh=False)) == SetPlan(seen.status, requeue_after=5.0)
+
+
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:
     seen = going(1, users=None)
     assert decide(seen) == SetPlan(seen.status, requeue_after=5.0)

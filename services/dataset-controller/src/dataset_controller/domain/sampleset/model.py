@@ -225,6 +225,7 @@ class ObservedSet:
         cache_change: the last one.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
+        are_users_fresh: they were looked up just now, not a few seconds ago.
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
@@ -246,6 +247,7 @@ class ObservedSet:
     job_keys: tuple[RunKeys, ...] = ()
     cache_change: CacheChange | None = None
     users: tuple[str, ...] | None = ()
+    are_users_fresh: bool = True
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)

@@ -44,6 +44,7 @@ PODS_SECONDS = 120.0
 BUS_SECONDS = 600.0
 """Time that the bus gets; records that stay behind have the set's uid and do no harm."""
 LOOK_AGAIN_SECONDS = 5.0
+"""Also the time for which the set's users, once looked up, are taken for known while it waits."""
 LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
 
 Step = tuple[Any, ...]
@@ -60,6 +61,8 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
         return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
     if staged := _staged_writes(seen):
         return _upload(seen, config, staged, now)
+    if not seen.are_users_fresh:
+        return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
