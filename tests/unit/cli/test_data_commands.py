@@ -178,7 +178,21 @@ async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
     following = asyncio.create_task(follow(cluster, run, lambda *_: None))
     await cluster.delete(SAMPLE_JOBS, key_of(run))
     await cluster.create(SAMPLE_JOBS, {**make_sample_job(), "status": {"phase": "Succeeded"}})
-    with pytest.raises(Permanent, match="RunDeleted"):
+    with pytest.raises(Permanent, match="RunDeleted") as gone:
+        await following
+    assert "is gone, and its end was not seen: it was cancelled, or deleted after its end;" in str(gone.value)
+    assert "`paddlewheel events --sample-job default/job --since 1d --no-follow`" in str(gone.value)
+
+
+async def test_a_run_that_was_seen_on_its_way_out_before_its_end_is_cancelled() -> None:
+    cluster, told = MemoryCluster(), list[str]()
+    job = make_sample_job()
+    run = await cluster.create(SAMPLE_JOBS, {**job, "metadata": {**job["metadata"], "finalizers": ["a/b"]}})
+    following = asyncio.create_task(follow(cluster, run, lambda text, _: told.append(text)))
+    await eventually(lambda: told)
+    await cluster.delete(SAMPLE_JOBS, key_of(run))
+    await cluster.patch(SAMPLE_JOBS, key_of(run), {"metadata": {"finalizers": None}})
+    with pytest.raises(Permanent, match="was deleted while it was followed, which has cancelled the run"):
         await following
 
 

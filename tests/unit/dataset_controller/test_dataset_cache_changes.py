@@ -93,7 +93,8 @@ async def test_a_job_that_ends_after_its_run_wakes_the_set(data: DataHarness) ->
 def ended(name: str, kind: str, phase: str, at: str, reason: str = "Completed") -> Object:
     job = make_sample_job(name, type=kind)
     job["metadata"] |= {"uid": name, "generation": 1}
-    status = {"phase": phase, "jobName": "r", "completionTime": f"2026-01-01T00:00:{at}Z"}
+    times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": f"2026-01-01T00:00:{at}Z"}
+    status = {"phase": phase, "jobName": "r", **times}
     complete = {"type": "Complete", "status": "True", "reason": reason, "message": ""}
     return {**job, "status": {**status, "conditions": [complete]}}
 
@@ -161,3 +162,14 @@ def test_the_last_job_to_change_the_cache_counts(jobs: list[Object], last: tuple
     found = last_change(map(parse_job, jobs))
     assert (found and (found.mark.job, found.reason)) == last
     assert found is None or isinstance(found, CacheChange)
+
+
+def test_a_clear_that_never_ran_has_emptied_nothing() -> None:
+    """What it was to run after has failed, or it was cancelled while it waited."""
+    unstarted = ended("a", "clear", "Failed", "05", "DependencyFailed")
+    del unstarted["status"]["startTime"]
+    assert last_change([parse_job(unstarted)]) is None
+    warm = parse_job(ended("b", "warmup", "Succeeded", "02"))
+    found = last_change([parse_job(unstarted), warm])
+    assert found is not None
+    assert found.mark.job == "b"

@@ -263,3 +263,23 @@ async def test_records_are_known_once_everything_that_the_bus_has_was_taken_in()
         await eventually(lambda: runs.is_known and nodes.is_known)
         assert list(runs.of("set-uid")) == ["run-1"]
         assert len(nodes.of("set-uid")) == 1
+
+
+async def test_a_report_that_the_bus_loses_counts_until_the_set_is_gone() -> None:
+    """What pods have written is on the node all the same."""
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    nodes, bucket, woken = NodeRecords(clock), bus.key_value(NODES_BUCKET), list[object]()
+    async with followed(bus, RunRecords(clock), nodes, woken):
+        await bucket.put("set-uid.0", to_json(NodeStatus(partition=0, staged_bytes=1)))
+        await bucket.put("set-uid.1", to_json(NodeStatus(partition=1, staged_bytes=2)))
+        await eventually(lambda: len(woken) == 2)
+        await clock.advance(60)
+        await bucket.delete("set-uid.0")
+        await bucket.put("set-uid.1", b"nonsense")
+        await eventually(lambda: len(woken) == 4)
+        assert [(r.staged_bytes, r.updated_at) for r in nodes.of("set-uid")] == [(1, NOW), (2, NOW)]
+        await bucket.put("set-uid.0", to_json(NodeStatus(partition=0)))
+        await eventually(lambda: len(woken) == 5)
+        assert [r.staged_bytes for r in nodes.of("set-uid")] == [0, 2]
+        nodes.forget("set-uid")
+        assert nodes.of("set-uid") == ()

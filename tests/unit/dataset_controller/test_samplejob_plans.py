@@ -269,12 +269,12 @@ def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
     seen = recorded(replace(make_observed_job(terminate=True), runs=BUSY), run_id="r0")
     cancelling = condition("OthersCancelled", False, "CancellingOthers")
     assert plan(seen, NOW) == JobPlan(
-        status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0"),
+        status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0", cancels_since=AT),
         (CancelRun(RunKey(OWNER_UID, "r1")),),
         requeue_after=60.0,
     )
-    since = replace(cancelling, last_transition_time=ago(59))
-    assert plan(recorded(seen, conditions=(since,)), NOW).requeue_after == 1.0
+    begun = recorded(seen, conditions=(cancelling,), cancels_since=ago(59))
+    assert plan(begun, NOW).requeue_after == 1.0
 
 
 @pytest.mark.parametrize(("runs", "seconds"), [({}, 0), (BUSY, 60), ({"r4": BUSY["r4"]}, 1)])
@@ -282,11 +282,13 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
     runs: dict[str, RunState], seconds: float
 ) -> None:
     since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
-    seen = recorded(replace(make_observed_job(terminate=True), runs=runs), conditions=(since,))
+    seen = replace(make_observed_job(terminate=True), runs=runs)
+    seen = recorded(seen, conditions=(since,), cancels_since=ago(seconds))
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.actions) == (JobPhase.PENDING, ())
     assert todo.status.condition("OthersCancelled") == condition("OthersCancelled", True, "Cancelled")
+    assert todo.status.cancels_since == (ago(seconds) if seconds else AT), "not the end of the waiting"
     done = recorded(seen, conditions=todo.status.conditions)
     assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)
 
@@ -299,7 +301,25 @@ def test_until_runs_are_known_a_job_neither_ends_others_nor_begins(spec: dict[st
     assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits), requeue_after=2.0)
 
 
+GOING = make_set("Ready", meta={"deletionTimestamp": ago(1)})
+
+
+def test_no_job_begins_on_a_set_that_is_being_deleted() -> None:
+    specs: list[dict[str, Any]] = [{}, {"terminate": True}]
+    for spec in specs:
+        todo = plan(replace(make_observed_job(**spec), sample_set=GOING, runs=BUSY), NOW)
+        waits = condition("Started", False, "WaitingForSampleSet", "SampleSet digits is being deleted")
+        assert todo == JobPlan(status_of(JobPhase.NEW, ACCEPTED, waits))
+
+
 # --- following a run
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_no_record_comes_back_to_a_set_that_is_being_deleted(phase: str) -> None:
+    seen = begun(phase)
+    assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
+    assert plan(replace(seen, sample_set=GOING), NOW).actions == ()
 
 
 def begun(phase: str, **spec: Any) -> ObservedJob:

@@ -200,10 +200,17 @@ def test_who_waits_for_the_set_keeps_nobody_waiting() -> None:
     assert waits_for(replace(seen, sample_set=make_set("Mount", status={"conditions": SYNCED}))) == ""
 
 
-def test_of_a_job_that_was_edited_while_it_ran_nothing_is_known() -> None:
+def test_of_a_run_whose_job_asks_for_other_work_since_nothing_is_known() -> None:
     run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"))
     assert waits_for(rival_of(run)) == ""
-    assert waits_for(rival_of(replace(run, generation=2))) == "waits for SampleJob a"
+    other_work = replace(run, status=replace(run.status, type="sync"))
+    assert waits_for(rival_of(other_work)) == "waits for SampleJob a"
+
+
+def test_a_run_whose_job_got_another_priority_or_time_to_live_conflicts_with_no_more_than_before() -> None:
+    terms: dict[str, Any] = {"priority": 3, "ttlSecondsAfterFinished": 60}
+    run = make_other_job("a", "Running", conditions=[ACCEPTED], **remove("x"), **terms)
+    assert waits_for(rival_of(replace(run, generation=2))) == ""
 
 
 def test_a_job_whose_run_was_just_decided_on_counts_as_running() -> None:
@@ -279,9 +286,11 @@ def test_a_job_waits_for_what_the_set_is_about_to_run(phase: str, own: dict[str,
 # --- terminate and those that wait
 
 
-def terminating(seconds: float, *, since: float = 10, **meta: Any) -> SampleJob:
-    cancels = condition("OthersCancelled", "False", "CancellingOthers", since)
-    return make_other_job("end", created=ago(seconds), terminate=True, conditions=[cancels], meta=meta)
+def terminating(seconds: float, *, since: float = 10) -> SampleJob:
+    """It began to cancel the others so many seconds ago, and was done with that a second ago."""
+    done = condition("OthersCancelled", "True", "Cancelled", 1)
+    job = make_other_job("end", created=ago(seconds), terminate=True, conditions=[done])
+    return replace(job, status=replace(job.status, cancels_since=ago(since)))
 
 
 @pytest.mark.parametrize(
@@ -308,15 +317,31 @@ def test_a_job_that_waits_is_cancelled_by_a_younger_one_that_ends_the_others(
         )
 
 
-def test_a_job_that_is_started_again_after_its_cancellation_is_not_cancelled_again() -> None:
-    seen = rival_of(terminating(40, since=10))
-    obj = dict(seen.obj)
-    for failed_at, is_cancelled in (("11:59:49.500Z", True), ("11:59:50.500Z", False)):
-        fact = {"fact": "SampleJobFailed", "attempt": 0, "at": f"2026-01-01T{failed_at}", "announced": True}
-        job = parse_job({**obj, "status": {"announcements": [fact]}})
-        status = plan(replace(seen, job=job), NOW).status
+def started_again(seen: ObservedJob, seconds: float) -> ObservedJob:
+    """The job had failed long ago, and was edited so many seconds ago."""
+    fact = {"fact": "SampleJobFailed", "attempt": 0, "at": "2026-01-01T11:59:15.000Z", "announced": True}
+    restarted = condition("Started", "False", "WaitingForTurn", seconds)
+    status = {"announcements": [fact], "conditions": [restarted]}
+    return replace(seen, job=parse_job({**dict(seen.obj), "status": status}))
+
+
+@pytest.mark.parametrize(("seconds", "is_cancelled"), [(11, True), (10, False), (5, False)])
+def test_only_who_waits_when_a_job_begins_to_end_the_others_is_cancelled(
+    seconds: float, is_cancelled: bool
+) -> None:
+    status = plan(started_again(rival_of(terminating(40, since=10)), seconds), NOW).status
+    assert status is not None
+    assert (status.phase is JobPhase.FAILED) is is_cancelled
+
+
+def test_who_runs_after_the_job_that_ends_the_others_is_not_cancelled_by_it() -> None:
+    for after in (["end"], ["between"]):
+        between = make_other_job("between", created=ago(45), after=["end"])
+        status = plan(rival_of(terminating(40), between, after=after), NOW).status
         assert status is not None
-        assert (status.phase is JobPhase.FAILED) is is_cancelled
+        started = status.condition("Started")
+        assert started is not None
+        assert (status.phase, started.reason) == (JobPhase.NEW, "WaitingForJobs")
 
 
 def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> None:
@@ -329,6 +354,19 @@ def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> N
     assert todo.actions == tuple(CancelRun(RunKey(OWNER_UID, run)) for run in ("run-of-a", "run-of-b"))
     assert todo.status is not None
     assert todo.status.phase is JobPhase.NEW
+
+
+def test_a_job_that_ends_the_others_waits_for_the_id_of_a_run_that_was_just_decided_on() -> None:
+    seen = replace(rival_of(make_other_job("a"), terminate=True), starting=frozenset(["a"]))
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.actions, todo.requeue_after) == (JobPhase.NEW, (), 1.0)
+    recorded = replace(seen, others={"a": make_other_job("a", "Pending")})
+    assert plan(recorded, NOW).actions == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
+    for others, starting in (({}, {"a"}), ({"a": make_other_job("a", of="mnist")}, {"a"}), (seen.others, {})):
+        status = plan(replace(seen, others=others, starting=frozenset(starting)), NOW).status
+        assert status is not None
+        assert status.phase is JobPhase.PENDING
 
 
 # --- in the service

@@ -82,6 +82,7 @@ FIGURES = {
     "errorMassage": "",
     "nodes": [node_figures(0, 50)],
 }
+CACHE = spec_of(make_set()).cache.paths
 NO_FIGURES: Mapping[str, Any] = {}
 
 
@@ -120,7 +121,7 @@ def status_of(
         "readyReplicas": ready,
         "runtimeReady": f"{ready}/{partitions}",
     }
-    least: dict[str, Any] = {"cache": FIGURES, "runtime": runtime}
+    least: dict[str, Any] = {"cache": FIGURES, "runtime": runtime, "cache_directories": CACHE}
     return SetStatus(observed_generation=3, phase=phase, conditions=conditions, **{**least, **fields})
 
 
@@ -167,6 +168,7 @@ def test_a_new_set_gets_its_secret_and_its_volume() -> None:
             unready("WaitingForVolume", "the claim is not bound yet"),
             ready=0,
             cache=NO_FIGURES,
+            cache_directories=(),
         ),
         actions=(
             Create("Secret", render.secret(own.identity, VALUES)),
@@ -196,6 +198,7 @@ def test_a_bound_set_gets_its_runtime() -> None:
             unready("WaitingForMount"),
             ready=0,
             cache=NO_FIGURES,
+            cache_directories=(),
             announcements=(fact("Bound"),),
         ),
         actions=(
@@ -527,6 +530,27 @@ def test_directories_that_nodes_use_are_not_taken_from_the_runtime(
     assert todo.status.phase is SetPhase.READY, "what runs goes on"
 
 
+@pytest.mark.parametrize("is_going", [False, True])
+def test_no_runtime_is_made_for_other_directories_than_those_that_nodes_use(is_going: bool) -> None:
+    """Its agents would look elsewhere, and report that nothing is left to upload."""
+    before = decide(observe("Ready", 1, SYNCED, spec=with_cache(("/ssd/a", 10)))).status
+    assert before is not None
+    assert before.cache_directories == ("/ssd/a/default/uid-1",)
+    moved, same = with_cache(("/ssd/b", 10)), with_cache(("/ssd/a", 10))
+    for spec, runtimes in ((moved, 0), (same, 1)):
+        kept: dict[str, Any] = {"conditions": [], "reports": STAGED} if is_going else {}
+        seen = going(0, 1, spec=spec, **kept) if is_going else observe("Ready", 1, SYNCED, spec=spec)
+        status = replace(seen.status, cache_directories=before.cache_directories)
+        seen = without_runtime(replace(seen, sample_set=replace(seen.sample_set, status=status)))
+        todo = decide(seen)
+        assert [kind for kind, _ in created(todo)] == ["StatefulSet"] * runtimes
+        assert todo.status is not None
+        assert todo.status.cache_directories == before.cache_directories
+        said = todo.status.condition("Ready" if is_going else "Accepted")
+        assert said is not None
+        assert ("in /ssd/a/default/uid-1, which it would not use any more" in said.message) is (runtimes == 0)
+
+
 @pytest.mark.parametrize(
     "after",
     [[("/ssd/a", 20)], [("/ssd/a", 10), ("/ssd/b", 10)], [("/ssd/a", 30), ("/ssd/b", 10)]],
@@ -730,6 +754,25 @@ def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:
         events=normal("Ready", "phase is Ready"),
         requeue_after=0.0,
     )
+
+
+def test_a_cancelled_warmup_does_not_run_again_when_the_bus_has_lost_its_record() -> None:
+    cancelled = warmed("Cancelled", "the warmup was cancelled; the set is used cold")
+    recorded: dict[str, Any] = {"warmup_job": WARMUP_RUNS[0], "warmup_nodes": ("node-0",)}
+    todo = decide(observe("Ready", 1, SYNCED, cancelled, spec={"warmup": {}}, **recorded))
+    assert todo.actions == ()
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.condition("Warmed")) == (SetPhase.READY, cancelled)
+
+    edited = {"warmup": {"threads": 7}}
+    due = decide(observe("Ready", 1, SYNCED, cancelled, spec=edited, **recorded)).status
+    assert due is not None
+    assert due.warmup_job not in ("", WARMUP_RUNS[0])
+    warming_is = warmed("Warming", "its options have changed")
+    assert due.condition("Warmed") == warming_is
+    recorded["warmup_job"] = due.warmup_job
+    asked = decide(observe("Ready", 1, SYNCED, warming_is, spec=edited, **recorded))
+    assert [type(action) for action in asked.actions] == [WriteRun]
 
 
 def test_a_set_that_does_not_fit_its_caches_is_ready_and_not_warm() -> None:
@@ -1296,7 +1339,11 @@ def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
     }
     free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
     status = {"conditions": changes.pop("conditions", [free])}
-    return make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
+    seen = make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
+    if "children" in changes:
+        return seen
+    secret = render.secret(seen.sample_set.identity, VALUES)
+    return replace(seen, children=replace(seen.children, secret=secret))
 
 
 def last_status(reason: str, message: str = "", **fields: Any) -> SetStatus:
@@ -1363,6 +1410,24 @@ def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -
     assert todo.status is not None
     assert todo.status.condition("Ready") == unready("InUse", message)
     assert freedom(seen) == condition("Free", False, "InUse")
+
+
+@pytest.mark.parametrize("kept", ["InUse", "StagedWrites"])
+def test_a_deleted_set_that_waits_gets_new_keys_and_certificates(kept: str) -> None:
+    """Without them its clients upload nothing, and it waits for ever."""
+    seen = going(1, 1, conditions=[], **({"users": ("a",)} if kept == "InUse" else {"reports": STAGED}))
+    assert removal(seen).actions == ()
+    new = replace(
+        seen,
+        engine_secret=make_secret(values={**ENGINE, "access-key": "NEW"}),
+        bus_certificate={"tls.crt": "NEW"},
+    )
+    [update] = removal(new).actions
+    assert (update.kind, update.key) == ("Secret", RUNTIME)
+    wanted = VALUES | {"engine.access-key": "NEW", "bus.tls.crt": "NEW"}
+    assert update.patch["data"] == render.encode(wanted)
+    refused = replace(new, engine_secret=None)
+    assert removal(refused).actions == (), "what it has is left as it is"
 
 
 ENDED: dict[str, Any] = {"mounted": False, "ailment": "MountLost", "ailment_message": "juicefs mount ended"}
@@ -1532,6 +1597,12 @@ def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
     assert ready is not None
     assert "no runtime pod can upload it: " in ready.message
     assert obstacle in ready.message
+
+
+def test_nothing_is_taken_away_by_what_was_known_of_users_a_moment_ago() -> None:
+    seen = going(1, 1, pods=(make_pod(0),))
+    assert decide(seen).actions != ()
+    assert decide(replace(seen, are_users_fresh=False)) == SetPlan(seen.status, requeue_after=5.0)
 
 
 def test_a_deleted_set_waits_while_its_users_are_unknown() -> None:

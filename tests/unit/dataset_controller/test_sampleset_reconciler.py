@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
 from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
@@ -14,6 +15,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube import ports
+from paddlewheel.kube.ports import Object, Objects, Resource
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
@@ -129,7 +131,7 @@ async def test_a_set_outlives_the_csi_driver_that_mounts_it(data: DataHarness) -
     await data.drive()
     asked: list[tuple[str, str]] = []
 
-    def note(verb: str, resource: ports.Resource, key: Key) -> None:
+    def note(verb: str, resource: Resource, key: Key) -> None:
         asked.append((verb, resource.plural))
 
     with data.intercepted(note):
@@ -477,11 +479,15 @@ async def test_a_deleted_set_leaves_nothing_behind(data: DataHarness) -> None:
     assert clear.clear.partitions == [0, 1]
 
 
+def make_user(name: str) -> Object:
+    """A pod that uses the set's claim."""
+    volume = {"name": "digits", "persistentVolumeClaim": {"claimName": "digits"}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"volumes": [volume]}}
+
+
 async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
     await data.ready_set()
-    volume = {"name": "digits", "persistentVolumeClaim": {"claimName": "digits"}}
-    pod = {"metadata": {"name": "train-worker-0", "namespace": "default"}, "spec": {"volumes": [volume]}}
-    await data.create(pod, ports.PODS)
+    await data.create(make_user("train-worker-0"), ports.PODS)
     await data.delete(SET)
     await data.drive()
     assert "train-worker-0" in (await data.expect_condition("Ready", "InUse"))["message"]
@@ -493,6 +499,37 @@ async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
     await data.wait(12)
     assert len(data.runtime.runs("clear")) == 1
     assert not await data.exists(SET)
+
+
+async def test_reports_about_a_set_that_waits_do_not_list_the_pods_each_time(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = await data.ready_set()
+    await data.create(make_user("a"), ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    lists = list[str]()
+    real = data.cluster.list
+
+    async def counted(resource: Resource, *args: Any, **options: Any) -> Objects:
+        lists.append(resource.kind)
+        return await real(resource, *args, **options)
+
+    monkeypatch.setattr(data.cluster, "list", counted)
+
+    async def report(times: int) -> int:
+        """How often pods were listed."""
+        lists.clear()
+        for n in range(times):
+            await data.runtime.report(uid, 0, staged_bytes=n)
+            await data.drain_queue()
+        return lists.count("Pod")
+
+    assert await report(4) == 0
+    await data.advance(5)
+    assert lists.count("Pod") == 1
+    assert await report(4) == 0
+    await data.expect_condition("Ready", "InUse")
 
 
 async def test_two_sets_of_one_name_in_two_namespaces_do_not_interfere(data: DataHarness) -> None:

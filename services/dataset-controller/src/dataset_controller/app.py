@@ -30,7 +30,7 @@ def build(settings: Settings, host: Host) -> Operator:
     certificate = BusCertificate(settings.runtime_nats_tls_dir, bus_files(settings.runtime_nats_tokens))
     reads = Reads(clock)
     secrets = SecretReads(api, reads, clock, settings.pod_namespace)
-    observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets)
+    observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets, clock)
     resources = {kind: store.resource for kind, store in watch.stores.items()} | {names.SECRET: SECRETS}
     executor = Executor(api, resources, watch.stores, clock, claim)
     applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), secrets, metrics)

@@ -21,6 +21,7 @@ from dataset_controller.domain.sampleset.model import (
     mounts_by_csi,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
+from dataset_controller.domain.sampleset.policies.deletion import LOOK_AGAIN_SECONDS
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
 from dataset_controller.records import NodeRecords, RunRecords
@@ -37,8 +38,9 @@ from paddlewheel.contracts.dataset_names import (
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import spec_of
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import CSI_DRIVERS, PODS, Cluster, Object, Objects
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
@@ -46,6 +48,8 @@ from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
 _ENDED = ("Succeeded", "Failed")
+Users = tuple[str, ...] | Trouble
+"""Pods that use a set's claim."""
 
 
 class Observer:
@@ -61,6 +65,7 @@ class Observer:
         certificate: BusCertificate,
         places: Places,
         secrets: SecretReads,
+        clock: Clock,
     ) -> None:
         self._watch = watch
         self._runs = runs
@@ -69,6 +74,9 @@ class Observer:
         self._reads = reads
         self._certificate = certificate
         self._secrets = secrets
+        self._clock = clock
+        self._users_of: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """By uid of the set, with the moment from which they are looked up again."""
         self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
         self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
         self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
@@ -79,7 +87,9 @@ class Observer:
         if obj is None:
             return None
         own, pods = self._parse_set(obj), self._pods(key)
-        users, certificate = await self._users(own), self._read_certificate()
+        kept = self._kept_users(own)
+        users = await self._users(own) if kept is None else kept
+        certificate = self._read_certificate()
         engine = await self._named(own, own.spec.engine_secret if own.spec else None)
         source = await self._named(own, own.spec.source_secret if own.spec else None)
         patient, has_csi = not own.deleted_at, self._has_csi()
@@ -101,6 +111,7 @@ class Observer:
             job_keys=await self._job_keys(key),
             cache_change=last_change(self._jobs(key)),
             users=None if isinstance(users, Trouble) else users,
+            are_users_fresh=kept is None,
             has_csi=has_csi,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
@@ -136,6 +147,8 @@ class Observer:
         for memo in (self._parse_set, self._parse_job, self._parse_pod):
             memo.forget(obj)
         self._reads.forget(names.POD, key_of(obj))
+        self._nodes.forget(uid_of(obj))
+        self._users_of.pop(uid_of(obj), None)
 
     @property
     def _are_records_known(self) -> bool:
@@ -217,7 +230,13 @@ class Observer:
         is_new = job.status.phase is JobPhase.NEW
         return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=not is_new)
 
-    async def _users(self, own: SampleSet) -> tuple[str, ...] | Trouble:
+    def _kept_users(self, own: SampleSet) -> tuple[str, ...] | None:
+        """Those of a set that waits, which every report of an agent wakes, are not listed each time."""
+        until, users = self._users_of.get(own.uid, (float("-inf"), ()))
+        is_recent = self._clock.monotonic() < until
+        return users if is_recent and not own.status.holds(Cond.FREE) else None
+
+    async def _users(self, own: SampleSet) -> Users:
         """Pods that use the claim; listed, for they matter only while the set is being deleted."""
         if not own.deleted_at:
             return ()
@@ -226,7 +245,10 @@ class Observer:
         async def users() -> tuple[str, ...]:
             return _names_of_users(await self._cluster.list(PODS, own.key.namespace), claim)
 
-        return await self._reads.attempt(names.POD, own.key, users)
+        found = await self._reads.attempt(names.POD, own.key, users)
+        if not isinstance(found, Trouble):
+            self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, found
+        return found
 
     def _read_certificate(self) -> dict[str, str] | Trouble:
         try:

@@ -77,7 +77,8 @@ class RunRecords:
 
 
 class NodeRecords:
-    """The latest report of every partition's agent, by set.
+    """The latest report of every partition's agent, by set, until the set is gone: what pods have written on
+    a node is there also when the bus has lost the report, or nobody can read a new one.
 
     Attributes:
         is_known: as of `RunRecords`.
@@ -92,6 +93,10 @@ class NodeRecords:
         """In the order of partitions."""
         return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
 
+    def forget(self, set_uid: str) -> None:
+        """The set is gone."""
+        self._reports.pop(set_uid, None)
+
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
         """Watch forever; `on_change` gets the set's uid."""
         async for entry in bucket.watch(">"):
@@ -102,9 +107,10 @@ class NodeRecords:
                 on_change(node.set_uid)
 
     def _take_in(self, node: NodeKey, entry: Entry) -> None:
-        report = _read(NodeStatus, entry)
-        stamped = report and report.model_copy(update={"updated_at": self._clock.now()})
-        _put(self._reports, node.set_uid, node.partition, stamped)
+        if (report := _read(NodeStatus, entry)) is None:
+            return
+        stamped = report.model_copy(update={"updated_at": self._clock.now()})
+        self._reports.setdefault(node.set_uid, {})[node.partition] = stamped
 
 
 def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:

@@ -88,7 +88,7 @@ async def follow(api: WatchedCluster, run: Object, report: Report) -> Object:
     """Look at a run until it has ended, however long the API server is away; returns it as it is then.
 
     Raises:
-        Permanent: it was deleted meanwhile, before its end.
+        Permanent: it is gone, and its end was not seen.
     """
     seen, trouble = run, ""
     async with watched(api, SAMPLE_JOBS, run, is_final) as witness:
@@ -106,7 +106,13 @@ async def follow(api: WatchedCluster, run: Object, report: Report) -> Object:
 async def _again(witness: Witness, key: Key) -> Object:
     if seen := await witness.look():
         return seen
-    raise Permanent("RunDeleted", f"{key} was deleted while it was followed, which has cancelled the run")
+    if witness.is_interrupted:
+        raise Permanent("RunDeleted", f"{key} was deleted while it was followed, which has cancelled the run")
+    told = f"`paddlewheel events --sample-job {key} --since 1d --no-follow` tells what happened to it"
+    raise Permanent(
+        "RunDeleted",
+        f"{key} is gone, and its end was not seen: it was cancelled, or deleted after its end; {told}",
+    )
 
 
 def state(status: SampleJobStatus) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Protocol
 
-from paddlewheel.contracts.objects import key_of, uid_of
+from paddlewheel.contracts.objects import deleted_at, key_of, uid_of
 from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import Change, Cluster, Object, Resource, Watches
@@ -21,7 +21,11 @@ class WatchedCluster(Cluster, Watches, Protocol):
 
 
 class Witness:
-    """An object whose time to live is 0 goes as it ends: a look at its status may come too late."""
+    """An object whose time to live is 0 goes as it ends: a look at its status may come too late.
+
+    Attributes:
+        is_interrupted: it was seen while it was being deleted and had not ended.
+    """
 
     def __init__(
         self, api: WatchedCluster, resource: Resource, obj: Object, is_final: Callable[[Object], bool]
@@ -30,6 +34,7 @@ class Witness:
         self._resource = resource
         self._obj = obj
         self._is_final = is_final
+        self.is_interrupted = False
         self._is_there = False
         self._end: Object | None = None
         self._is_gone = asyncio.Event()
@@ -46,10 +51,15 @@ class Witness:
 
     def _see(self, change: Change) -> None:
         self._is_there = True
-        if self._is_final(change.obj):
-            self._end = change.obj
+        self._note(change.obj)
         if change.type == "DELETED":
             self._is_gone.set()
+
+    def _note(self, obj: Object) -> None:
+        if self._is_final(obj):
+            self._end = obj
+        elif deleted_at(obj):
+            self.is_interrupted = True
 
     def _on_listed(self) -> None:
         """An object that was deleted before the watch began is not reported."""
@@ -62,6 +72,7 @@ class Witness:
         with suppress(NotFound):
             found = await self._api.get(self._resource, key_of(self._obj))
             if uid_of(found) == uid_of(self._obj):
+                self._note(found)
                 return found
         with suppress(TimeoutError):
             async with asyncio.timeout(_NEWS_WITHIN):

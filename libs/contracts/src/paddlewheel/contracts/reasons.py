@@ -164,7 +164,8 @@ class Reason(StrEnum):
     )
     CACHE_MOVED = (
         "CacheMoved",
-        "The spec leaves out cache directories that nodes of the set use; the runtime stays as it is.",
+        "The spec leaves out cache directories that nodes of the set use; the runtime stays as it is, and one"
+        " that somebody has deleted is not made again.",
     )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
     BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."

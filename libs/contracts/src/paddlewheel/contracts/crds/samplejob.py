@@ -113,6 +113,10 @@ class SampleJobStatus(CommonStatus):
     sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
     progress: SampleJobProgress | None = None
+    cancellation_time: Annotated[
+        str | None,
+        says("With spec.terminate: when it began to cancel what ran and waited.", format="date-time"),
+    ] = None
     start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None
     completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
 

@@ -269,6 +269,10 @@ class SampleSetStatus(CommonStatus):
         bool,
         says("Pods write to the caches of their nodes first, by the mount option writeback, or did once."),
     ] = False
+    cache_directories: Annotated[
+        list[str],
+        says("What the runtime pods have, or had, for caches on their nodes; none is left out again."),
+    ] = Field(default_factory=list)
 
 
 SAMPLE_SET_RULES = (

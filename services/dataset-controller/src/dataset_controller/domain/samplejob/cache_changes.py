@@ -21,9 +21,10 @@ def last_change(jobs: Iterable[SampleJob]) -> CacheChange | None:
 
 
 def _change(job: SampleJob) -> CacheChange | None:
-    """A clear that has failed may have emptied some caches; a warmup that has failed has not filled them."""
+    """A clear that has failed may have emptied some caches, unless it never ran; a warmup that has failed has
+    not filled them."""
     phase, mark = job.status.phase, CacheMark(_ended_at(job.status), job.key.name)
-    if job.type == "clear" and phase in _ENDED:
+    if job.type == "clear" and phase in _ENDED and job.status.started:
         return CacheChange(mark, Reason.CACHE_CLEARED)
     if job.type == "warmup" and phase is JobPhase.SUCCEEDED:
         complete = job.status.condition(Cond.COMPLETE)

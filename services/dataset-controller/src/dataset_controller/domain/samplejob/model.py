@@ -39,6 +39,8 @@ class JobStatus(ObjectStatus):
     """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
     type: str = ""
     progress: Mapping[str, Any] = field(default_factory=dict)
+    cancels_since: str = ""
+    """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
     started: str = ""
     completed: str = ""
 
@@ -47,6 +49,7 @@ class JobStatus(ObjectStatus):
         optional = {
             "sampleSetName": self.set_name,
             "type": self.type,
+            "cancellationTime": self.cancels_since,
             "startTime": self.started,
             "completionTime": self.completed,
             "progress": dict(self.progress),

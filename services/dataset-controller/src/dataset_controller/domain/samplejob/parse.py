@@ -63,6 +63,7 @@ def parse_status(obj: Object) -> JobStatus:
         set_name=str(raw.get("sampleSetName") or "") if run_id else "",
         type=str(raw.get("type") or "") if run_id else "",
         progress=dict(raw.get("progress") or {}),
+        cancels_since=str(raw.get("cancellationTime") or ""),
         started=str(raw.get("startTime") or ""),
         completed=str(raw.get("completionTime") or ""),
         **parse_common(raw),

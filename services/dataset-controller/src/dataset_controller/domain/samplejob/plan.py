@@ -128,6 +128,8 @@ def _remark(seen: ObservedJob) -> str:
 
 
 def _waiting(seen: ObservedJob) -> str:
+    if seen.sample_set is not None and seen.sample_set.deleted_at:
+        return f"SampleSet {seen.job.set_name} is being deleted"
     phase = seen.sample_set.status.phase.value if seen.sample_set else ""
     return f"SampleSet {seen.job.set_name} is in phase {phase!r}"
 
@@ -176,8 +178,11 @@ def _start_anew(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _record(seen: ObservedJob, request: Request | None, now: datetime) -> WriteRun | None:
-    """The run's record; writing it again changes nothing."""
+    """The run's record; writing it again changes nothing. Those of a set that is being deleted are removed,
+    and none comes back."""
     if request is None or seen.sample_set is None or _is_edited(seen, request):
+        return None
+    if seen.sample_set.deleted_at:
         return None
     run = seen.status.run_id
     owner = seen.sample_set.identity
@@ -219,14 +224,14 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
 
 
 def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:
-    status = present_status(seen)
-    status = status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
-    kept = tuple(c for c in status.conditions if c.type not in (Cond.COMPLETE, Cond.OTHERS_CANCELLED))
-    return JobStatus(
-        observed_generation=status.observed_generation,
-        conditions=kept,
-        announcements=status.announcements,
+    """As a new one. Started tells from now on since when it waits."""
+    before, dropped = present_status(seen), (Cond.STARTED, Cond.COMPLETE, Cond.OTHERS_CANCELLED)
+    status = JobStatus(
+        observed_generation=before.observed_generation,
+        conditions=tuple(c for c in before.conditions if c.type not in dropped),
+        announcements=before.announcements,
     )
+    return status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)
 
 
 def _rest(seen: ObservedJob) -> JobPlan:

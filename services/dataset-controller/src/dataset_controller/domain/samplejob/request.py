@@ -149,8 +149,9 @@ def build(row: Operation, given: Given) -> WireModel:
 
 
 def is_prepared_for(sample_set: SampleSet | None, type_: str) -> bool:
-    """The set's runtime can take an operation of this type, which is a known one."""
-    if sample_set is None:
+    """The set's runtime can take an operation of this type, which is a known one. One that is being deleted
+    takes nothing new."""
+    if sample_set is None or sample_set.deleted_at:
         return False
     needed = _READY if operation_for_word(type_).needs_ready else _MOUNTED
     return sample_set.status.phase in needed

@@ -125,6 +125,8 @@ class SetStatus(ObjectStatus):
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
     """The last change of the caches that Warmed tells of: no older job counts any more."""
+    cache_directories: tuple[str, ...] = ()
+    """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
 
@@ -143,6 +145,7 @@ class SetStatus(ObjectStatus):
             "cacheStatus": dict(self.cache),
             **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
             **({"wasWriteback": True} if self.was_writeback else {}),
+            **({"cacheDirectories": list(self.cache_directories)} if self.cache_directories else {}),
             **self._render_common(_EXPLAINED_BY),
         }
 
@@ -222,6 +225,7 @@ class ObservedSet:
         cache_change: the last one.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
+        are_users_fresh: they were looked up just now, not a few seconds ago.
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
@@ -243,6 +247,7 @@ class ObservedSet:
     job_keys: tuple[RunKeys, ...] = ()
     cache_change: CacheChange | None = None
     users: tuple[str, ...] | None = ()
+    are_users_fresh: bool = True
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)

@@ -87,6 +87,7 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
+        cache_directories=tuple(map(str, raw.get("cacheDirectories") or ())),
         was_writeback=bool(raw.get("wasWriteback")),
         cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
         **parse_common(raw),

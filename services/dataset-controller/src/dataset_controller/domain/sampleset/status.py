@@ -10,6 +10,7 @@ from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.facts import FACTS, Case
 from dataset_controller.domain.sampleset.figures import runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.children import used_directories
 from dataset_controller.domain.sampleset.policies.conditions import incomplete, with_conditions, with_mounts
 from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_mounts
 from dataset_controller.domain.sampleset.policies.phase import next_phase
@@ -26,6 +27,7 @@ def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime) -> 
         seen.status,
         observed_generation=seen.sample_set.generation,
         was_writeback=is_or_was_writeback(seen.sample_set),
+        cache_directories=used_directories(seen),
     )
     if problem is None:
         return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, "", now)

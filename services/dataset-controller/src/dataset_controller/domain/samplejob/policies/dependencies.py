@@ -68,6 +68,17 @@ def is_awaited(job: SampleJob, others: Iterable[SampleJob]) -> bool:
     return any(_waits(other) and job.key.name in other.spec.after for other in others)
 
 
+def awaited_by(job: SampleJob, others: Mapping[str, SampleJob]) -> frozenset[str]:
+    """Names of the jobs that it is to run after, of those that they are to run after, and so on."""
+    found, left = set[str](), list(job.spec.after)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += others[name].spec.after if name in others else ()
+    return frozenset(found)
+
+
 def _in_vain(why: str) -> Wait:
     return Wait(f"{why}, then create this one anew or edit its spec.after", is_in_vain=True)
 

@@ -74,10 +74,9 @@ def _is_in_line(seen: ObservedJob, other: SampleJob) -> bool:
 
 
 def _uses_of_run(other: SampleJob) -> Uses:
-    """A run goes on as it was requested: of one whose job was edited since, nothing is known."""
-    accepted = other.status.condition(Cond.ACCEPTED)
-    is_edited = accepted is not None and accepted.observed_generation != other.generation
-    return EVERYTHING if is_edited and other.status.phase in BEGUN else other.uses
+    """A run goes on as it was requested: of one whose job asks for other work since, nothing is known. What
+    its operation works on is not edited meanwhile: the CRD's rules refuse that."""
+    return EVERYTHING if other.is_other_work and other.status.phase in BEGUN else other.uses
 
 
 def _own_runs(seen: ObservedJob) -> Iterator[tuple[str, Uses]]:

@@ -34,16 +34,18 @@ def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
 def decide_runtime(
     seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
-    """Service and StatefulSet, once the claim is bound; of one that is there, the template as it is now."""
+    """Service and StatefulSet, once the claim is bound; of one that is there, the template as it is now. None
+    is made for other caches than those that nodes have."""
+    has_moved = find_moved_cache(seen, spec) is not None
     if not runtime.bound or find_old_layout(seen) is not None:
         return ()
     identity = seen.sample_set.identity
     actions: list[Action] = []
     if seen.children.service is None:
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
-    if seen.children.stateful_set is None:
+    if seen.children.stateful_set is None and not has_moved:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
-    elif not _is_elsewhere(seen) and find_moved_cache(seen, spec) is None:
+    elif seen.children.stateful_set is not None and not _is_elsewhere(seen) and not has_moved:
         actions += _update(seen.children.stateful_set, render.pod_template(identity, spec, config))
     return tuple(actions)
 
@@ -79,11 +81,8 @@ def find_old_layout(seen: ObservedSet) -> Problem | None:
 def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     """Directories that the runtime's next pods would not have: nobody would upload what pods have written
     there, or empty them when the set is deleted. What runs already goes on as it is."""
-    stateful_set = seen.children.stateful_set
-    if stateful_set is None or _is_elsewhere(seen):
-        return None
-    dropped = [path for path in _cache_directories(stateful_set) if path not in spec.cache.paths]
-    if not dropped:
+    dropped = [path for path in used_directories(seen) if path not in spec.cache.paths]
+    if not dropped or _is_elsewhere(seen):
         return None
     key, why = seen.sample_set.key, ""
     if any(dropped[0].startswith(f"{path}/") for path in spec.cache.paths):
@@ -96,6 +95,12 @@ def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
         " manifest again (what is in the store stays):"
         f" kubectl -n {key.namespace} delete sampleset {key.name}",
     )
+
+
+def used_directories(seen: ObservedSet) -> tuple[str, ...]:
+    """Those of the StatefulSet; without one, those that it had."""
+    stateful_set = seen.children.stateful_set
+    return seen.status.cache_directories if stateful_set is None else tuple(_cache_directories(stateful_set))
 
 
 def _cache_directories(stateful_set: Object) -> list[str]:

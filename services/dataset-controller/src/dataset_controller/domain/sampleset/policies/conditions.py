@@ -98,6 +98,8 @@ def _with_warmed(
     match warmup.stage:
         case Stage.DUE if warmup.is_again:
             return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
+        case Stage.DUE if was_cancelled(status):
+            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "its options have changed", now)
         case Stage.RUNNING:
             return status.with_condition(Cond.WARMED, False, *warmup.waits_for(Reason.WARMING), now)
         case Stage.FAILED:
@@ -139,6 +141,12 @@ def is_news(change: CacheChange, status: SetStatus) -> bool:
 def _was_warmed(status: SetStatus) -> bool:
     warmed = status.condition(Cond.WARMED)
     return warmed is not None and warmed.reason in WARMED_ONCE
+
+
+def was_cancelled(status: SetStatus) -> bool:
+    """The set's own warmup, on purpose."""
+    warmed = status.condition(Cond.WARMED)
+    return warmed is not None and warmed.reason == Reason.CANCELLED
 
 
 def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:

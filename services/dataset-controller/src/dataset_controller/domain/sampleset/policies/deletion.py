@@ -18,9 +18,11 @@ from dataset_controller.domain.sampleset.model import (
     SetPlan,
     SetStatus,
 )
+from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
+from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
 from dataset_controller.domain.sampleset.status import (
@@ -33,7 +35,7 @@ from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import Object, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
-from paddlewheel.operator.domain.plan import Delete
+from paddlewheel.operator.domain.plan import Action, Delete
 
 CLEAR_SECONDS = 60.0
 """Time that the agents get to empty their caches."""
@@ -42,6 +44,7 @@ PODS_SECONDS = 120.0
 BUS_SECONDS = 600.0
 """Time that the bus gets; records that stay behind have the set's uid and do no harm."""
 LOOK_AGAIN_SECONDS = 5.0
+"""Also the time for which the set's users, once looked up, are taken for known while it waits."""
 LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
 
 Step = tuple[Any, ...]
@@ -58,6 +61,8 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
         return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
     if staged := _staged_writes(seen):
         return _upload(seen, config, staged, now)
+    if not seen.are_users_fresh:
+        return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
@@ -88,7 +93,7 @@ def _upload(seen: ObservedSet, config: RuntimeConfig, staged: str, now: datetime
 
 
 def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:
-    """Pods go on using it: labels and status follow its mounts."""
+    """Pods go on using it: Secrets follow the user's, labels and status follow its mounts."""
     own = seen.sample_set
     seen = replace(seen, children=ours(seen.children, own.uid))
     status = observed_status(seen, unready_status(seen, reason, "", now), now)
@@ -97,7 +102,13 @@ def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> Set
     runtime, count = runtime_of(seen, now), wanted_partitions(seen)
     is_home = homes(seen, runtime, count)
     labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
-    return SetPlan(status, labels, requeue_after=LOOK_AGAIN_SECONDS)
+    return SetPlan(status, (*_keys(seen), *labels), requeue_after=LOOK_AGAIN_SECONDS)
+
+
+def _keys(seen: ObservedSet) -> tuple[Action, ...]:
+    """Clients and agents go on as well: with old keys, or an old certificate, no upload ends."""
+    spec = seen.sample_set.spec
+    return () if spec is None else decide_secrets(seen, admit(seen, spec).secrets)
 
 
 def _free_for(seen: ObservedSet, now: datetime) -> float:

@@ -10,7 +10,6 @@ from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.ownership import ours
-from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import partitions_with_writes
 from paddlewheel.contracts.objects import key_of, spec_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
@@ -26,7 +25,7 @@ class KeptRuntime:
 
 def keep_runtime(seen: ObservedSet, config: RuntimeConfig) -> KeptRuntime:
     """A pod for each partition, and for each that has left writes behind; nothing while the reports are not
-    known, for there may be no such writes."""
+    known, for there may be no such writes. Its Secrets are those of any set that waits."""
     own = seen.sample_set
     if not seen.are_records_known:
         return KeptRuntime()
@@ -42,7 +41,7 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig) -> KeptRuntime:
     admission = admit(seen, own.spec)
     if admission.problem is not None or admission.secrets is None:
         return KeptRuntime(obstacle=admission.problem.message if admission.problem else "")
-    return KeptRuntime((*decide_secrets(seen, admission.secrets), *_create(seen, own.spec, config, count)))
+    return KeptRuntime(_create(seen, own.spec, config, count))
 
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:

@@ -9,7 +9,7 @@ from dataset_controller.domain.actions import ForgetRun, WriteRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE
+from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE, was_cancelled
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
@@ -21,7 +21,8 @@ ATTEMPTS_MAX = 64
 
 
 def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datetime) -> RunDecision:
-    """How far the warmup has come; a cancelled one counts as over, for somebody cancelled it on purpose."""
+    """How far the warmup has come; a cancelled one counts as over, for somebody cancelled it on purpose. That
+    is recorded: the bus may lose it."""
     status = seen.status
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
@@ -58,6 +59,8 @@ def _follow(
 ) -> RunDecision:
     run = seen.status.warmup_job
     state = seen.runs.get(run)
+    if was_cancelled(seen.status):
+        return RunDecision(Stage.NOT_NEEDED, state=state)
     if state is None or not is_ended(state):
         record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
         return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
