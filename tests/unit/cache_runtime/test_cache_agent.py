@@ -66,6 +66,7 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
+    tidied: list[str] = field(default_factory=list)
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,7 +86,7 @@ class Bench:
             mount=SimpleNamespace(wait_mounted=self.mounted.wait),
             metrics=SimpleNamespace(chunk_done=lambda *figures: None),
             operation=lambda spec: SimpleNamespace(
-                prepare=self.prepare, fills_cache=False, recount=self.count
+                prepare=self.prepare, fills_cache=False, recount=self.count, tidy=self.tidy
             ),
             identity=Identity("default", "digits", "s", "digits-runtime-0", 0, "n0"),
         )
@@ -93,6 +94,9 @@ class Bench:
 
     async def count(self, *given: Any) -> int:
         return await self.recount(*given) if self.recount else 0
+
+    async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+        self.tidied += [entry.path for entry in files]
 
     async def prepare(self, *_: Any) -> FakeTask:
         if self.refusal:
@@ -242,10 +246,11 @@ async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
         await bench.publish(number)
         assert await bench.step()
     assert (await bench.recorded()).notes == ["f0: did not exist", "f1: did not exist"]
+    assert bench.tidied == []
 
 
 @pytest.mark.parametrize(("watermark", "attempts"), [(0, 1), (1, 1), (1, 0)])
-async def test_what_an_earlier_agent_may_have_done_is_not_noted(
+async def test_what_an_earlier_agent_may_have_done_is_not_noted_and_what_it_left_is_removed(
     bench: Bench, watermark: int, attempts: int
 ) -> None:
     """It has ended in the middle of the chunk, its first one, which it counted, or a later one."""
@@ -254,6 +259,7 @@ async def test_what_an_earlier_agent_may_have_done_is_not_noted(
     await bench.publish(watermark)
     assert await bench.step()
     assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
+    assert bench.tidied == [f"f{watermark}"]
 
 
 async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
@@ -265,6 +271,7 @@ async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> N
     await _pass(bench, seconds=2)
     assert await step
     assert ((await bench.recorded()).notes, bench.executed) == ([], ["f0", "f0"])
+    assert bench.tidied == ["f0"]
 
 
 async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(

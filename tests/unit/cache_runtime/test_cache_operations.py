@@ -53,6 +53,7 @@ class FakeEngine:
         problem: what `copy` and `remove` report for files that are not done yet.
         unexamined: how many files each `check` cannot examine, the last first; none when it is empty.
         holes: bytes of each file that are a hole.
+        breaks: what ends a copy in the middle.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class FakeEngine:
     cached: set[int] = field(default_factory=set)
     unexamined: list[int] = field(default_factory=list)
     holes: int = 0
+    breaks: BaseException | None = None
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
@@ -120,6 +122,10 @@ class FakeEngine:
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> dict[bytes, str]:
         self.calls.append(f"copy {len(keys)} at {mbps}")
+        if self.breaks:
+            for key in keys:
+                (self.path / sync.destination / f".jfs.{key.decode()}.tmp.1").write_bytes(b"x")
+            raise self.breaks
         failed = [key for key in keys if self._is_due(key.decode())]
         for key in keys:
             if key not in failed:
@@ -172,19 +178,33 @@ class Harness:
         return [file.path for batch in await self.batches(spec) for file in batch.files]
 
     async def execute(
-        self, spec: RunSpec, *files: tuple[str, int], partition: int = 0, warmed: int = 0
+        self,
+        spec: RunSpec,
+        *files: tuple[str, int],
+        partition: int = 0,
+        warmed: int = 0,
+        is_first: bool = True,
     ) -> Outcome:
         """Execute a chunk; pauses between tries pass at once."""
         entries = [FileEntry(path=path, size=size) for path, size in files]
         work = asyncio.create_task(
             execute_chunk(
-                self.operation(spec), spec, Chunk(files=entries, partition=partition), self.clock, warmed
+                self.operation(spec),
+                spec,
+                Chunk(files=entries, partition=partition),
+                self.clock,
+                warmed,
+                is_first=is_first,
             )
         )
         while not work.done():
             await asyncio.sleep(0)
             await self.clock.advance(PAUSE)
         return await work
+
+    def present(self) -> list[str]:
+        """Its files."""
+        return [str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()]
 
     def write(self, *names: str, size: int = 10) -> None:
         for name in names:
@@ -418,6 +438,29 @@ async def test_the_files_of_the_last_runs_are_remembered(harness: Harness) -> No
 async def test_what_interrupted_copies_have_left_is_not_warmed(harness: Harness) -> None:
     harness.write("a", ".jfs.a.tmp.9119809747596632237", ".jfs.tmp.x", "b.tmp.1")
     assert await harness.names(warmup()) == [".jfs.tmp.x", "a", "b.tmp.1"]
+
+
+@pytest.mark.parametrize("end", [Retry("StoreUnreachable"), asyncio.CancelledError()])
+async def test_a_copy_that_is_broken_off_leaves_nothing_behind(harness: Harness, end: BaseException) -> None:
+    harness.write("in/b")
+    harness.engine.breaks = end
+    with pytest.raises(type(end)):
+        await harness.execute(sync(destination="in"), ("a", 10))
+    assert harness.engine.calls == ["copy 1 at 0"]
+    assert sorted(path.name for path in (harness.root / "in").iterdir()) == ["b"]
+
+
+async def test_what_a_killed_agent_has_left_is_removed_by_the_next(harness: Harness) -> None:
+    """Only of the chunk's own files: beside them another agent may be copying."""
+    long = "l" * 255
+    ours = [".jfs.a.tmp.1", f".jfs.{long[:200]}.tmp.91"]
+    others = [".jfs.b.tmp.1", ".jfs.a.tmp.x", "a.tmp.1", ".jfs.tmp.1", "d/.jfs.a.tmp.1"]
+    harness.write(*ours, *others)
+    files = ("a", 10), (long, 10), ("e/", 0)
+    await harness.execute(sync(), *files)
+    assert sorted(harness.present()) == sorted([*ours, *others, "a", long])
+    await harness.execute(sync(), *files, is_first=False)
+    assert sorted(harness.present()) == sorted([*others, "a", long])
 
 
 async def test_sync_copies_and_compares_sizes(harness: Harness) -> None:

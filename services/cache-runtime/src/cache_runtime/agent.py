@@ -209,7 +209,7 @@ class Agent:
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
                 clock, warmed = self._context.clock, part.cached_bytes
-                work = execute_chunk(self._operation, self._spec, chunk, clock, warmed)
+                work = execute_chunk(self._operation, self._spec, chunk, clock, warmed, is_first=is_first)
                 outcome = await self._while_connected(work)
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:

@@ -18,12 +18,19 @@ PAUSE = 1.0
 
 
 async def execute_chunk(
-    operation: RunOperation, spec: RunSpec, chunk: Chunk, clock: Clock, warmed: int = 0
+    operation: RunOperation,
+    spec: RunSpec,
+    chunk: Chunk,
+    clock: Clock,
+    warmed: int = 0,
+    *,
+    is_first: bool = True,
 ) -> Outcome:
     """Execute a chunk.
 
     Args:
         warmed: bytes of its partition that are recorded as cached.
+        is_first: nothing of it can have been executed before.
 
     Raises:
         Permanent: the chunk can never be done.
@@ -33,6 +40,8 @@ async def execute_chunk(
         return Outcome(recount=await operation.recount(spec, chunk.partition, warmed))
     task = await operation.prepare(spec, chunk.files, chunk.partition)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
+    if not is_first:
+        await operation.tidy(spec, accepted)
     failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}
     return _outcome(chunk, failures, task.notes, fills_cache=operation.fills_cache)
 

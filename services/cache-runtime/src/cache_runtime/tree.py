@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import stat
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,7 +21,7 @@ from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import PATH_MAX, encode_path
 from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread
-from cache_runtime.walk import IsInternal, walk
+from cache_runtime.walk import IsInternal, remove_leftovers, walk
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
@@ -99,6 +100,10 @@ class Tree:
         """Create directories with their parents. Raises Permanent for one outside the data set."""
         await _asked(lambda: self._make_directories(paths, field))
 
+    async def remove_leftovers(self, paths: Sequence[bytes]) -> None:
+        """Remove what copies of these files that were broken off have left beside them."""
+        await _asked(lambda: self._remove_leftovers(paths))
+
     async def locate(self, path: bytes, field: str) -> Path:
         """The path of an entry whose parent is inside the data set; the entry itself is not followed.
 
@@ -160,6 +165,18 @@ class Tree:
     def _is_directory(self, path: bytes) -> bool:
         found = self._lstat(path)
         return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def _remove_leftovers(self, paths: Sequence[bytes]) -> None:
+        names = defaultdict[bytes, list[bytes]](list)
+        for path in paths:
+            directory, _, name = path.rpartition(b"/")
+            names[directory].append(name)
+        for directory, copied in names.items():
+            try:
+                remove_leftovers(os.fsencode(self._root), directory, copied)
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise _named(error, directory) from error
 
     def _make_directories(self, paths: Sequence[bytes], field: str) -> None:
         for path in paths:

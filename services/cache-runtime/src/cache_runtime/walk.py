@@ -6,15 +6,18 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path, join
 
-_LEFTOVER = re.compile(rb"\.jfs\..*\.tmp\.[0-9]+", re.DOTALL)
+_LEFTOVER = re.compile(rb"\.jfs\.(.*)\.tmp\.[0-9]+", re.DOTALL)
+_KEPT = 200
+"""Bytes of a name that the name of its temporary file has."""
 IsInternal = Callable[[int], bool]
 """Whether an inode belongs to the engine itself."""
 HELD = 200_000
@@ -100,9 +103,34 @@ def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
     return result
 
 
+def temporary_name(name: bytes, number: int) -> bytes:
+    """What a file is called while it is copied."""
+    return b".jfs.%s.tmp.%d" % (name[:_KEPT], number)
+
+
 def is_leftover(name: bytes) -> bool:
     """What the client writes to before it renames; one that was killed leaves it behind."""
     return _LEFTOVER.fullmatch(name) is not None
+
+
+def remove_leftovers(root: bytes, directory: bytes, names: Iterable[bytes]) -> None:
+    """Remove what clients that were killed have left of these files, and of no others: another client may be
+    writing them at this moment.
+
+    Args:
+        names: of files in the directory.
+
+    Raises:
+        OSError: the file system fails, or there is no such directory.
+    """
+    starts = {name[:_KEPT] for name in names}
+    with opened_beneath(root, directory, os.O_RDONLY | os.O_DIRECTORY) as handle:
+        with os.scandir(handle) as entries:
+            found = [(entry.name, _LEFTOVER.fullmatch(os.fsencode(entry.name))) for entry in entries]
+        for name, left in found:
+            if left is not None and left[1][:_KEPT] in starts:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=handle)
 
 
 def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> None:

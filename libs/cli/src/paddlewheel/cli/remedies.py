@@ -235,6 +235,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
     Reason.COPY_TIMEOUT: "see that the source answers, and raise syncOptions.bwlimit if it is low",
+    Reason.BUS_UNAVAILABLE: "see whether the bus answers: paddlewheel bus status; the work is tried again",
     Reason.PUBLISHING_RETRIED: "nothing, while other runs go on; else see: paddlewheel bus status",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",

@@ -87,6 +87,14 @@ class RunOperation(Protocol):
         """
         ...
 
+    async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+        """Called before a chunk that may have been broken off: remove what that has left behind.
+
+        Raises:
+            Retry: the file system does not answer.
+        """
+        return
+
     async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
         """Bytes of a partition's files that the cache of this node holds.
 

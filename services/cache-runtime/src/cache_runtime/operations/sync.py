@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import cast
 
 from cache_runtime.domain.model import Batch, File, FileStat
@@ -15,7 +15,7 @@ from cache_runtime.tree import Tree
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
@@ -49,6 +49,11 @@ class Sync(RunOperation):
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
         return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
+
+    async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+        assert spec.sync is not None
+        destination = _destination(spec.sync)
+        await self._tree.remove_leftovers([_target(destination, decode_path(e.path)) for e in files])
 
     async def finish(self, spec: RunSpec, size: int) -> None:
         """Deletions need both complete listings, so the master alone does them.
@@ -89,7 +94,7 @@ class _SyncTask:
         self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: int, files: Sequence[FileEntry]
     ) -> None:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
-        self._destination = relative_path(sync.destination, _DESTINATION).encode()
+        self._destination = _destination(sync)
         self._failed: Mapping[bytes, str] = {}
         problems = {entry.path: self._unwritable(decode_path(entry.path)) for entry in files}
         self.rejected = {path: problem for path, problem in problems.items() if problem}
@@ -100,7 +105,7 @@ class _SyncTask:
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
         size = sum(entry.size for entry in files)
-        async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
+        async with self._tidied(objects), at_most(self._patience(size), Reason.COPY_TIMEOUT, "copying"):
             self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
@@ -112,6 +117,20 @@ class _SyncTask:
         checked = [(e, "" if exists else _NO_DIRECTORY) for e, exists in zip(directories, exist, strict=True)]
         checked += [(e, self._problem(e, found)) for e, found in zip(objects, stats, strict=True)]
         return {entry.path: problem for entry, problem in checked if problem}
+
+    @asynccontextmanager
+    async def _tidied(self, objects: Sequence[bytes]) -> AsyncIterator[None]:
+        """A copy that is broken off leaves nothing behind: the run may end with it."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Retry, Permanent):
+                await self._tree.remove_leftovers([self._target(key) for key in objects])
+            raise
+
+    def _patience(self, size: int) -> float:
+        """Seconds for a copy of so many bytes."""
+        return COPY_TIME + copy_time(size, self._mbps)
 
     def _problem(self, entry: FileEntry, found: FileStat | None) -> str:
         """A size alone proves nothing: an older file may have it."""
@@ -125,7 +144,17 @@ class _SyncTask:
         return length_problem(self._target(key)) or ("" if is_safe_key(key) else _LEAVES)
 
     def _target(self, key: bytes) -> bytes:
-        return join(self._destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
+        return _target(self._destination, key)
+
+
+def _destination(sync: SyncOperation) -> bytes:
+    """Raises Permanent for one outside the data set."""
+    return relative_path(sync.destination, _DESTINATION).encode()
+
+
+def _target(destination: bytes, key: bytes) -> bytes:
+    """The path in the data set."""
+    return join(destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
 
 
 def is_directory_key(key: bytes) -> bool:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 
 from cache_runtime.beneath import opened_beneath
+from cache_runtime.walk import temporary_name
 
 _BLOCK = 1 << 20
 _HERE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -90,7 +91,10 @@ def copy_file(source: int, found: os.stat_result, target: Place, pace: Pace, man
         OSError: it cannot be read, or the target not be written.
     """
     above, _, name = target.path.rpartition(b"/")
-    with opened_beneath(target.root, above, _HERE) as directory, _new_file(directory) as (writer, temporary):
+    with (
+        opened_beneath(target.root, above, _HERE) as directory,
+        _new_file(directory, name) as (writer, temporary),
+    ):
         _copy_content(source, writer, pace)
         if _state(os.fstat(source)) != _state(found):
             raise CopyError("changed while it was copied")
@@ -144,9 +148,13 @@ def remove_empty(root: bytes, path: bytes) -> None:
 
 
 @contextmanager
-def _new_file(directory: int) -> Iterator[tuple[int, str]]:
-    """Is gone afterwards unless it was renamed; listings leave its name out."""
-    name = f".jfs.copy.tmp.{secrets.randbits(63)}"
+def _new_file(directory: int, final: bytes) -> Iterator[tuple[int, bytes]]:
+    """Is gone afterwards unless it was renamed; listings leave its name out.
+
+    Args:
+        final: the name that it is to get.
+    """
+    name = temporary_name(final, secrets.randbits(63))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(name, flags, 0o644, dir_fd=directory)
     try:
