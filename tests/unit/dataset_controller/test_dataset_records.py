@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +22,8 @@ from dataset_controller.domain.actions import (
 )
 from dataset_controller.records import NodeRecords, RunRecords
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.run_keys import RunKey
@@ -263,6 +265,42 @@ async def test_records_are_known_once_everything_that_the_bus_has_was_taken_in()
         await eventually(lambda: runs.is_known and nodes.is_known)
         assert list(runs.of("set-uid")) == ["run-1"]
         assert len(nodes.of("set-uid")) == 1
+
+
+async def test_only_reports_since_the_start_say_how_it_is_now() -> None:
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    nodes, bucket = NodeRecords(clock), bus.key_value(NODES_BUCKET)
+    for partition in (0, 1):
+        await bucket.put(f"set-uid.{partition}", to_json(NodeStatus(partition=partition)))
+    async with followed(bus, RunRecords(clock), nodes, woken := list[object]()):
+        await eventually(lambda: nodes.is_known)
+        assert nodes.replayed("set-uid") == {0, 1}
+        await bucket.put("set-uid.1", to_json(NodeStatus(partition=1)))
+        await eventually(lambda: len(woken) == 3)
+        assert nodes.replayed("set-uid") == {0}
+        nodes.forget("set-uid")
+        assert nodes.replayed("set-uid") == frozenset()
+
+
+async def test_a_report_that_the_bus_gives_once_more_becomes_no_newer() -> None:
+    """As it does after a lost connection."""
+    clock, again = ManualClock(NOW), asyncio.Event()
+    nodes, entry = NodeRecords(clock), Entry("set-uid.0", to_json(NodeStatus()), 7)
+
+    class Interrupted(MemoryKeyValue):
+        async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+            yield None
+            yield entry
+            await again.wait()
+            yield entry
+
+    woken = list[str]()
+    following = asyncio.create_task(nodes.follow(Interrupted(NODES_BUCKET, lambda: None), woken.append))
+    await eventually(lambda: len(woken) == 1)
+    await clock.advance(60)
+    again.set()
+    await following
+    assert [r.updated_at for r in nodes.of("set-uid")] == [NOW]
 
 
 async def test_a_report_that_the_bus_loses_counts_until_the_set_is_gone() -> None:

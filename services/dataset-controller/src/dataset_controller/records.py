@@ -88,14 +88,22 @@ class NodeRecords:
         self.is_known = False
         self._clock = clock
         self._reports: dict[str, dict[int, NodeStatus]] = {}
+        self._replayed: dict[str, set[int]] = {}
+        self._last: dict[NodeKey, Entry] = {}
 
     def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
         """In the order of partitions."""
         return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
 
+    def replayed(self, set_uid: str) -> frozenset[int]:
+        """Partitions that have not reported since this service started: their reports are of any age."""
+        return frozenset(self._replayed.get(set_uid, ()))
+
     def forget(self, set_uid: str) -> None:
         """The set is gone."""
-        self._reports.pop(set_uid, None)
+        for partition in self._reports.pop(set_uid, ()):
+            self._last.pop(NodeKey(set_uid, partition), None)
+        self._replayed.pop(set_uid, None)
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
         """Watch forever; `on_change` gets the set's uid."""
@@ -107,8 +115,11 @@ class NodeRecords:
                 on_change(node.set_uid)
 
     def _take_in(self, node: NodeKey, entry: Entry) -> None:
-        if (report := _read(NodeStatus, entry)) is None:
+        if (report := _read(NodeStatus, entry)) is None or entry == self._last.get(node):
             return
+        self._last[node] = entry
+        replayed = self._replayed.setdefault(node.set_uid, set())
+        (replayed.discard if self.is_known else replayed.add)(node.partition)
         stamped = report.model_copy(update={"updated_at": self._clock.now()})
         self._reports.setdefault(node.set_uid, {})[node.partition] = stamped
 

@@ -16,7 +16,7 @@ from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_m
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
@@ -68,12 +68,6 @@ def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetS
         status = replace(status, phase=SetPhase.PARTIAL_READY)
         status = status.with_condition(Cond.READY, False, *incomplete(runtime, partitions), now)
     return with_facts(seen, status, now)
-
-
-def wanted_partitions(seen: ObservedSet) -> int:
-    """Of a spec that cannot be read, those that it asked for last."""
-    spec = seen.sample_set.spec
-    return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
 
 
 def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:

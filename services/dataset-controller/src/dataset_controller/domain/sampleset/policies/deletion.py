@@ -24,11 +24,10 @@ from dataset_controller.domain.sampleset.policies.labels import decide_labels, h
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import (
     observed_status,
     unready_status,
-    wanted_partitions,
     with_facts,
 )
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
@@ -59,7 +58,7 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     if seen.users:
         return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
-    if staged := _staged_writes(seen):
+    if staged := staged_writes(seen, now):
         return _upload(seen, config, staged, now)
     if not seen.are_users_fresh:
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
@@ -78,15 +77,9 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
 
 
-def _staged_writes(seen: ObservedSet) -> str:
-    """A set that was found free goes on without the bus."""
-    is_free = seen.status.holds(Cond.FREE)
-    return "" if is_free and not seen.are_records_known else staged_writes(seen)
-
-
 def _upload(seen: ObservedSet, config: RuntimeConfig, staged: str, now: datetime) -> SetPlan:
     """Wait, with a runtime: only its agents upload what pods have written."""
-    runtime = keep_runtime(seen, config)
+    runtime = keep_runtime(seen, config, now)
     message = f"{staged}; no runtime pod can upload it: {runtime.obstacle}" if runtime.obstacle else staged
     waiting = _wait(seen, Reason.STAGED_WRITES, message, now)
     return replace(waiting, actions=(*waiting.actions, *runtime.actions))

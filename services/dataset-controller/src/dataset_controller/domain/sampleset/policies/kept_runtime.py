@@ -4,13 +4,14 @@ there nobody uploads them, so it is made again when somebody has deleted it, or 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from dataset_controller.domain import names
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.ownership import ours
-from dataset_controller.domain.sampleset.policies.staging import partitions_with_writes
+from dataset_controller.domain.sampleset.policies.staging import partitions_to_upload
 from paddlewheel.contracts.objects import key_of, spec_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
@@ -23,14 +24,14 @@ class KeptRuntime:
     obstacle: str = ""
 
 
-def keep_runtime(seen: ObservedSet, config: RuntimeConfig) -> KeptRuntime:
+def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> KeptRuntime:
     """A pod for each partition, and for each that has left writes behind; nothing while the reports are not
     known, for there may be no such writes. Its Secrets are those of any set that waits."""
     own = seen.sample_set
     if not seen.are_records_known:
         return KeptRuntime()
     seen = replace(seen, children=ours(seen.children, own.uid))
-    count = max(partitions_with_writes(seen), own.spec.partitions if own.spec else 0)
+    count = partitions_to_upload(seen, now)
     runtime = seen.children.stateful_set
     if runtime is not None:
         is_small = int(spec_of(runtime).get("replicas", 1)) < count
