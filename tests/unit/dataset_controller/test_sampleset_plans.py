@@ -1078,6 +1078,21 @@ def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
 
 
+def test_writes_of_a_partition_that_was_scaled_away_are_left_on_its_node() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_bytes=5 << 20))
+    seen = observe("Ready", 1, SYNCED, reports=reports)
+    node = {"metadata": {"name": "node-1", "labels": {HOME: "1"}}}
+    seen = replace(seen, nodes=(*seen.nodes, node))
+    staged = left_writes(seen)
+    assert staged is not None
+    assert "5.0 MiB on node node-1," in staged.message
+    assert home_changes(seen) == []
+    assert home_changes(replace(seen, reports=reports[:1])) == ["node-1"]
+    # Not while it is to be there, and comes back.
+    for others in ({"spec": {"partitions": 2}}, {"replicas": 2}):
+        assert left_writes(observe("Ready", 1, SYNCED, reports=reports, **others)) is None
+
+
 def test_writes_that_were_left_on_a_node_keep_the_set_and_its_partitions() -> None:
     reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_elsewhere=[LEFT]))
     smaller = decide(observe("PartialReady", 2, SYNCED, reports=reports)).status
@@ -1669,6 +1684,17 @@ def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() 
     assert created(decide(without_runtime(seen, service=None))) == both
     far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
     assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
+    # One more for the node that a partition has left, if it is still there: it prefers the node's label.
+    left = replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),))
+    assert created(decide(without_runtime(left))) == [("StatefulSet", 1)]
+    gone = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}
+    back = replace(left, nodes=(*left.nodes, gone))
+    assert created(decide(without_runtime(back))) == [("StatefulSet", 2)]
+    assert resized(2) in decide(back).actions
+    assert "; let a runtime pod run on gone again, which uploads it, or lose it: kubectl" in message_of(back)
+    # It is there, but not mounted yet.
+    there = replace(make_pod(1, ready=False), node="gone")
+    assert resized(2) not in decide(replace(back, pods=(*back.pods, there))).actions
     # Nobody has what is to be uploaded, or it is not known yet.
     assert created(decide(without_runtime(replace(seen, reports=())))) == []
     assert created(decide(without_runtime(replace(seen, are_records_known=False)))) == []
