@@ -1728,6 +1728,35 @@ def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
     assert obstacle in ready.message
 
 
+def test_a_deleted_set_in_use_gets_its_runtime_back() -> None:
+    seen = without_runtime(going(1, 1, users=("a",)))
+    todo = decide(seen)
+    assert created(todo) == [("StatefulSet", 1)]
+    assert todo.status is not None
+    assert todo.status.condition("Mounted") == condition("Mounted", False, "NoPartitionMounted")
+    assert todo.status.phase is SetPhase.PARTIAL_READY
+    assert todo.status.runtime["runtimeReady"] == "0/1"
+    assert freedom(seen) == condition("Free", False, "InUse")
+    # What agents have reported does not matter for that.
+    assert created(decide(replace(seen, are_records_known=False, reports=()))) == [("StatefulSet", 1)]
+    up = Patch("StatefulSet", RUNTIME, {"spec": {"replicas": 1}})
+    assert decide(going(0, 1, replicas=0, users=("a",))).actions == (up,)
+    refused = without_runtime(going(1, 1, users=("a",), engine_secret=None))
+    assert "a; no runtime pod can mount it: Secret default/digits does not exist" in message_of(refused)
+    never = replace(seen.status, phase=SetPhase.BOUND)
+    assert created(decide(replace(seen, sample_set=replace(seen.sample_set, status=never)))) == []
+
+
+def test_a_set_whose_runtime_has_gone_and_is_not_made_again_is_not_mounted() -> None:
+    """Its caches have moved, see `CacheMoved`."""
+    seen = without_runtime(observe("Ready", 1, SYNCED, MOUNTED))
+    moved = replace(seen.status, cache_directories=("/elsewhere",))
+    todo = decide(replace(seen, sample_set=replace(seen.sample_set, status=moved)))
+    assert created(todo) == []
+    assert todo.status is not None
+    assert todo.status.condition("Mounted") == condition("Mounted", False, "NoPartitionMounted")
+
+
 def test_nothing_is_taken_away_by_what_was_known_of_users_a_moment_ago() -> None:
     seen = going(1, 1, pods=(make_pod(0),))
     assert decide(seen).actions != ()

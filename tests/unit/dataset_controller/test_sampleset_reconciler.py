@@ -610,3 +610,19 @@ async def test_a_writeback_set_that_never_came_up_goes_at_once(data: DataHarness
     await data.delete(SET)
     await data.wait(6)
     assert not await data.exists(SET)
+
+
+async def test_users_of_a_deleted_set_get_its_runtime_back(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create(make_user("train-worker-0"), ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    await data.delete(RUNTIME, ports.STATEFUL_SETS)
+    await data.delete(Key("default", "digits-runtime-0"), ports.PODS)
+    await data.wait(6)
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    await data.expect_condition("Ready", "InUse")
+    await data.expect_condition("Mounted", "Mounted")
+    await data.delete(Key("default", "train-worker-0"), ports.PODS)
+    await data.wait(12)
+    assert not await data.exists(SET)

@@ -130,6 +130,11 @@ class SetStatus(ObjectStatus):
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
 
+    @property
+    def was_mounted(self) -> bool:
+        """On some node, once: phases go no further back."""
+        return self.phase not in (SetPhase.NOT_BOUND, SetPhase.BOUND)
+
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
         jobs = {

@@ -57,10 +57,11 @@ def _runtime_status(seen: ObservedSet, runtime: Runtime, partitions: int, now: d
 
 def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
     """Of a set that is refused, or kept from being deleted, while pods go on using it: where it is mounted,
-    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it."""
-    if seen.children.stateful_set is None:
-        return status
+    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it.
+    While pods still have it mounted without a StatefulSet, nothing new is said."""
     runtime, partitions = runtime_of(seen, now), wanted_partitions(seen)
+    if runtime.replicas < 0 and (runtime.mounted or not status.was_mounted):
+        return status
     status = with_mounts(
         replace(status, runtime=_runtime_status(seen, runtime, partitions, now)), runtime, now
     )
