@@ -1602,6 +1602,22 @@ def test_silence_of_a_partition_that_was_mounted_is_not_taken_for_nothing_to_upl
         assert decide(free).actions == CLEARS
 
 
+def test_what_an_agent_has_reported_when_it_had_unmounted_and_ended_stays_true() -> None:
+    """As when its namespace is deleted, where no runtime can be made any more."""
+    last = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), mounted=False),)
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=last)
+    pending = replace(make_pod(0, ready=False), node="")
+    for pods in ((), (pending,)):
+        ended = replace(seen, pods=pods, replayed=frozenset({0}))
+        assert freedom(ended) == condition("Free", True, "Terminating")
+    # Its next agent may have mounted, and not told, and a driver mounts by itself.
+    own = seen.sample_set
+    volume = render.volume(own.identity, spec_of(own), True)
+    by_csi = replace(seen, pods=(), children=replace(seen.children, volume=volume))
+    for kept in (seen, by_csi):
+        assert freedom(kept) == condition("Free", False, "StagedWrites")
+
+
 def test_figures_tell_of_a_partition_whose_node_has_left_the_cluster() -> None:
     seen = going(0, 1, conditions=[], spec=WRITEBACK, nodes=(), pods=(), reports=())
     was_mounted = replace(seen.sample_set, status=replace(seen.status, cache=FIGURES))
