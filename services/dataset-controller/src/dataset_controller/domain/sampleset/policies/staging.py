@@ -152,26 +152,22 @@ def _unreported(seen: ObservedSet) -> list[_Writes]:
 
 def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
     """Pods may have written since. One that has been scaled away was empty when it left."""
-    mounted, count, is_old = _mounted_on(seen), _partitions(seen), _is_old(seen, now)
+    mounted, count = _mounted_on(seen), _partitions(seen)
     return [
         _Writes(r.partition, r.node, unknown=_OUTDATED)
         for r in seen.reports
-        if r.partition in mounted and r.partition < count and is_old(r)
+        if r.partition in mounted and r.partition < count and not _is_current(seen, r, now)
         if not r.staged_bytes and not r.staged_unknown
     ]
 
 
-def _is_old(seen: ObservedSet, now: datetime) -> Callable[[NodeStatus], bool]:
+def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
     So a namespace can go, whose pods all end at once."""
-    manned = {pod.index for pod in seen.pods if pod.node}
-
-    def is_old(report: NodeStatus) -> bool:
-        if not report.mounted and report.partition not in manned and not seen.mounts_by_csi:
-            return False
-        return report.partition in seen.replayed or not is_fresh(report, now)
-
-    return is_old
+    if is_fresh(report, now) and report.partition not in seen.replayed:
+        return True
+    is_manned = any(pod.index == report.partition and pod.node for pod in seen.pods)
+    return not report.mounted and not is_manned and not seen.mounts_by_csi
 
 
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:
