@@ -120,6 +120,7 @@ def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
             run_id=run,
             set_name="digits",
             type=spec["type"],
+            requested=AT,
         ),
         events=normal("RunRequested", f"requested {spec['type']} as run {run}"),
         requeue_after=0.0,
@@ -144,6 +145,7 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
         run_id=run_id("job-uid", "2", digest(WARMUP)),
         set_name="digits",
         type="warmup",
+        requested=AT,
         announcements=(failed,),
     )
 
@@ -277,9 +279,14 @@ def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
     assert plan(begun, NOW).requeue_after == 1.0
 
 
-@pytest.mark.parametrize(("runs", "seconds"), [({}, 0), (BUSY, 60), ({"r4": BUSY["r4"]}, 1)])
+LATE = "cancelled, but not ended 60 s later: run r0, run r1"
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds", "message"), [({}, 0, ""), (BUSY, 60, LATE), ({"r4": BUSY["r4"]}, 1, "")]
+)
 def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_forever(
-    runs: dict[str, RunState], seconds: float
+    runs: dict[str, RunState], seconds: float, message: str
 ) -> None:
     since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
     seen = replace(make_observed_job(terminate=True), runs=runs)
@@ -287,7 +294,9 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.actions) == (JobPhase.PENDING, ())
-    assert todo.status.condition("OthersCancelled") == condition("OthersCancelled", True, "Cancelled")
+    assert todo.status.condition("OthersCancelled") == condition(
+        "OthersCancelled", True, "Cancelled", message
+    )
     assert todo.status.cancels_since == (ago(seconds) if seconds else AT), "not the end of the waiting"
     done = recorded(seen, conditions=todo.status.conditions)
     assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)

@@ -112,6 +112,14 @@ class SampleJobStatus(CommonStatus):
     job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
     sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
+    request_time: Annotated[
+        str | None,
+        says(
+            "When this run was decided on; a job with spec.terminate cancels the runs from before its"
+            " cancellationTime.",
+            format="date-time",
+        ),
+    ] = None
     progress: SampleJobProgress | None = None
     cancellation_time: Annotated[
         str | None,

@@ -38,6 +38,8 @@ class JobStatus(ObjectStatus):
     set_name: str = ""
     """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
     type: str = ""
+    requested: str = ""
+    """When the run in `run_id` was decided on."""
     progress: Mapping[str, Any] = field(default_factory=dict)
     cancels_since: str = ""
     """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
@@ -49,6 +51,7 @@ class JobStatus(ObjectStatus):
         optional = {
             "sampleSetName": self.set_name,
             "type": self.type,
+            "requestTime": self.requested,
             "cancellationTime": self.cancels_since,
             "startTime": self.started,
             "completionTime": self.completed,

@@ -62,6 +62,7 @@ def parse_status(obj: Object) -> JobStatus:
         run_id=run_id,
         set_name=str(raw.get("sampleSetName") or "") if run_id else "",
         type=str(raw.get("type") or "") if run_id else "",
+        requested=str(raw.get("requestTime") or "") if run_id else "",
         progress=dict(raw.get("progress") or {}),
         cancels_since=str(raw.get("cancellationTime") or ""),
         started=str(raw.get("startTime") or ""),
