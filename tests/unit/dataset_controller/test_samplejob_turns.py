@@ -29,6 +29,7 @@ from dataset_controller.domain.samplejob.plan import plan
 from dataset_controller.domain.samplejob.policies import turns
 from dataset_controller.domain.samplejob.request import read_request
 from dataset_controller.domain.samplejob.uses import Uses, conflict, uses_of
+from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.reconciler import SampleJobKind
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.crds import SampleJobSpec
@@ -358,6 +359,49 @@ def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> N
     assert todo.status.phase is JobPhase.NEW
 
 
+SYNCING = make_set("Syncing", status={"jobsName": {"syncJobName": "first"}})
+WARMS_ONCE_MOUNTED = make_set(
+    "Mount", spec={"warmup": {}, "noSync": True}, status={"runtimeStatus": {"readyReplicas": 1}}
+)
+WARMING = make_set("Ready", spec={"warmup": {}}, status={"jobsName": {"warmupJobName": "warms"}})
+
+
+@pytest.mark.parametrize(
+    ("own", "spec", "run", "name"),
+    [(SYNCING, remove("x"), "first", "first sync"), (WARMING, CLEAR, "warms", "warmup")],
+)
+def test_a_job_that_ends_the_others_ends_the_runs_of_the_set_that_no_agent_has_taken_yet(
+    own: SampleSet, spec: dict[str, Any], run: str, name: str
+) -> None:
+    seen = replace(rival_of(terminate=True, **spec), sample_set=own)
+    todo = plan(seen, NOW)
+    assert todo.actions == (CancelRun(RunKey(OWNER_UID, run)),)
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    status = plan(late, NOW).status
+    assert status is not None
+    done, started = status.condition("OthersCancelled"), status.condition("Started")
+    assert done is not None
+    assert started is not None
+    assert done.message == f"cancelled, but not ended 60 s later: the set's own {name}"
+    assert (status.phase, started.message) == (JobPhase.NEW, f"waits for the set's own {name}")
+    ended = plan(replace(seen, runs={run: RunState(phase=RunPhase.CANCELLED)}), NOW)
+    assert ended.actions == ()
+
+
+@pytest.mark.parametrize(("own", "name"), [(make_set("Mount"), "first sync"), (WARMS_ONCE_MOUNTED, "warmup")])
+def test_a_job_that_ends_the_others_waits_for_what_the_set_is_about_to_run(own: SampleSet, name: str) -> None:
+    todo = plan(replace(rival_of(terminate=True, **remove("x")), sample_set=own), NOW)
+    assert todo.status is not None
+    started = todo.status.condition("Started")
+    assert started is not None
+    assert (todo.status.phase, todo.actions) == (JobPhase.NEW, ())
+    assert started.message == f"waits for the set's own {name}"
+    ready = make_set("Ready", status={"conditions": SYNCED})
+    other = plan(replace(rival_of(terminate=True, **remove("x")), sample_set=ready), NOW)
+    assert other.status is not None
+    assert other.status.phase is JobPhase.PENDING
+
+
 def requested(job: SampleJob, seconds: float) -> SampleJob:
     """Its run was decided on so many seconds ago."""
     return replace(job, status=replace(job.status, requested=ago(seconds)))
@@ -612,6 +656,21 @@ async def test_a_cancel_that_the_bus_did_not_take_is_made_up_for(data: DataHarne
     assert (ended["reason"], ended["message"]) == ("Cancelled", "the run was cancelled"), (
         "its agents were told"
     )
+    await data.expect_job("Succeeded", "c-ends")
+
+
+async def test_terminate_cancels_the_first_sync_that_no_agent_has_taken(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    await data.start_set()
+    await data.expect_phase("Syncing")
+    [first] = data.runtime.runs("sync")
+    bucket = data.bus.key_value(RUNS_BUCKET)
+    await bucket.delete(RunKey(first.set_uid, first.run_id).state)
+    data.runtime.script = {}
+    await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+    await data.wait(20)
+    await data.expect_phase("SyncFailed")
+    assert RunKey(first.set_uid, first.run_id).cancel in await data.records()
     await data.expect_job("Succeeded", "c-ends")
 
 

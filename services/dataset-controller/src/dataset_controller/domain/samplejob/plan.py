@@ -21,7 +21,7 @@ from dataset_controller.domain.samplejob.policies.termination import (
     cancels_left,
     decide_termination,
 )
-from dataset_controller.domain.samplejob.policies.turns import Turn, decide_turn
+from dataset_controller.domain.samplejob.policies.turns import decide_turn
 from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
@@ -97,7 +97,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
-    turn = Turn() if seen.job.spec.terminate else decide_turn(seen)
+    turn = decide_turn(seen)
     if turn.message:
         status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
         return JobPlan(status, requeue_after=turn.wake_after)

@@ -11,6 +11,7 @@ from dataset_controller.domain.names import BEGUN, Cond, JobPhase
 from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.policies.dependencies import awaited_by
+from dataset_controller.domain.sampleset.policies.ahead import requested_runs
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
@@ -61,6 +62,8 @@ def _others(seen: ObservedJob) -> dict[str, str]:
     """Other runs that agents work on, or will, by id, and whose they are. One that was requested a moment ago
     has no state."""
     found = {run: f"run {run}" for run in unfinished(seen.runs)}
+    own = requested_runs(seen.sample_set, seen.runs) if seen.sample_set else {}
+    found |= {run: f"the set's own {name}" for run, name in own.items()}
     found |= {
         other.status.run_id: f"SampleJob {other.key.name}"
         for other in seen.others.values()
