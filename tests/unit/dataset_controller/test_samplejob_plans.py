@@ -119,6 +119,7 @@ def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
             condition("Started", False, "RunRequested"),
             run_id=run,
             set_name="digits",
+            set_uid=OWNER_UID,
             type=spec["type"],
             requested=AT,
         ),
@@ -144,6 +145,7 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
         condition("Started", False, "RunRequested"),
         run_id=run_id("job-uid", "2", digest(WARMUP)),
         set_name="digits",
+        set_uid=OWNER_UID,
         type="warmup",
         requested=AT,
         announcements=(failed,),
@@ -560,6 +562,18 @@ def test_a_job_whose_set_is_gone_has_failed() -> None:
     gone = "SampleSet digits is gone"
     assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
     assert (todo.status.phase, todo.status.progress["filesDone"]) == (JobPhase.FAILED, 0)
+    assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
+
+
+def test_a_run_is_not_carried_over_to_another_set_of_the_same_name() -> None:
+    seen = recorded(replace(running(), runs={}), set_name="digits", set_uid=OWNER_UID)
+    assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
+    assert seen.sample_set is not None
+    todo = plan(replace(seen, sample_set=replace(seen.sample_set, uid="uid-2")), NOW)
+    gone = "SampleSet digits of this run is gone; another one has its name now"
+    assert todo.status is not None
+    assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
+    assert (todo.status.phase, todo.status.set_uid) == (JobPhase.FAILED, OWNER_UID)
     assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
 
 

@@ -37,6 +37,8 @@ class JobStatus(ObjectStatus):
     run_id: str = ""
     set_name: str = ""
     """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
+    set_uid: str = ""
+    """Of that set: another may get its name."""
     type: str = ""
     requested: str = ""
     """When the run in `run_id` was decided on."""
@@ -50,6 +52,7 @@ class JobStatus(ObjectStatus):
         """For `status` of the SampleJob."""
         optional = {
             "sampleSetName": self.set_name,
+            "sampleSetUid": self.set_uid,
             "type": self.type,
             "requestTime": self.requested,
             "cancellationTime": self.cancels_since,

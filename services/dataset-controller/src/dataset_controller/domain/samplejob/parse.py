@@ -61,6 +61,7 @@ def parse_status(obj: Object) -> JobStatus:
         phase=JobPhase(phase) if is_known else JobPhase.NEW,
         run_id=run_id,
         set_name=str(raw.get("sampleSetName") or "") if run_id else "",
+        set_uid=str(raw.get("sampleSetUid") or "") if run_id else "",
         type=str(raw.get("type") or "") if run_id else "",
         requested=str(raw.get("requestTime") or "") if run_id else "",
         progress=dict(raw.get("progress") or {}),

@@ -160,9 +160,8 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
     state = seen.state
     if state is not None and is_ended(state):
         return _end(seen, state, now)
-    if seen.sample_set is None:
-        message = f"SampleSet {seen.job.set_name} is gone"
-        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, message, now)
+    if gone := _gone(seen):
+        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, gone, now)
     by = cancelled_by(seen)
     if by is not None and state is None and seen.are_records_known:
         return _fail_untaken(seen, _cancelled(by), now)
@@ -176,6 +175,15 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
         _records(seen, request, by is not None, now),
         requeue_after=earliest(RUN_SECONDS, PROGRESS_SECONDS if is_early else None),
     )
+
+
+def _gone(seen: ObservedJob) -> str:
+    """Why there is no set that the run could go on on, "" while it is the one that it was requested for."""
+    if seen.sample_set is None:
+        return f"SampleSet {seen.job.set_name} is gone"
+    if seen.status.set_uid not in ("", seen.sample_set.uid):
+        return f"SampleSet {seen.job.set_name} of this run is gone; another one has its name now"
+    return ""
 
 
 def _request(seen: ObservedJob) -> Request | None:

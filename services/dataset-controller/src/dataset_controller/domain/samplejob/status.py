@@ -55,6 +55,7 @@ def with_run(seen: ObservedJob, status: JobStatus, run: str, now: datetime) -> J
         phase=JobPhase.PENDING,
         run_id=run,
         set_name=seen.job.set_name,
+        set_uid=seen.sample_set.uid if seen.sample_set else "",
         type=seen.job.type,
         requested=seen.status.requested if run == seen.status.run_id else seconds_stamp(now),
         progress={},
