@@ -399,10 +399,38 @@ def test_a_public_source_needs_no_keys_in_the_run() -> None:
     assert plan(seen, NOW).actions == (record(operation, run=seen.status.run_id),)
 
 
-def test_a_job_edited_into_a_bad_one_leaves_its_run_alone() -> None:
-    assert plan(make_observed_job("Pending", "r1", type="rmr"), NOW) == JobPlan(
-        status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0
+NO_PATHS = "spec.rmrOptions.paths: name at least one path to remove"
+
+
+def test_a_job_edited_into_a_bad_one_leaves_its_run_alone_and_says_why_it_cannot_be_written() -> None:
+    seen = make_observed_job("Pending", "r1", type="rmr")
+    refused = condition("Accepted", False, "InvalidSpec", NO_PATHS)
+    expected = JobPlan(
+        status_of(JobPhase.PENDING, refused, run_id="r1"),
+        events=warning("InvalidSpec", NO_PATHS),
+        requeue_after=5.0,
     )
+    assert plan(seen, NOW) == expected
+    assert plan(recorded(seen, conditions=(refused,)), NOW) == replace(expected, events=())
+    unknown = plan(replace(seen, are_records_known=False), NOW)
+    assert unknown == JobPlan(status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0)
+    taken = plan(replace(seen, runs={"r1": STATE}), NOW)
+    assert taken.status is not None
+    assert (taken.status.phase, taken.status.condition("Accepted")) == (JobPhase.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {WARM_RUN: RunState(phase=RunPhase.RUNNING)}], ids=["written", "taken"]
+)
+def test_a_run_that_could_not_be_written_is_accepted_once_it_can_or_an_agent_has_it(
+    state: dict[str, RunState],
+) -> None:
+    refused = condition("Accepted", False, "InvalidSpec", "the SampleSet's spec.partitions: ...", EARLIER)
+    seen = recorded(make_observed_job("Pending", WARM_RUN), conditions=(refused,))
+    todo = plan(replace(seen, runs=state), NOW)
+    assert todo.status is not None
+    assert todo.status.condition("Accepted") == ACCEPTED
+    assert [type(action) for action in todo.actions] == [WriteRun]
 
 
 EDITS: dict[str, dict[str, Any]] = {

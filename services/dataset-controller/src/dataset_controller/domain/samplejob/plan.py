@@ -162,19 +162,41 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
         return _end(seen, state, now)
     if gone := _gone(seen):
         return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, gone, now)
+    return _go_on(seen, now)
+
+
+def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
+    """The run has not ended. One that the bus does not have is written again unless it must not be."""
+    is_missing = seen.state is None and seen.are_records_known
     by = cancelled_by(seen)
-    if by is not None and state is None and seen.are_records_known:
+    if by is not None and is_missing:
         return _fail_untaken(seen, _cancelled(by), now)
-    request = _request(seen)
-    if request is not None and state is None and _is_edited(seen, request) and seen.are_records_known:
+    request, problem = _request_or_problem(seen)
+    if request is not None and is_missing and _is_edited(seen, request):
         return _start_anew(seen, now)
-    status = present_status(seen) if state is None else running_status(seen, state, now)
-    is_early = state is not None and status.progress != progress_of(state)
-    return JobPlan(
-        status,
-        _records(seen, request, by is not None, now),
-        requeue_after=earliest(RUN_SECONDS, PROGRESS_SECONDS if is_early else None),
-    )
+    if not is_missing:
+        problem = None
+    records = _records(seen, request, by is not None, now)
+    status = _with_acceptance(seen, _present_progress(seen, now), problem, now)
+    is_early = seen.state is not None and status.progress != progress_of(seen.state)
+    again = PROGRESS_SECONDS if is_early else RECHECK_SECONDS if problem else RUN_SECONDS
+    return JobPlan(status, records, events=refusal_events(seen.status, status), requeue_after=again)
+
+
+def _present_progress(seen: ObservedJob, now: datetime) -> JobStatus:
+    return present_status(seen) if seen.state is None else running_status(seen, seen.state, now)
+
+
+def _with_acceptance(
+    seen: ObservedJob, status: JobStatus, problem: Problem | None, now: datetime
+) -> JobStatus:
+    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it."""
+    accepted = status.condition(Cond.ACCEPTED)
+    if problem is not None:
+        return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
+    if accepted is None or accepted.status == "True":
+        return status
+    return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
 
 
 def _gone(seen: ObservedJob) -> str:
@@ -186,12 +208,12 @@ def _gone(seen: ObservedJob) -> str:
     return ""
 
 
-def _request(seen: ObservedJob) -> Request | None:
-    """What the job asks for now; None while that cannot be read."""
+def _request_or_problem(seen: ObservedJob) -> tuple[Request | None, Problem | None]:
+    """What the job asks for now, or why that cannot be done."""
     try:
-        return read_request(seen)
-    except Invalid:
-        return None
+        return read_request(seen), None
+    except Invalid as invalid:
+        return None, invalid.problem
 
 
 def _is_edited(seen: ObservedJob, request: Request) -> bool:
@@ -262,7 +284,7 @@ def _next_look(seen: ObservedJob) -> float | None:
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     """A failed job starts again, under a new run id, when its options have changed."""
     status, forget = present_status(seen), _forget(seen)
-    request, failed = _request(seen), status.attempt(SampleJobFailed)
+    (request, _), failed = _request_or_problem(seen), status.attempt(SampleJobFailed)
     is_same = request is None or status.run_id == request.run_id(seen.job.uid, failed)
     if is_same and not seen.job.is_other_work:
         return _expire(seen, JobPlan(status, forget), now)
