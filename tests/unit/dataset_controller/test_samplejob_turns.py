@@ -443,6 +443,13 @@ def test_a_run_that_was_cancelled_and_that_the_bus_does_not_have_is_never_writte
     assert todo.status.run_id == seen.status.run_id
 
 
+def test_a_run_whose_time_is_not_known_is_not_cancelled_for_an_old_reason() -> None:
+    seen = begun("Running", 0, terminating(40, since=10))
+    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, requested="")))
+    todo = plan(replace(seen, runs={seen.status.run_id: RUNNING}), NOW)
+    assert [type(action) for action in todo.actions] == [WriteRun]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -41,8 +41,8 @@ def explain_sample_set(found: Object, runs: Sequence[Object]) -> Explanation:
 
 
 def _is_well(found: Object, status: SampleSetStatus) -> bool:
-    """Nothing is to be said of the set itself. One that is refused, or that waits for its end, keeps its phase
-    while pods use it."""
+    """Nothing is to be said of the set itself. One that is refused, or that waits for its end, keeps its
+    phase while pods use it."""
     is_refused = any(c.type in _SAYS_MORE and c.status == "False" for c in status.conditions)
     return status.phase == _READY and not is_deleting(found) and not is_refused
 

@@ -110,9 +110,9 @@ def cancelled_by(seen: ObservedJob) -> str | None:
 
 
 def _ends_run(job: SampleJob, other: SampleJob) -> bool:
-    """It began to cancel others when the run of `other` was requested already. Of one of the same second that
-    is not known: only its cancel on the bus ends it."""
-    return _is_rival(job, other) and job.status.cancels_since > other.status.requested
+    """It began to cancel others when the run of `other` was requested already. Of one of the same second,
+    or whose time is not known, nobody can say: only its cancel on the bus ends it."""
+    return _is_rival(job, other) and "" < other.status.requested < job.status.cancels_since
 
 
 def _ends_waiting(job: SampleJob, other: SampleJob) -> bool:
