@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from cache_runtime import agent
 from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
@@ -32,8 +33,9 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core import tasks
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 
 RUN = RunKey("s", "r")
 SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))
@@ -67,10 +69,13 @@ class Bench:
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
     tidied: list[str] = field(default_factory=list)
+    tidying: int = 0
+    """How often it was begun."""
+    may_tidy: asyncio.Event = field(default_factory=asyncio.Event)
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: Retry | None = None
+    failure: Retry | Permanent | None = None
     """Of the next execution."""
     refusal: Retry | None = None
     recount: Callable[..., Awaitable[int]] | None = None
@@ -79,6 +84,7 @@ class Bench:
         self.kv = self.bus.key_value("pw_cache_runs")
         self.tracker = RunTracker("r", self.clock)
         self.mounted.set()
+        self.may_tidy.set()
         context = SimpleNamespace(
             store=RunStore(self.kv, "s"),
             work=self.bus.work,
@@ -96,6 +102,8 @@ class Bench:
         return await self.recount(*given) if self.recount else 0
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+        self.tidying += 1
+        await self.may_tidy.wait()
         self.tidied += [entry.path for entry in files]
 
     async def prepare(self, *_: Any) -> FakeTask:
@@ -247,6 +255,66 @@ async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
         assert await bench.step()
     assert (await bench.recorded()).notes == ["f0: did not exist", "f1: did not exist"]
     assert bench.tidied == []
+
+
+async def _executing(bench: Bench) -> asyncio.Task[bool]:
+    """The first of two files of the first chunk is done, the other waits."""
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0, "f0", "f1")
+    bench.blocked_after = "f0"
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    return step
+
+
+async def test_whoever_is_ended_in_the_middle_of_a_chunk_removes_what_it_leaves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when that takes so long that it is cancelled again: nobody may do the chunk after it."""
+    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    step = await _executing(bench)
+    bench.may_tidy.clear()
+    ending = asyncio.create_task(tasks.end(step))
+    await _until(lambda: step.cancelling() >= 3)
+    assert (bench.tidying, step.done()) == (1, False)
+    bench.may_tidy.set()
+    await ending
+    assert bench.tidied == ["f0", "f1"]
+
+
+async def test_a_file_system_that_hangs_does_not_hold_the_end_of_an_agent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "TIDY_TIME", 0.01)
+    step = await _executing(bench)
+    bench.may_tidy.clear()
+    async with asyncio.timeout(5):
+        await tasks.end(step)
+    assert (bench.tidying, bench.tidied) == (1, [])
+
+
+async def test_what_a_chunk_that_is_not_wanted_any_more_has_left_is_removed(bench: Bench) -> None:
+    """Its run has failed, for example, before anybody could stand in."""
+    async with waiting_for_the_mount(bench):
+        await bench.lead(listed=True, chunks=2, phase=RunPhase.FAILED)
+    assert (bench.executed, bench.tidied) == ([], ["f1"])
+
+
+async def test_what_a_chunk_that_ends_its_agents_has_left_is_removed(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.record(0, agent.MAX_ATTEMPTS)
+    await bench.publish(0)
+    assert await bench.step()
+    assert (bench.executed, bench.tidied) == ([], ["f0"])
+    assert (await bench.recorded()).files_failed == 1
+
+
+async def test_what_a_chunk_that_can_never_be_done_has_left_is_removed(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.failure = Permanent("Refused", "no")
+    assert await bench.step()
+    assert ((await bench.recorded()).files_failed, bench.tidied) == (1, ["f0"])
 
 
 @pytest.mark.parametrize(("watermark", "attempts"), [(0, 1), (1, 1), (1, 0)])

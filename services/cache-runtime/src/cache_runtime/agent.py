@@ -36,7 +36,7 @@ from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +55,9 @@ CUT_OFF = 15.0
 broken off: the run may end without this agent, and nothing may be deleted or copied after that."""
 LOOK = 2.0
 """Seconds between two looks whether there is word of it."""
+TIDY_TIME = 3.0
+"""Seconds in which what is left of a chunk that nobody does again must be removed, or stays: whoever ends a
+run or an agent waits for it."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -175,16 +178,36 @@ class Agent:
 
     async def _execute(self, chunk: Chunk, attempts: int) -> Outcome | None:
         """None when it is not to be executed any more."""
-        if attempts > MAX_ATTEMPTS:
-            return all_failed(chunk, f"failed after {attempts - 1} attempts")
         self._began_at = self._told_at = self._context.clock.monotonic()
-        self._is_tried = False
+        self._is_tried = is_done = False
         try:
-            return await persistently(
+            if attempts > MAX_ATTEMPTS:
+                return all_failed(chunk, f"failed after {attempts - 1} attempts")
+            outcome = await persistently(
                 lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
             )
+            is_done = outcome is not None
+            return outcome
         except Permanent as error:
             return all_failed(chunk, error.message)
+        finally:
+            if not is_done:
+                await self._leave(chunk)
+
+    async def _leave(self, chunk: Chunk) -> None:
+        """It may be the end of the run, and nobody does the chunk again."""
+        if self._is_tried or not is_first_try(self._known[chunk.partition].part):
+            await finish(self._tidy(chunk))
+
+    async def _tidy(self, chunk: Chunk) -> None:
+        """As far as it can be done soon: a file system that hangs must not hold the end of a run."""
+        try:
+            async with asyncio.timeout(TIDY_TIME):
+                await self._operation.tidy(self._spec, chunk.files)
+        except (Retry, Permanent, OSError) as error:
+            log.warning(
+                "unfinished copies stay", run=self._spec.run_id, problem=str(error) or "it takes long"
+            )
 
     async def _tell(self, partition: int, error: Retry | None) -> None:
         """Why a chunk is tried again; what is done says so itself."""
