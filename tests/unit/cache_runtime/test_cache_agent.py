@@ -29,6 +29,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    StandIn,
 )
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.subjects import work_subject
@@ -112,11 +113,17 @@ class Bench:
         return FakeTask(self)
 
     async def lead(
-        self, *, listed: bool, chunks: int, term: int = 1, phase: RunPhase = RunPhase.RUNNING
+        self,
+        *,
+        listed: bool,
+        chunks: int,
+        term: int = 1,
+        phase: RunPhase = RunPhase.RUNNING,
+        stand_ins: Sequence[int] = (),
     ) -> None:
         """A state of the master, which the agent hears of."""
-        totals = [PartitionTotals(chunks=chunks)]
-        state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase)
+        totals, named = [PartitionTotals(chunks=chunks)], [StandIn(partition=index) for index in stand_ins]
+        state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase, stand_ins=named)
         revision = await self.kv.put(RUN.state, to_json(state))
         self.tracker.records = RunRecords("r", SPEC, state, revision)
 
@@ -127,11 +134,11 @@ class Bench:
     async def recorded(self) -> PartitionState:
         return from_json(PartitionState, (await self.kv.get(RUN.part(0))).value or b"{}")
 
-    async def publish(self, number: int, *paths: str) -> None:
+    async def publish(self, number: int, *paths: str, partition: int = 0) -> None:
         """A chunk of these files, or of one that has its number."""
         files = [FileEntry(path=path) for path in paths or [f"f{number}"]]
-        chunk = Chunk(run_id="r", id=number, partition=0, files=files)
-        await self.bus.work.put(work_subject("s", "r", 0, number), pack(chunk))
+        chunk = Chunk(run_id="r", id=number, partition=partition, files=files)
+        await self.bus.work.put(work_subject("s", "r", partition, number), pack(chunk))
 
     async def step(self) -> bool:
         return await self.agent._did_one()
@@ -328,6 +335,37 @@ async def test_what_an_earlier_agent_may_have_done_is_not_noted_and_what_it_left
     assert await bench.step()
     assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
     assert bench.tidied == [f"f{watermark}"]
+
+
+async def test_an_agent_that_stands_in_again_begins_anew(bench: Bench) -> None:
+    """The one that came back meanwhile has ended in the middle of the next chunk."""
+    await bench.lead(listed=True, chunks=3)
+    await bench.publish(0)
+    assert await bench.step()
+    await bench.record(2)
+    await bench.publish(2)
+    assert not await bench.step()
+    await bench.clock.advance(LOST_AFTER)
+    assert not await bench.step()
+    bench.failure = Retry("MountLost", after=5.0)
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0", "f2"])
+    assert (await bench.recorded()).attempts == 1
+    await _pass(bench, seconds=10)
+    assert await step
+    assert (bench.tidied, (await bench.recorded()).notes) == (["f2"], [])
+
+
+async def test_the_record_of_a_partition_that_is_stood_in_for_again_is_read_again(bench: Bench) -> None:
+    part = PartitionState(partition=1, agent="digits-runtime-1")
+    await bench.kv.put(RUN.part(1), to_json(part))
+    for watermark, stand_ins in ((0, [1]), (0, []), (2, [1])):
+        await bench.kv.put(RUN.part(1), to_json(part.model_copy(update={"watermark": watermark})))
+        await bench.publish(watermark, partition=1)
+        await bench.lead(listed=False, chunks=0, stand_ins=stand_ins)
+        assert await bench.step() is bool(stand_ins)
+    assert bench.executed == ["f0", "f2"]
+    assert bench.tidied == ["f2"]
 
 
 async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:

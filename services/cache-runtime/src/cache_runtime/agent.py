@@ -73,6 +73,7 @@ class Agent:
         self._operation = context.operation(spec)
         self._known: dict[int, Recorded] = {}
         self._begun: set[int] = set()
+        """Partitions whose records say that this agent has begun, and that nobody else has written since."""
         self._absent: dict[int, tuple[tuple[int, bool], float]] = {}
         """By partition: the chunk that is not there, whether all are published, and since when."""
         self._read: dict[int, tuple[int, float]] = {}
@@ -103,12 +104,20 @@ class Agent:
         return partitions_of(self._context.identity.partition, self._spec, self._run.records.state)
 
     async def _did_one(self) -> bool:
+        self._forget_others()
         for partition in self._partitions:
             if self._is_to_be_read(partition):
                 await self._load(partition)
             if not self._is_finished(partition) and await self._did_next(partition):
                 return True
         return False
+
+    def _forget_others(self) -> None:
+        """Partitions that are another's now: when this agent stands in again, all may have changed."""
+        for partition in self._known.keys() - set(self._partitions):
+            del self._known[partition]
+            self._absent.pop(partition, None)
+            self._begun.discard(partition)
 
     def _is_to_be_read(self, partition: int) -> bool:
         """Whoever works on a partition hears of it when he writes; whoever is finished writes no more."""
@@ -267,7 +276,7 @@ class Agent:
         state = await self._current_state()
         if state is None or has_ended(state):
             return False
-        self._known[chunk.partition] = await self._context.store.part(self._spec.run_id, chunk.partition)
+        self._note(chunk.partition, await self._context.store.part(self._spec.run_id, chunk.partition))
         return not is_recorded(self._known[chunk.partition].part, chunk)
 
     async def _current_state(self) -> RunState | None:
@@ -285,9 +294,14 @@ class Agent:
     async def _load(self, partition: int) -> None:
         store = self._context.store
         self._read[partition] = (self._term, self._context.clock.monotonic())
-        self._known[partition] = await persistently(
-            lambda: store.part(self._spec.run_id, partition), self._context.clock
-        )
+        read = partial(store.part, self._spec.run_id, partition)
+        self._note(partition, await persistently(read, self._context.clock))
+
+    def _note(self, partition: int, found: Recorded) -> None:
+        """Take what was read. Another that has written last may have ended in the middle of a chunk."""
+        self._known[partition] = found
+        if found.part.agent != self._context.identity.pod:
+            self._begun.discard(partition)
 
     async def _record(self, chunk: Chunk, outcome: Outcome) -> None:
         """Record the chunk exactly once. Raises Retry when the record changed meanwhile."""
