@@ -15,11 +15,12 @@ from cache_runtime import agent
 from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
-from cache_runtime.domain.runs import QUIET
+from cache_runtime.domain.runs import HEARTBEAT, QUIET
 from cache_runtime.publication import pack
 from cache_runtime.records import RunStore
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     FileEntry,
@@ -31,7 +32,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunState,
     StandIn,
 )
-from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.run_keys import RunKey, parse_run_record
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core import tasks
@@ -52,10 +54,17 @@ class FakeTask:
         for entry in files:
             self.bench.executed.append(entry.path)
             if entry.path == self.bench.blocked_after:
-                await self.bench.unblocked.wait()
+                await self._wait()
         if self.bench.failure:
             failure, self.bench.failure = self.bench.failure, None
             raise failure
+
+    async def _wait(self) -> None:
+        try:
+            await self.bench.unblocked.wait()
+        except asyncio.CancelledError:
+            self.bench.broken_off += 1
+            raise
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         return {}
@@ -76,6 +85,7 @@ class Bench:
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
+    broken_off: int = 0
     failure: Retry | Permanent | None = None
     """Of the next execution."""
     refusal: Retry | None = None
@@ -126,6 +136,14 @@ class Bench:
         state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase, stand_ins=named)
         revision = await self.kv.put(RUN.state, to_json(state))
         self.tracker.records = RunRecords("r", SPEC, state, revision)
+
+    async def hear(self) -> None:
+        """What the watch brings after a write of the master."""
+        value = to_json(RunState(run_id="r", totals=[PartitionTotals(chunks=1)], listed=True))
+        revision = await self.kv.put(RUN.state, value)
+        record = parse_run_record(RUN.state)
+        assert record is not None
+        self.tracker.apply(record, Entry(RUN.state, value, revision))
 
     async def record(self, watermark: int, attempts: int = 0) -> None:
         part = PartitionState(partition=0, watermark=watermark, attempts=attempts)
@@ -264,9 +282,10 @@ async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
     assert bench.tidied == []
 
 
-async def _executing(bench: Bench) -> asyncio.Task[bool]:
+async def _executing(bench: Bench, *, is_led: bool = False) -> asyncio.Task[bool]:
     """The first of two files of the first chunk is done, the other waits."""
-    await bench.lead(listed=True, chunks=1)
+    if not is_led:
+        await bench.lead(listed=True, chunks=1)
     await bench.publish(0, "f0", "f1")
     bench.blocked_after = "f0"
     step = asyncio.create_task(bench.step())
@@ -380,15 +399,9 @@ async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> N
     assert bench.tidied == ["f0"]
 
 
-async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(bench: Bench) -> None:
     """A stand-in may do it, and the run end: what others write after that must not be deleted."""
-    await bench.lead(listed=True, chunks=1)
-    await bench.publish(0, "f0", "f1")
-    bench.blocked_after = "f0"
-    step = asyncio.create_task(bench.step())
-    await _until(lambda: bench.executed == ["f0"])
+    step = await _executing(bench)
     bench.bus.down = True
     await _pass(bench, seconds=CUT_OFF + 5)
     bench.unblocked.set()
@@ -401,16 +414,62 @@ async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(
     assert bench.executed == ["f0"]
 
 
-async def test_a_chunk_goes_on_while_the_state_is_heard_or_read(bench: Bench) -> None:
-    await bench.lead(listed=True, chunks=1)
-    await bench.publish(0, "f0", "f1")
-    bench.blocked_after = "f0"
-    step = asyncio.create_task(bench.step())
-    await _until(lambda: bench.executed == ["f0"])
+async def test_a_bus_that_is_slow_to_fail_holds_up_no_breaking_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def time_out(*_: object) -> None:
+        await bench.clock.sleep(5)
+        raise Retry(Reason.BUS_UNAVAILABLE)
+
+    step = await _executing(bench)
+    monkeypatch.setattr(RunStore, "state", time_out)
+    await _pass(bench, seconds=CUT_OFF - 1)
+    assert bench.broken_off == 0
+    await _pass(bench, seconds=1)
+    assert bench.broken_off == 1
+    await tasks.end(step)
+
+
+async def test_an_answer_that_is_late_tells_of_the_time_when_it_was_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_late(store: RunStore, run_id: str) -> tuple[RunState, int]:
+        await bench.clock.sleep(2 * CUT_OFF)
+        return RunState(run_id=run_id), 1
+
+    step = await _executing(bench)
+    monkeypatch.setattr(RunStore, "state", answer_late)
+    await _pass(bench, seconds=CUT_OFF)
+    assert bench.broken_off == 1
+    await tasks.end(step)
+
+
+async def test_a_chunk_goes_on_while_the_state_is_read(bench: Bench) -> None:
+    step = await _executing(bench)
     await _pass(bench, seconds=3 * CUT_OFF)
     bench.unblocked.set()
     assert await step
     assert bench.executed == ["f0", "f1"]
+
+
+async def test_a_chunk_goes_on_while_the_state_is_heard_which_is_not_read_then(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is long where there are many partitions."""
+    await bench.hear()
+    step = await _executing(bench, is_led=True)
+    monkeypatch.setattr(bench.kv, "get", _refuse)
+    for _ in range(int(3 * CUT_OFF / HEARTBEAT) + 1):
+        await _pass(bench, seconds=HEARTBEAT)
+        await bench.hear()
+    assert bench.broken_off == 0
+    bench.unblocked.set()
+    assert await step
+    assert bench.executed == ["f0", "f1"]
+
+
+async def _refuse(key: str) -> Entry:
+    raise AssertionError(f"{key} was read")
 
 
 async def _until(condition: Callable[[], bool]) -> None:

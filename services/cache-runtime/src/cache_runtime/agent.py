@@ -28,15 +28,17 @@ from cache_runtime.domain.runs import (
 )
 from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
+from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
 from cache_runtime.retrying import as_failure, at_most, persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
-from paddlewheel.core.tasks import end, finish
+from paddlewheel.core.tasks import finish
 
 log = structlog.get_logger(__name__)
 
@@ -50,11 +52,11 @@ LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
 """Seconds for which a chunk must be refused before the record says why, and between two such texts."""
-CUT_OFF = 15.0
-"""Seconds without word of the run, fewer than those after which another stands in, after which its chunk is
-broken off: the run may end without this agent, and nothing may be deleted or copied after that."""
+CUT_OFF = 10.0
+"""Seconds without word of the run after which its chunk is broken off, which takes some more, before another
+leads or stands in: the run may end without this agent, and nothing may be deleted or copied after that."""
 LOOK = 2.0
-"""Seconds between two looks whether there is word of it."""
+"""Seconds between two tries to read of it."""
 TIDY_TIME = 3.0
 """Seconds in which what is left of a chunk that nobody does again must be removed, or stays: whoever ends a
 run or an agent waits for it."""
@@ -252,22 +254,26 @@ class Agent:
 
     async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Broken off with Retry once this agent is cut off."""
-        execution, guard = asyncio.create_task(work), asyncio.create_task(self._until_cut_off())
         try:
-            await asyncio.wait((execution, guard), return_when=asyncio.FIRST_COMPLETED)
-            if execution.done():
-                return execution.result()
-            guard.result()
+            return await unless(self._until_cut_off(), work)
+        except BrokenOffError as error:
             text = f"nothing was heard of the run for {CUT_OFF:.0f} s: its chunk is broken off"
-            raise Retry("BusUnavailable", text)
-        finally:
-            await end(execution, guard)
+            raise Retry(Reason.BUS_UNAVAILABLE, text) from error
 
     async def _until_cut_off(self) -> None:
         """Returns once the state could neither be heard nor read for long."""
+        with suppress(BrokenOffError):
+            await unless(self._until_unheard(), self._keep_reading())
+
+    async def _until_unheard(self) -> None:
+        """On time, however long the reading of the state takes to fail."""
         clock = self._context.clock
-        while min(self._run.state_age, clock.monotonic() - self._state_read_at) < CUT_OFF:
-            await clock.sleep(LOOK)
+        while (age := min(self._run.state_age, clock.monotonic() - self._state_read_at)) < CUT_OFF:
+            await clock.sleep(CUT_OFF - age)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            await self._context.clock.sleep(LOOK)
             with suppress(Retry):
                 await self._current_state()
 
@@ -284,11 +290,12 @@ class Agent:
         partitions. Raises Retry."""
         if self._run.state_age < QUIET:
             return self._run.records.state
+        asked_at = self._context.clock.monotonic()  # it is as old, however late the answer is
         try:
             state, _ = await self._context.store.state(self._spec.run_id)
         except NotFound:
             state = None
-        self._state_read_at = self._context.clock.monotonic()
+        self._state_read_at = asked_at
         return state
 
     async def _load(self, partition: int) -> None:
