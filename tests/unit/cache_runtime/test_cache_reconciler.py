@@ -417,6 +417,28 @@ async def test_a_master_without_a_bus_deletes_nothing_more(
     assert harness.operation.finishes == 2
 
 
+async def test_a_master_without_a_bus_deletes_nothing_more_however_late_it_hears_of_that(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a write waits for its answer, too."""
+    harness.operation.finish_gate, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait(*_: object) -> int:
+        await answered.wait()
+        raise Retry("BusUnavailable")
+
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.finishes == 1, what="the master deletes")
+        with monkeypatch.context() as patched:
+            patched.setattr(RunStore, "update_state", wait)
+            await eventually(lambda: harness.operation.given_up == 1, what="it stops")
+        harness.operation.finish_gate.set()
+        answered.set()
+        await check_exact(harness)
+    assert harness.operation.finishes == 2
+
+
 async def test_a_run_that_is_cancelled_while_nobody_leads_it_keeps_its_figures(harness: Harness) -> None:
     state = RunState(
         run_id="run-1", phase=RunPhase.RUNNING, master="gone", files_done=5, files_total=9, term=1
