@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,13 +12,13 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from cache_runtime import agent
+from cache_runtime import agent, execution
 from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
 from cache_runtime.domain.runs import HEARTBEAT, QUIET
 from cache_runtime.publication import pack
-from cache_runtime.records import RunStore
+from cache_runtime.records import Recorded, RunStore
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry
@@ -82,6 +83,8 @@ class Bench:
     tidying: int = 0
     """How often it was begun."""
     may_tidy: asyncio.Event = field(default_factory=asyncio.Event)
+    untidy: Exception | None = None
+    """Why nothing can be removed."""
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,6 +117,8 @@ class Bench:
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
         self.tidying += 1
+        if self.untidy:
+            raise self.untidy
         await self.may_tidy.wait()
         self.tidied += [entry.path for entry in files]
 
@@ -311,7 +316,7 @@ async def test_whoever_is_ended_in_the_middle_of_a_chunk_removes_what_it_leaves(
 async def test_a_file_system_that_hangs_does_not_hold_the_end_of_an_agent(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "TIDY_TIME", 0.01)
+    monkeypatch.setattr(execution, "TIDY_TIME", 0.01)
     step = await _executing(bench)
     bench.may_tidy.clear()
     async with asyncio.timeout(5):
@@ -333,6 +338,41 @@ async def test_what_a_chunk_that_ends_its_agents_has_left_is_removed(bench: Benc
     assert await bench.step()
     assert (bench.executed, bench.tidied) == ([], ["f0"])
     assert (await bench.recorded()).files_failed == 1
+
+
+@pytest.mark.parametrize("problem", [ValueError("a bug"), OSError(errno.EIO, "broken")])
+async def test_a_chunk_that_ends_its_agents_is_given_up_also_when_nothing_can_be_removed(
+    bench: Bench, problem: Exception
+) -> None:
+    bench.untidy = problem
+    await bench.lead(listed=True, chunks=1)
+    await bench.record(0, agent.MAX_ATTEMPTS)
+    await bench.publish(0)
+    assert await bench.step()
+    assert (await bench.recorded()).files_failed == 1
+
+
+async def test_what_this_agent_has_written_itself_is_no_attempt_of_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow bus stores a record, and answers too late: that was counted as an attempt, each time."""
+    write = RunStore.write_part
+    lost = list[int]()
+
+    async def answer_late(store: RunStore, run_id: str, known: Recorded) -> int:
+        revision = await write(store, run_id, known)
+        lost.append(revision)
+        raise Retry("BusUnavailable", after=0.001)
+
+    monkeypatch.setattr(RunStore, "write_part", answer_late)
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    step = asyncio.create_task(bench.step())
+    await _pass(bench, seconds=20)
+    assert await step
+    part = await bench.recorded()
+    assert (part.watermark, part.notes, bench.executed) == (1, ["f0: did not exist"], ["f0"])
+    assert len(lost) == 2
 
 
 async def test_what_a_chunk_that_can_never_be_done_has_left_is_removed(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import NoReturn
 
 import pytest
 
+from cache_runtime import execution
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
 from cache_runtime.engines.ports import Ailment, Engine
@@ -481,16 +483,31 @@ async def test_only_files_are_removed_as_unfinished(harness: Harness) -> None:
     assert sorted(harness.present()) == [".jfs.a.tmp.1/x", "a"]
 
 
-async def test_a_mount_that_is_read_only_fails_no_sync(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO])
+async def test_a_mount_where_nothing_can_be_removed_fails_no_sync(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Copies do not go through it."""
+    """Copies do not go through it, and what is copied is not copied again."""
 
     def refuse(*_: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("cache_runtime.tree.remove_leftovers", refuse)
     outcome = await harness.execute(sync(), ("a", 10), is_first=False)
+    assert (outcome.files, outcome.failed) == (1, ())
+    assert harness.engine.calls == ["copy 1 at 0"]
+
+
+async def test_a_mount_that_hangs_does_not_hold_what_is_copied(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    monkeypatch.setattr(execution, "TIDY_TIME", 0.01)
+    monkeypatch.setattr("cache_runtime.tree.remove_leftovers", lambda *_: may_go_on.wait(60))
+    try:
+        outcome = await harness.execute(sync(), ("a", 10), is_first=False)
+    finally:
+        may_go_on.set()
     assert (outcome.files, outcome.failed) == (1, ())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +26,7 @@ from cache_runtime.domain.runs import (
     with_chunk,
 )
 from cache_runtime.domain.shares import partitions_of
-from cache_runtime.execution import execute_chunk
+from cache_runtime.execution import execute_chunk, tidy
 from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
@@ -57,9 +56,6 @@ CUT_OFF = 10.0
 leads or stands in: the run may end without this agent, and nothing may be deleted or copied after that."""
 LOOK = 2.0
 """Seconds between two tries to read of it."""
-TIDY_TIME = 3.0
-"""Seconds in which what is left of a chunk that nobody does again must be removed, or stays: whoever ends a
-run or an agent waits for it."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -208,17 +204,7 @@ class Agent:
     async def _leave(self, chunk: Chunk) -> None:
         """It may be the end of the run, and nobody does the chunk again."""
         if self._is_tried or not is_first_try(self._known[chunk.partition].part):
-            await finish(self._tidy(chunk))
-
-    async def _tidy(self, chunk: Chunk) -> None:
-        """As far as it can be done soon: a file system that hangs must not hold the end of a run."""
-        try:
-            async with asyncio.timeout(TIDY_TIME):
-                await self._operation.tidy(self._spec, chunk.files)
-        except (Retry, Permanent, OSError) as error:
-            log.warning(
-                "unfinished copies stay", run=self._spec.run_id, problem=str(error) or "it takes long"
-            )
+            await finish(tidy(self._operation, self._spec, chunk.files))
 
     async def _tell(self, partition: int, error: Retry | None) -> None:
         """Why a chunk is tried again; what is done says so itself."""
@@ -317,8 +303,7 @@ class Agent:
             await self._write(with_chunk(known.part, chunk, outcome))
 
     async def _write(self, part: PartitionState) -> None:
-        """Raises Retry, when others have written meanwhile with what they wrote read: another agent, or this
-        one with the answer lost."""
+        """Raises Retry, when another agent has written meanwhile with what it wrote read."""
         identity = self._context.identity
         update = {"agent": identity.pod, "node": identity.node, "updated_at": self._context.clock.now()}
         wanted = replace(self._known[part.partition], part=part.model_copy(update=update))
@@ -326,9 +311,16 @@ class Agent:
             revision = await self._context.store.write_part(self._spec.run_id, wanted)
         except (AlreadyExists, Conflict) as error:
             await self._load(part.partition)
+            if _is_same(self._known[part.partition].part, wanted.part):
+                return  # this agent's own, whose answer was lost
             raise Retry("PartitionMoved", "the partition's record changed", after=0.001) from error
         self._known[part.partition] = Recorded(wanted.part, revision)
 
     def _count(self, outcome: Outcome) -> None:
         operation = member_of(self._spec)
         self._context.metrics.chunk_done(operation, outcome.files, outcome.bytes, len(outcome.failed))
+
+
+def _is_same(found: PartitionState, wanted: PartitionState) -> bool:
+    """But for the time at which it was written."""
+    return found.model_copy(update={"updated_at": wanted.updated_at}) == wanted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -10,12 +11,15 @@ from cache_runtime.domain.model import Outcome
 from cache_runtime.operations.base import TRIES, ChunkTask, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, RunSpec
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent
 
 log = structlog.get_logger(__name__)
 
 PAUSE = 1.0
 """Seconds before the second execution is three times this; each further pause is three times as long."""
+
+TIDY_TIME = 3.0
+"""Seconds for the removal of unfinished copies, after which it goes on by itself: whoever ends a run or an
+agent waits for it."""
 
 
 async def execute_chunk(
@@ -45,16 +49,18 @@ async def execute_chunk(
     # Not before: another agent may be at the same chunk, and would lose what it is writing. Now it loses that
     # at most once, and finds the file complete when it tries again.
     if tries > 1 or not is_first:
-        await _tidy(operation, spec, accepted)
+        await tidy(operation, spec, accepted)
     return _outcome(chunk, {**task.rejected, **left}, task.notes, fills_cache=operation.fills_cache)
 
 
-async def _tidy(operation: RunOperation, spec: RunSpec, files: list[FileEntry]) -> None:
-    """The files are done, however: copies go past the mount, which may be read-only."""
+async def tidy(operation: RunOperation, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+    """As far as it can be done soon, and whatever comes of it: what is done is recorded all the same, and a
+    run ends. Copies go past the mount, which may be read-only, or hang."""
     try:
-        await operation.tidy(spec, files)
-    except Permanent as error:
-        log.warning("unfinished copies stay", run=spec.run_id, problem=error.message)
+        async with asyncio.timeout(TIDY_TIME):
+            await operation.tidy(spec, files)
+    except Exception as error:
+        log.warning("unfinished copies stay", run=spec.run_id, problem=str(error) or "it takes long")
 
 
 async def _execute(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 T = TypeVar("T")
 
@@ -25,4 +25,4 @@ async def unless(stop: Coroutine[Any, Any, None], work: Coroutine[Any, Any, T]) 
         guard.result()
         raise BrokenOffError
     finally:
-        await end(execution, guard)
+        await finish(end(execution, guard))

@@ -48,7 +48,7 @@ from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunPhase, R
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
 
@@ -159,7 +159,7 @@ class Master:
         except Permanent as error:
             return Ending(RunPhase.FAILED, error.reason, error.message)
         finally:
-            await end(execution, *watches)
+            await finish(end(execution, *watches))
 
     async def _wait_tick(self, execution: asyncio.Task[Ending]) -> None:
         """Until the next one, the end of the work, or something that agents wait for."""

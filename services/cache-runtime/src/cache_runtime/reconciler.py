@@ -20,7 +20,7 @@ from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.contracts.run_keys import RunRecord, parse_run_record
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +66,8 @@ class RunReconciler:
                 await self._wait()
         finally:
             watch.cancel()
-            await end(watch, *(task for run in self._runs.values() for task in (run.master, run.agent)))
+            tasks = [task for run in self._runs.values() for task in (run.master, run.agent)]
+            await finish(end(watch, *tasks))
 
     async def _watch_all(self) -> None:
         async with asyncio.TaskGroup() as watches:
