@@ -205,6 +205,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.UNKNOWN_STRATEGY: "use a strategy that is named",
     Reason.INVALID_FILTER: "correct the pattern that is named, and run it again",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
+    Reason.SOURCE_CHANGED: "see that every node has the whole source, and run it again",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",

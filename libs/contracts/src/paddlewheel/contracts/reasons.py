@@ -265,6 +265,10 @@ class Reason(StrEnum):
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
     INVALID_FILTER = "InvalidFilter", "A pattern of include or exclude cannot be read; the message names it."
     SOURCE_EMPTY = "SourceEmpty", "The source has no objects."
+    SOURCE_CHANGED = (
+        "SourceChanged",
+        "The source has less than was copied from it, so delete-dst deletes nothing.",
+    )
     UNKNOWN_STRATEGY = "UnknownStrategy", "The strategy of the warmup is not known."
     SECRET_MISSING = "SecretMissing", "The keys have not reached the runtime pod in time."
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
