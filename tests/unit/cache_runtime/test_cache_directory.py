@@ -25,15 +25,18 @@ from cache_runtime.engines.directory.copying import (
     remove_empty,
 )
 from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent, Retry
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -104,6 +107,42 @@ async def test_a_set_stays_with_the_directory_that_it_was_mounted_from(shared: P
     assert first.path.readlink() == shared
     named["engine.bucket"] = f"file://{shared}"
     await first.open()
+
+
+async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once_the_bus_says_so(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path
+) -> None:
+    write(shared, {MARKER: b""})
+    nodes, is_heard = MemoryBus().key_value(NODES_BUCKET), False
+    await nodes.put("uid.1", to_json(NodeStatus(partition=1, volume_id="of another directory")))
+    entries_of = nodes.entries
+
+    async def silent(pattern: str) -> list[KeyValueEntry]:
+        if not is_heard:
+            raise Retry("BusUnreachable", "no answer")
+        return await entries_of(pattern)
+
+    monkeypatch.setattr(nodes, "entries", silent)
+    secrets = SimpleNamespace(read=lambda name: answer(f"file://{shared}"))
+    lent = SimpleNamespace(locate=lambda address: answer(str(shared)))
+    record = ReportedVolume(nodes, "uid")
+    opened_one = SharedDirectory(
+        cast(LocalSources, lent), cast(SecretFiles, secrets), tmp_path / "link", record
+    )
+    mount = DirectoryMount(
+        tmp_path / "view", tmp_path / "state", opened_one, cast(Copies, None), ManualClock(), unheard
+    )
+    monkeypatch.setattr(mount, "_check_view", lambda device: None)
+    await opened_one.open()
+    await mount._check("0:1")
+    is_heard = True
+    await record.recall()
+    with pytest.raises(Retry, match="another directory than the set was mounted from") as found:
+        await mount._check("0:1")
+    assert found.value.reason == "VolumeLost"
+
+
+async def unheard(message: str) -> None: ...
 
 
 async def answer(text: str) -> str:

@@ -113,8 +113,9 @@ class DirectoryMount(BaseMount):
         return [str(link) for link in links]
 
     async def _check(self, device: str) -> None:
-        """Raises Retry or Permanent when pods no longer see it, or the shared directory is gone."""
+        """Raises Retry or Permanent when pods no longer see it, or it is gone or not the set's."""
         self._check_view(device)
+        self._shared.confirm()
         shared = self._shared.address
         try:
             await in_time(in_own_thread(self._shared.check), shared)
