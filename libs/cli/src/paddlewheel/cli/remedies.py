@@ -229,6 +229,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         "put back `metaurl` in the engine's Secret if it was changed, or restore the volume's database from"
         " its backup; see docs/tasks/data.md, When a database is lost"
     ),
+    Reason.RECORD_UNREADABLE: (
+        "restore the bus from its backup, or delete the record that is named if nothing was ever mounted"
+    ),
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",
     Reason.CACHE_DISK_FULL: f"free some of the disk that is named, or {_ANOTHER_DISK}",

@@ -199,6 +199,10 @@ class Reason(StrEnum):
         "The database has lost the volume that the set was mounted from or that the store has data of, or"
         " holds another in its place.",
     )
+    RECORD_UNREADABLE = (
+        "RecordUnreadable",
+        "The bus has a record of the set that cannot be read, so no empty database is formatted for the set.",
+    )
     DATABASE_UNREACHABLE = (
         "DatabaseUnreachable",
         "The volume's database does not answer; reading and writing wait for it.",

@@ -83,7 +83,7 @@ class SharedDirectory:
             raise Permanent(Reason.VOLUME_LOST, _another(path))
 
     def confirm(self) -> None:
-        """Raises Retry when the bus, which was away then, has told since that it is not the set's directory."""
+        """Raises Retry when the bus, which was away then, has told since that it is not the set's."""
         if self._record.known not in ("", self.volume_id):
             raise Retry(Reason.VOLUME_LOST, _another(self.address))
 
