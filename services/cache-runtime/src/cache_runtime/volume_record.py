@@ -58,6 +58,6 @@ class ReportedVolume:
 
 def _unreadable(key: str) -> str:
     return (
-        f"record {key!r} in bucket {NODES_BUCKET} of the bus cannot be read, and no other says which"
-        " volume the set has: restore the bus from its backup, or, if the set was never mounted, delete this record"
+        f"record {key!r} in bucket {NODES_BUCKET} of the bus cannot be read, and no other says which volume"
+        " the set has: restore the bus from its backup, or delete this record if the set was never mounted"
     )
