@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
-from paddlewheel.bus.streams import RUNS_BUCKET
+from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     pv_name,
@@ -289,6 +289,30 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     await data.cluster.patch(ports.SAMPLE_SETS, key, given_up)
     await data.wait_gone(key, within=60)
     assert len(data.runtime.runs("clear")) == 1
+
+
+async def test_a_writeback_set_waits_for_reports_that_the_bus_has_lost(data: DataServiceHarness) -> None:
+    service = await data.start()
+    options = {"juiceFSMountOptions": {"writeback": True}}
+    key = await data.create_set(csi={"driver": "juicefs", **options})
+    await data.wait_phase(key, "Ready", within=60)
+    uid, bucket = (await data.get(key))["metadata"]["uid"], data.bus.key_value(NODES_BUCKET)
+    data.runtime.fall_silent(uid)
+    await service.kill()
+    for entry in await bucket.entries(set_pattern(uid)):
+        await bucket.delete(entry.key)
+    await data.cluster.delete(ports.SAMPLE_SETS, key)
+    await service.start()
+    await eventually(lambda: is_silent(data, key), within=60)
+    assert data.runtime.runs("clear") == []
+    await data.runtime.report(uid, 1)
+    await data.wait_gone(key, within=60)
+
+
+async def is_silent(data: DataServiceHarness, key: Key) -> bool:
+    """The controller knows that no agent has reported."""
+    conditions = (await data.get(key))["status"]["conditions"]
+    return any("an amount that no agent has reported on node" in c["message"] for c in conditions)
 
 
 async def has_staged(data: DataServiceHarness, key: Key, size: str) -> bool:

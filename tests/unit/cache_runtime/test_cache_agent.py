@@ -11,14 +11,16 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from cache_runtime import agent
 from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Identity, RunRecords
-from cache_runtime.domain.runs import QUIET
+from cache_runtime.domain.runs import HEARTBEAT, QUIET
 from cache_runtime.publication import pack
 from cache_runtime.records import RunStore
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     FileEntry,
@@ -28,12 +30,15 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunSpec,
     RunState,
+    StandIn,
 )
-from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.run_keys import RunKey, parse_run_record
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core import tasks
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 
 RUN = RunKey("s", "r")
 SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))
@@ -49,10 +54,17 @@ class FakeTask:
         for entry in files:
             self.bench.executed.append(entry.path)
             if entry.path == self.bench.blocked_after:
-                await self.bench.unblocked.wait()
+                await self._wait()
         if self.bench.failure:
             failure, self.bench.failure = self.bench.failure, None
             raise failure
+
+    async def _wait(self) -> None:
+        try:
+            await self.bench.unblocked.wait()
+        except asyncio.CancelledError:
+            self.bench.broken_off += 1
+            raise
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         return {}
@@ -67,10 +79,14 @@ class Bench:
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
     executed: list[str] = field(default_factory=list)
     tidied: list[str] = field(default_factory=list)
+    tidying: int = 0
+    """How often it was begun."""
+    may_tidy: asyncio.Event = field(default_factory=asyncio.Event)
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: Retry | None = None
+    broken_off: int = 0
+    failure: Retry | Permanent | None = None
     """Of the next execution."""
     refusal: Retry | None = None
     recount: Callable[..., Awaitable[int]] | None = None
@@ -79,6 +95,7 @@ class Bench:
         self.kv = self.bus.key_value("pw_cache_runs")
         self.tracker = RunTracker("r", self.clock)
         self.mounted.set()
+        self.may_tidy.set()
         context = SimpleNamespace(
             store=RunStore(self.kv, "s"),
             work=self.bus.work,
@@ -96,6 +113,8 @@ class Bench:
         return await self.recount(*given) if self.recount else 0
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
+        self.tidying += 1
+        await self.may_tidy.wait()
         self.tidied += [entry.path for entry in files]
 
     async def prepare(self, *_: Any) -> FakeTask:
@@ -104,13 +123,27 @@ class Bench:
         return FakeTask(self)
 
     async def lead(
-        self, *, listed: bool, chunks: int, term: int = 1, phase: RunPhase = RunPhase.RUNNING
+        self,
+        *,
+        listed: bool,
+        chunks: int,
+        term: int = 1,
+        phase: RunPhase = RunPhase.RUNNING,
+        stand_ins: Sequence[int] = (),
     ) -> None:
         """A state of the master, which the agent hears of."""
-        totals = [PartitionTotals(chunks=chunks)]
-        state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase)
+        totals, named = [PartitionTotals(chunks=chunks)], [StandIn(partition=index) for index in stand_ins]
+        state = RunState(run_id="r", listed=listed, totals=totals, term=term, phase=phase, stand_ins=named)
         revision = await self.kv.put(RUN.state, to_json(state))
         self.tracker.records = RunRecords("r", SPEC, state, revision)
+
+    async def hear(self) -> None:
+        """What the watch brings after a write of the master."""
+        value = to_json(RunState(run_id="r", totals=[PartitionTotals(chunks=1)], listed=True))
+        revision = await self.kv.put(RUN.state, value)
+        record = parse_run_record(RUN.state)
+        assert record is not None
+        self.tracker.apply(record, Entry(RUN.state, value, revision))
 
     async def record(self, watermark: int, attempts: int = 0) -> None:
         part = PartitionState(partition=0, watermark=watermark, attempts=attempts)
@@ -119,11 +152,11 @@ class Bench:
     async def recorded(self) -> PartitionState:
         return from_json(PartitionState, (await self.kv.get(RUN.part(0))).value or b"{}")
 
-    async def publish(self, number: int, *paths: str) -> None:
+    async def publish(self, number: int, *paths: str, partition: int = 0) -> None:
         """A chunk of these files, or of one that has its number."""
         files = [FileEntry(path=path) for path in paths or [f"f{number}"]]
-        chunk = Chunk(run_id="r", id=number, partition=0, files=files)
-        await self.bus.work.put(work_subject("s", "r", 0, number), pack(chunk))
+        chunk = Chunk(run_id="r", id=number, partition=partition, files=files)
+        await self.bus.work.put(work_subject("s", "r", partition, number), pack(chunk))
 
     async def step(self) -> bool:
         return await self.agent._did_one()
@@ -249,6 +282,67 @@ async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
     assert bench.tidied == []
 
 
+async def _executing(bench: Bench, *, is_led: bool = False) -> asyncio.Task[bool]:
+    """The first of two files of the first chunk is done, the other waits."""
+    if not is_led:
+        await bench.lead(listed=True, chunks=1)
+    await bench.publish(0, "f0", "f1")
+    bench.blocked_after = "f0"
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0"])
+    return step
+
+
+async def test_whoever_is_ended_in_the_middle_of_a_chunk_removes_what_it_leaves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when that takes so long that it is cancelled again: nobody may do the chunk after it."""
+    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    step = await _executing(bench)
+    bench.may_tidy.clear()
+    ending = asyncio.create_task(tasks.end(step))
+    await _until(lambda: step.cancelling() >= 3)
+    assert (bench.tidying, step.done()) == (1, False)
+    bench.may_tidy.set()
+    await ending
+    assert bench.tidied == ["f0", "f1"]
+
+
+async def test_a_file_system_that_hangs_does_not_hold_the_end_of_an_agent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "TIDY_TIME", 0.01)
+    step = await _executing(bench)
+    bench.may_tidy.clear()
+    async with asyncio.timeout(5):
+        await tasks.end(step)
+    assert (bench.tidying, bench.tidied) == (1, [])
+
+
+async def test_what_a_chunk_that_is_not_wanted_any_more_has_left_is_removed(bench: Bench) -> None:
+    """Its run has failed, for example, before anybody could stand in."""
+    async with waiting_for_the_mount(bench):
+        await bench.lead(listed=True, chunks=2, phase=RunPhase.FAILED)
+    assert (bench.executed, bench.tidied) == ([], ["f1"])
+
+
+async def test_what_a_chunk_that_ends_its_agents_has_left_is_removed(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.record(0, agent.MAX_ATTEMPTS)
+    await bench.publish(0)
+    assert await bench.step()
+    assert (bench.executed, bench.tidied) == ([], ["f0"])
+    assert (await bench.recorded()).files_failed == 1
+
+
+async def test_what_a_chunk_that_can_never_be_done_has_left_is_removed(bench: Bench) -> None:
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0)
+    bench.failure = Permanent("Refused", "no")
+    assert await bench.step()
+    assert ((await bench.recorded()).files_failed, bench.tidied) == (1, ["f0"])
+
+
 @pytest.mark.parametrize(("watermark", "attempts"), [(0, 1), (1, 1), (1, 0)])
 async def test_what_an_earlier_agent_may_have_done_is_not_noted_and_what_it_left_is_removed(
     bench: Bench, watermark: int, attempts: int
@@ -260,6 +354,37 @@ async def test_what_an_earlier_agent_may_have_done_is_not_noted_and_what_it_left
     assert await bench.step()
     assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
     assert bench.tidied == [f"f{watermark}"]
+
+
+async def test_an_agent_that_stands_in_again_begins_anew(bench: Bench) -> None:
+    """The one that came back meanwhile has ended in the middle of the next chunk."""
+    await bench.lead(listed=True, chunks=3)
+    await bench.publish(0)
+    assert await bench.step()
+    await bench.record(2)
+    await bench.publish(2)
+    assert not await bench.step()
+    await bench.clock.advance(LOST_AFTER)
+    assert not await bench.step()
+    bench.failure = Retry("MountLost", after=5.0)
+    step = asyncio.create_task(bench.step())
+    await _until(lambda: bench.executed == ["f0", "f2"])
+    assert (await bench.recorded()).attempts == 1
+    await _pass(bench, seconds=10)
+    assert await step
+    assert (bench.tidied, (await bench.recorded()).notes) == (["f2"], [])
+
+
+async def test_the_record_of_a_partition_that_is_stood_in_for_again_is_read_again(bench: Bench) -> None:
+    part = PartitionState(partition=1, agent="digits-runtime-1")
+    await bench.kv.put(RUN.part(1), to_json(part))
+    for watermark, stand_ins in ((0, [1]), (0, []), (2, [1])):
+        await bench.kv.put(RUN.part(1), to_json(part.model_copy(update={"watermark": watermark})))
+        await bench.publish(watermark, partition=1)
+        await bench.lead(listed=False, chunks=0, stand_ins=stand_ins)
+        assert await bench.step() is bool(stand_ins)
+    assert bench.executed == ["f0", "f2"]
+    assert bench.tidied == ["f2"]
 
 
 async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
@@ -274,15 +399,9 @@ async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> N
     assert bench.tidied == ["f0"]
 
 
-async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(bench: Bench) -> None:
     """A stand-in may do it, and the run end: what others write after that must not be deleted."""
-    await bench.lead(listed=True, chunks=1)
-    await bench.publish(0, "f0", "f1")
-    bench.blocked_after = "f0"
-    step = asyncio.create_task(bench.step())
-    await _until(lambda: bench.executed == ["f0"])
+    step = await _executing(bench)
     bench.bus.down = True
     await _pass(bench, seconds=CUT_OFF + 5)
     bench.unblocked.set()
@@ -295,16 +414,62 @@ async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(
     assert bench.executed == ["f0"]
 
 
-async def test_a_chunk_goes_on_while_the_state_is_heard_or_read(bench: Bench) -> None:
-    await bench.lead(listed=True, chunks=1)
-    await bench.publish(0, "f0", "f1")
-    bench.blocked_after = "f0"
-    step = asyncio.create_task(bench.step())
-    await _until(lambda: bench.executed == ["f0"])
+async def test_a_bus_that_is_slow_to_fail_holds_up_no_breaking_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def time_out(*_: object) -> None:
+        await bench.clock.sleep(5)
+        raise Retry(Reason.BUS_UNAVAILABLE)
+
+    step = await _executing(bench)
+    monkeypatch.setattr(RunStore, "state", time_out)
+    await _pass(bench, seconds=CUT_OFF - 1)
+    assert bench.broken_off == 0
+    await _pass(bench, seconds=1)
+    assert bench.broken_off == 1
+    await tasks.end(step)
+
+
+async def test_an_answer_that_is_late_tells_of_the_time_when_it_was_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_late(store: RunStore, run_id: str) -> tuple[RunState, int]:
+        await bench.clock.sleep(2 * CUT_OFF)
+        return RunState(run_id=run_id), 1
+
+    step = await _executing(bench)
+    monkeypatch.setattr(RunStore, "state", answer_late)
+    await _pass(bench, seconds=CUT_OFF)
+    assert bench.broken_off == 1
+    await tasks.end(step)
+
+
+async def test_a_chunk_goes_on_while_the_state_is_read(bench: Bench) -> None:
+    step = await _executing(bench)
     await _pass(bench, seconds=3 * CUT_OFF)
     bench.unblocked.set()
     assert await step
     assert bench.executed == ["f0", "f1"]
+
+
+async def test_a_chunk_goes_on_while_the_state_is_heard_which_is_not_read_then(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is long where there are many partitions."""
+    await bench.hear()
+    step = await _executing(bench, is_led=True)
+    monkeypatch.setattr(bench.kv, "get", _refuse)
+    for _ in range(int(3 * CUT_OFF / HEARTBEAT) + 1):
+        await _pass(bench, seconds=HEARTBEAT)
+        await bench.hear()
+    assert bench.broken_off == 0
+    bench.unblocked.set()
+    assert await step
+    assert bench.executed == ["f0", "f1"]
+
+
+async def _refuse(key: str) -> Entry:
+    raise AssertionError(f"{key} was read")
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ import os
 import struct
 from asyncio.subprocess import Process
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -461,6 +461,34 @@ async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path)
     with pytest.raises(Permanent, match="/lent/a/") as found:
         await transfer(_Scripted(tmp_path, WHOLE, HOLED), tmp_path).delete_extra(LENT)
     assert found.value.reason == "ListingFailed"
+
+
+@dataclass
+class _FailingOnce:
+    """A client whose first command fails while the others go on."""
+
+    began: int = 0
+    ended: int = 0
+    others: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, command: Command) -> Completed:
+        self.began += 1
+        if self.began == 1:
+            await self.others.wait()
+            raise Retry("JuiceFsMissing", "juicefs: no such file")
+        self.others.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            self.ended += 1
+
+
+async def test_copies_of_keys_that_no_list_can_hold_end_with_the_first_that_fails(tmp_path: Path) -> None:
+    """They would go on unseen after their chunk was given up."""
+    client = _FailingOnce()
+    with pytest.raises(Retry, match="no such file"):
+        await transfer(cast(Any, client), tmp_path).copy(LENT, [b"a\n", b"b\n"], 0)
+    assert (client.began, client.ended) == (2, 1)
 
 
 @dataclass(frozen=True)

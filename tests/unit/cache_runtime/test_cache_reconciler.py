@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -28,7 +28,7 @@ from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import pack
-from cache_runtime.reconciler import RunReconciler
+from cache_runtime.reconciler import RESYNC, RunReconciler
 from cache_runtime.records import RunStore
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry
@@ -50,6 +50,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.contracts.run_keys import NodeKey, RunKey
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
@@ -415,6 +416,48 @@ async def test_a_master_without_a_bus_deletes_nothing_more(
         harness.operation.finish_gate.set()
         await check_exact(harness)
     assert harness.operation.finishes == 2
+
+
+async def test_a_master_without_a_bus_deletes_nothing_more_however_late_it_hears_of_that(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a write waits for its answer, too."""
+    harness.operation.finish_gate, answered = asyncio.Event(), asyncio.Event()
+
+    async def wait(*_: object) -> int:
+        await answered.wait()
+        raise Retry("BusUnavailable")
+
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: harness.operation.finishes == 1, what="the master deletes")
+        with monkeypatch.context() as patched:
+            patched.setattr(RunStore, "update_state", wait)
+            await eventually(lambda: harness.operation.given_up == 1, what="it stops")
+        harness.operation.finish_gate.set()
+        answered.set()
+        await check_exact(harness)
+    assert harness.operation.finishes == 2
+
+
+async def test_a_claim_that_is_refused_is_repeated_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every agent, while the bucket is full, for example."""
+    clock, claims = ManualClock(), list[float]()
+
+    async def refuse(*_: object) -> int:
+        claims.append(clock.monotonic())
+        raise Retry("BusUnavailable", "the bucket is full")
+
+    harness = Harness(clock=cast(FastClock, clock))
+    monkeypatch.setattr(RunStore, "create_state", refuse)
+    async with harness.agents(0):
+        await harness.ask()
+        await eventually(lambda: bool(claims), what="it claims the role")
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert claims == [0]
+        await clock.advance(RESYNC)
+        await eventually(lambda: len(claims) == 2, what="it claims it again")
 
 
 async def test_a_run_that_is_cancelled_while_nobody_leads_it_keeps_its_figures(harness: Harness) -> None:

@@ -289,6 +289,30 @@ def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
     }
 
 
+def false(type_: str, reason: str) -> Object:
+    return {"type": type_, "status": "False", "reason": reason, "message": "", "lastTransitionTime": ""}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "meta", "reason"),
+    [
+        ([false("Ready", "StagedWrites")], {"deletionTimestamp": "2026-01-02T00:00:00Z"}, "StagedWrites"),
+        ([false("Ready", "InUse")], {"deletionTimestamp": "2026-01-02T00:00:00Z"}, "InUse"),
+        ([], {"deletionTimestamp": "2026-01-02T00:00:00Z"}, "Ready"),
+        ([false("Ready", "StagedWrites")], {}, "StagedWrites"),
+        ([false("Accepted", "InvalidSpec")], {}, "InvalidSpec"),
+    ],
+)
+def test_a_set_in_phase_ready_that_waits_or_is_refused_is_not_explained_by_its_failed_run(
+    conditions: list[Object], meta: dict[str, str], reason: str
+) -> None:
+    failed = {"phase": "Failed", "reason": "MountLost", "message": "no answer"}
+    found = ready(reason=reason, conditions=conditions)
+    found["metadata"] |= meta
+    said = explain_sample_set(found, [{**make_sample_job("digits-sync-x"), "status": failed}])
+    assert (said.key, said.reason) == ("default/digits", reason)
+
+
 @pytest.mark.parametrize(("reason", "about"), [("PartitionAway", "digits-sync-x"), ("Running", "digits")])
 def test_a_set_that_is_ready_is_explained_by_a_run_that_waits(reason: str, about: str) -> None:
     status = {"phase": "Running", "reason": reason, "message": "partition 1: away"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,17 @@ from dataset_controller.domain.actions import (
 )
 from dataset_controller.records import NodeRecords, RunRecords
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.memory.kv import MemoryKeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState, WarmupOperation
+from paddlewheel.contracts.generated.cache_v1 import (
+    NodeStatus,
+    RunPhase,
+    RunSpec,
+    RunState,
+    StagedElsewhere,
+    WarmupOperation,
+)
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
@@ -265,6 +275,42 @@ async def test_records_are_known_once_everything_that_the_bus_has_was_taken_in()
         assert len(nodes.of("set-uid")) == 1
 
 
+async def test_only_reports_since_the_start_say_how_it_is_now() -> None:
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    nodes, bucket = NodeRecords(clock), bus.key_value(NODES_BUCKET)
+    for partition in (0, 1):
+        await bucket.put(f"set-uid.{partition}", to_json(NodeStatus(partition=partition)))
+    async with followed(bus, RunRecords(clock), nodes, woken := list[object]()):
+        await eventually(lambda: nodes.is_known)
+        assert nodes.replayed("set-uid") == {0, 1}
+        await bucket.put("set-uid.1", to_json(NodeStatus(partition=1)))
+        await eventually(lambda: len(woken) == 3)
+        assert nodes.replayed("set-uid") == {0}
+        nodes.forget("set-uid")
+        assert nodes.replayed("set-uid") == frozenset()
+
+
+async def test_a_report_that_the_bus_gives_once_more_becomes_no_newer() -> None:
+    """As it does after a lost connection."""
+    clock, again = ManualClock(NOW), asyncio.Event()
+    nodes, entry = NodeRecords(clock), Entry("set-uid.0", to_json(NodeStatus()), 7)
+
+    class Interrupted(MemoryKeyValue):
+        async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+            yield None
+            yield entry
+            await again.wait()
+            yield entry
+
+    woken = list[str]()
+    following = asyncio.create_task(nodes.follow(Interrupted(NODES_BUCKET, lambda: None), woken.append))
+    await eventually(lambda: len(woken) == 1)
+    await clock.advance(60)
+    again.set()
+    await following
+    assert [r.updated_at for r in nodes.of("set-uid")] == [NOW]
+
+
 async def test_a_report_that_the_bus_loses_counts_until_the_set_is_gone() -> None:
     """What pods have written is on the node all the same."""
     bus, clock = MemoryBus(), ManualClock(NOW)
@@ -283,3 +329,32 @@ async def test_a_report_that_the_bus_loses_counts_until_the_set_is_gone() -> Non
         assert [r.staged_bytes for r in nodes.of("set-uid")] == [0, 2]
         nodes.forget("set-uid")
         assert nodes.of("set-uid") == ()
+
+
+async def test_what_was_known_of_a_node_counts_until_a_partition_reports_from_there() -> None:
+    """The bus has lost the report before, and the next agent is on another node: nobody has told it."""
+    bus, clock, woken = MemoryBus(), ManualClock(NOW), list[object]()
+    nodes, bucket = NodeRecords(clock), bus.key_value(NODES_BUCKET)
+
+    async def report(partition: int, node: str, **values: Any) -> list[list[tuple[str, int]]]:
+        """What the partitions then have elsewhere."""
+        count, status = len(woken), NodeStatus(partition=partition, node=node, **values)
+        await bucket.put(f"set-uid.{partition}", to_json(status))
+        await eventually(lambda: len(woken) > count)
+        return [[(e.node, e.staged_bytes) for e in r.staged_elsewhere] for r in nodes.of("set-uid")]
+
+    async with followed(bus, RunRecords(clock), nodes, woken):
+        older = StagedElsewhere(node="old", staged_bytes=2)
+        assert await report(0, "a", staged_bytes=1, staged_elsewhere=[older]) == [[("old", 2)]]
+        await bucket.delete("set-uid.0")
+        for _ in range(2):
+            assert await report(0, "b") == [[("a", 1), ("old", 2)]]
+        told = [StagedElsewhere(node="a", staged_bytes=3)]
+        assert await report(0, "b", staged_elsewhere=told) == [[("a", 3), ("old", 2)]]
+        assert await report(1, "old", staged_unknown=True) == [[("a", 3), ("old", 2)], []]
+        assert await report(1, "old") == [[("a", 3)], []]
+        assert await report(0, "a", staged_bytes=3) == [[], []]
+        assert await report(0, "b", staged_elsewhere=told) == [[("a", 3)], []]
+        # Its agent has seen that another one is there, which then reports once more.
+        assert await report(0, "b") == [[("a", 3)], []]
+        assert await report(1, "a") == [[], []]

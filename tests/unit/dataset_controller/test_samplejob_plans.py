@@ -119,7 +119,9 @@ def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
             condition("Started", False, "RunRequested"),
             run_id=run,
             set_name="digits",
+            set_uid=OWNER_UID,
             type=spec["type"],
+            requested=AT,
         ),
         events=normal("RunRequested", f"requested {spec['type']} as run {run}"),
         requeue_after=0.0,
@@ -143,7 +145,9 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
         condition("Started", False, "RunRequested"),
         run_id=run_id("job-uid", "2", digest(WARMUP)),
         set_name="digits",
+        set_uid=OWNER_UID,
         type="warmup",
+        requested=AT,
         announcements=(failed,),
     )
 
@@ -277,9 +281,14 @@ def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
     assert plan(begun, NOW).requeue_after == 1.0
 
 
-@pytest.mark.parametrize(("runs", "seconds"), [({}, 0), (BUSY, 60), ({"r4": BUSY["r4"]}, 1)])
+LATE = "cancelled, but not ended 60 s later: run r0, run r1"
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds", "message"), [({}, 0, ""), (BUSY, 60, LATE), ({"r4": BUSY["r4"]}, 1, "")]
+)
 def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_forever(
-    runs: dict[str, RunState], seconds: float
+    runs: dict[str, RunState], seconds: float, message: str
 ) -> None:
     since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
     seen = replace(make_observed_job(terminate=True), runs=runs)
@@ -287,7 +296,9 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.actions) == (JobPhase.PENDING, ())
-    assert todo.status.condition("OthersCancelled") == condition("OthersCancelled", True, "Cancelled")
+    assert todo.status.condition("OthersCancelled") == condition(
+        "OthersCancelled", True, "Cancelled", message
+    )
     assert todo.status.cancels_since == (ago(seconds) if seconds else AT), "not the end of the waiting"
     done = recorded(seen, conditions=todo.status.conditions)
     assert plan(replace(done, runs=BUSY), NOW) == plan(replace(done, runs={}), NOW)
@@ -388,10 +399,38 @@ def test_a_public_source_needs_no_keys_in_the_run() -> None:
     assert plan(seen, NOW).actions == (record(operation, run=seen.status.run_id),)
 
 
-def test_a_job_edited_into_a_bad_one_leaves_its_run_alone() -> None:
-    assert plan(make_observed_job("Pending", "r1", type="rmr"), NOW) == JobPlan(
-        status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0
+NO_PATHS = "spec.rmrOptions.paths: name at least one path to remove"
+
+
+def test_a_job_edited_into_a_bad_one_leaves_its_run_alone_and_says_why_it_cannot_be_written() -> None:
+    seen = make_observed_job("Pending", "r1", type="rmr")
+    refused = condition("Accepted", False, "InvalidSpec", NO_PATHS)
+    expected = JobPlan(
+        status_of(JobPhase.PENDING, refused, run_id="r1"),
+        events=warning("InvalidSpec", NO_PATHS),
+        requeue_after=5.0,
     )
+    assert plan(seen, NOW) == expected
+    assert plan(recorded(seen, conditions=(refused,)), NOW) == replace(expected, events=())
+    unknown = plan(replace(seen, are_records_known=False), NOW)
+    assert unknown == JobPlan(status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0)
+    taken = plan(replace(seen, runs={"r1": STATE}), NOW)
+    assert taken.status is not None
+    assert (taken.status.phase, taken.status.condition("Accepted")) == (JobPhase.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {WARM_RUN: RunState(phase=RunPhase.RUNNING)}], ids=["written", "taken"]
+)
+def test_a_run_that_could_not_be_written_is_accepted_once_it_can_or_an_agent_has_it(
+    state: dict[str, RunState],
+) -> None:
+    refused = condition("Accepted", False, "InvalidSpec", "the SampleSet's spec.partitions: ...", EARLIER)
+    seen = recorded(make_observed_job("Pending", WARM_RUN), conditions=(refused,))
+    todo = plan(replace(seen, runs=state), NOW)
+    assert todo.status is not None
+    assert todo.status.condition("Accepted") == ACCEPTED
+    assert [type(action) for action in todo.actions] == [WriteRun]
 
 
 EDITS: dict[str, dict[str, Any]] = {
@@ -551,6 +590,18 @@ def test_a_job_whose_set_is_gone_has_failed() -> None:
     gone = "SampleSet digits is gone"
     assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
     assert (todo.status.phase, todo.status.progress["filesDone"]) == (JobPhase.FAILED, 0)
+    assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
+
+
+def test_a_run_is_not_carried_over_to_another_set_of_the_same_name() -> None:
+    seen = recorded(replace(running(), runs={}), set_name="digits", set_uid=OWNER_UID)
+    assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
+    assert seen.sample_set is not None
+    todo = plan(replace(seen, sample_set=replace(seen.sample_set, uid="uid-2")), NOW)
+    gone = "SampleSet digits of this run is gone; another one has its name now"
+    assert todo.status is not None
+    assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
+    assert (todo.status.phase, todo.status.set_uid) == (JobPhase.FAILED, OWNER_UID)
     assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
 
 

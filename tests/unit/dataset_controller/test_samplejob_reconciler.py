@@ -17,7 +17,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.kube import ports
-from paddlewheel.testkit.samplesets import make_sample_job, make_secret
+from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 
@@ -163,6 +163,23 @@ async def test_terminate_cancels_what_runs_and_then_begins(data: DataHarness) ->
     [spec] = data.runtime.runs("remove")
     assert spec.remove
     assert spec.remove.paths == ["old", "tmp-files"]
+
+
+async def test_a_run_ends_with_its_set_also_when_another_gets_its_name(data: DataHarness) -> None:
+    old = await data.ready_set()
+    data.runtime.script = {"clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job(type="clear"))
+    assert (await data.expect_job("Running"))["sampleSetUid"] == old
+    # Replaced within a moment: no pass sees that there is no set.
+    await data.patch(SET, {"metadata": {"finalizers": []}})
+    await data.delete(SET)
+    await data.create(make_sample_set())
+    await data.drive()
+    await data.wait(20)
+    failed = await data.expect_job("Failed")
+    assert failed["reason"] == "SampleSetNotFound"
+    assert [run.set_uid for run in data.runtime.runs("clear")] == [old]
+    assert (await data.get(SET))["metadata"]["uid"] != old
 
 
 async def test_deleting_a_job_ends_its_run_and_no_other(data: DataHarness) -> None:

@@ -20,15 +20,18 @@ from tests.unit.dataset_controller.builders import (
 )
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
-from dataset_controller.domain.actions import CancelRun
+from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob import uses
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
 from dataset_controller.domain.samplejob.plan import plan
 from dataset_controller.domain.samplejob.policies import turns
+from dataset_controller.domain.samplejob.request import read_request
 from dataset_controller.domain.samplejob.uses import Uses, conflict, uses_of
+from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.reconciler import SampleJobKind
+from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.keys import Key
@@ -356,6 +359,139 @@ def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> N
     assert todo.status.phase is JobPhase.NEW
 
 
+SYNCING = make_set("Syncing", status={"jobsName": {"syncJobName": "first"}})
+WARMS_ONCE_MOUNTED = make_set(
+    "Mount", spec={"warmup": {}, "noSync": True}, status={"runtimeStatus": {"readyReplicas": 1}}
+)
+WARMING = make_set("Ready", spec={"warmup": {}}, status={"jobsName": {"warmupJobName": "warms"}})
+
+
+@pytest.mark.parametrize(
+    ("own", "spec", "run", "name"),
+    [(SYNCING, remove("x"), "first", "first sync"), (WARMING, CLEAR, "warms", "warmup")],
+)
+def test_a_job_that_ends_the_others_ends_the_runs_of_the_set_that_no_agent_has_taken_yet(
+    own: SampleSet, spec: dict[str, Any], run: str, name: str
+) -> None:
+    seen = replace(rival_of(terminate=True, **spec), sample_set=own)
+    todo = plan(seen, NOW)
+    assert todo.actions == (CancelRun(RunKey(OWNER_UID, run)),)
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    status = plan(late, NOW).status
+    assert status is not None
+    done, started = status.condition("OthersCancelled"), status.condition("Started")
+    assert done is not None
+    assert started is not None
+    assert done.message == f"cancelled, but not ended 60 s later: the set's own {name}"
+    assert (status.phase, started.message) == (JobPhase.NEW, f"waits for the set's own {name}")
+    ended = plan(replace(seen, runs={run: RunState(phase=RunPhase.CANCELLED)}), NOW)
+    assert ended.actions == ()
+
+
+@pytest.mark.parametrize(("own", "name"), [(make_set("Mount"), "first sync"), (WARMS_ONCE_MOUNTED, "warmup")])
+def test_a_job_that_ends_the_others_waits_for_what_the_set_is_about_to_run(own: SampleSet, name: str) -> None:
+    todo = plan(replace(rival_of(terminate=True, **remove("x")), sample_set=own), NOW)
+    assert todo.status is not None
+    started = todo.status.condition("Started")
+    assert started is not None
+    assert (todo.status.phase, todo.actions) == (JobPhase.NEW, ())
+    assert started.message == f"waits for the set's own {name}"
+    ready = make_set("Ready", status={"conditions": SYNCED})
+    other = plan(replace(rival_of(terminate=True, **remove("x")), sample_set=ready), NOW)
+    assert other.status is not None
+    assert other.status.phase is JobPhase.PENDING
+
+
+def requested(job: SampleJob, seconds: float) -> SampleJob:
+    """Its run was decided on so many seconds ago."""
+    return replace(job, status=replace(job.status, requested=ago(seconds)))
+
+
+def begun(phase: str, seconds: float, *others: SampleJob, **spec: Any) -> ObservedJob:
+    """A job whose run was decided on so many seconds ago, beside others."""
+    new = rival_of(*others, **spec)
+    run = read_request(new).run_id("job-uid", 0)
+    obj = {**dict(new.obj), "status": {"phase": phase, "jobName": run}}
+    return replace(new, job=requested(parse_job(obj), seconds))
+
+
+RUNNING = RunState(phase=RunPhase.RUNNING)
+ENDED_BY = "SampleJob end, which has spec.terminate, has cancelled it"
+
+
+def test_a_run_that_was_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
+    """The bus may have been away, or have lost the cancel with all the rest."""
+    seen = begun("Running", 20, terminating(40, since=10))
+    run = seen.status.run_id
+    todo = plan(replace(seen, runs={run: RUNNING}), NOW)
+    assert todo.actions[0] == CancelRun(RunKey(OWNER_UID, run))
+    assert [type(action) for action in todo.actions] == [CancelRun, WriteRun]
+    unknown = plan(replace(seen, are_records_known=False), NOW)
+    assert unknown.actions == (CancelRun(RunKey(OWNER_UID, run)),)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_run_that_was_cancelled_and_that_the_bus_does_not_have_is_never_written_again(phase: str) -> None:
+    seen = begun(phase, 20, terminating(40, since=10))
+    todo = plan(seen, NOW)
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, seen.status.run_id)),)
+    assert todo.status is not None
+    complete = todo.status.condition("Complete")
+    assert complete is not None
+    assert (todo.status.phase, complete.reason, complete.message) == ("Failed", "Cancelled", ENDED_BY)
+    assert bool(todo.status.started) is (phase == "Running")
+    assert todo.status.run_id == seen.status.run_id
+
+
+def test_a_run_whose_time_is_not_known_is_not_cancelled_for_an_old_reason() -> None:
+    seen = begun("Running", 0, terminating(40, since=10))
+    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, requested="")))
+    todo = plan(replace(seen, runs={seen.status.run_id: RUNNING}), NOW)
+    assert [type(action) for action in todo.actions] == [WriteRun]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        terminating(40, since=30),
+        terminating(40, since=20),
+        replace(terminating(40), spec=SampleJobSpec()),
+        make_other_job("end", created=ago(40), terminate=True),
+    ],
+    ids=["before it", "in the same second", "without terminate", "not yet"],
+)
+def test_only_a_run_from_before_is_cancelled(other: SampleJob) -> None:
+    for runs in ({}, {"r0": RUNNING}):
+        actions = plan(replace(begun("Pending", 20, other), runs=runs), NOW).actions
+        assert [type(action) for action in actions] == [WriteRun]
+
+
+def test_a_job_that_ends_the_others_cancels_those_that_go_on_before_its_own_run() -> None:
+    others = [
+        requested(make_other_job("a", "Running"), 20),
+        requested(make_other_job("b", "Pending"), 5),
+        requested(make_other_job("c", "Running"), 20),
+        requested(make_other_job("d", "Running", of="mnist"), 20),
+    ]
+    seen = begun("Pending", 5, *others, terminate=True)
+    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(10))))
+    seen = replace(seen, runs={"run-of-c": RunState(phase=RunPhase.CANCELLED)})
+    actions = plan(seen, NOW).actions
+    assert actions[:-1] == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
+    assert isinstance(actions[-1], WriteRun)
+
+
+def test_a_job_that_goes_on_without_the_end_of_others_names_them() -> None:
+    seen = rival_of(make_other_job("a", "Running"), terminate=True)
+    seen = replace(seen, runs={"r9": RUNNING})
+    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    status = plan(seen, NOW).status
+    assert status is not None
+    done = status.condition("OthersCancelled")
+    assert done is not None
+    assert done.message == "cancelled, but not ended 60 s later: run r9, SampleJob a"
+
+
 def test_a_job_that_ends_the_others_waits_for_the_id_of_a_run_that_was_just_decided_on() -> None:
     seen = replace(rival_of(make_other_job("a"), terminate=True), starting=frozenset(["a"]))
     todo = plan(seen, NOW)
@@ -507,6 +643,61 @@ async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:
     for name in ("a-runs", "b-waits"):
         assert (await data.expect_job("Failed", name))["reason"] == "Cancelled"
     assert not data.runtime.runs("clear")
+
+
+async def test_a_cancel_that_the_bus_did_not_take_is_made_up_for(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("a-runs", **WARM))
+    await data.expect_job("Running", "a-runs")
+    await data.wait(2)
+    with data.bus_down():
+        await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+        await data.wait(90)
+        begun = await data.expect_job("Pending", "c-ends")
+        assert begun["jobName"], "it goes on without the bus"
+        done = await data.condition(Key("default", "c-ends"), "OthersCancelled", ports.SAMPLE_JOBS)
+        assert done["message"] == "cancelled, but not ended 60 s later: SampleJob a-runs"
+    await data.wait(40)
+    ended = await data.expect_job("Failed", "a-runs")
+    assert (ended["reason"], ended["message"]) == ("Cancelled", "the run was cancelled"), (
+        "its agents were told"
+    )
+    await data.expect_job("Succeeded", "c-ends")
+
+
+async def test_terminate_cancels_the_first_sync_that_no_agent_has_taken(data: DataHarness) -> None:
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    await data.start_set()
+    await data.expect_phase("Syncing")
+    [first] = data.runtime.runs("sync")
+    bucket = data.bus.key_value(RUNS_BUCKET)
+    await bucket.delete(RunKey(first.set_uid, first.run_id).state)
+    data.runtime.script = {}
+    await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+    await data.wait(20)
+    await data.expect_phase("SyncFailed")
+    assert RunKey(first.set_uid, first.run_id).cancel in await data.records()
+    await data.expect_job("Succeeded", "c-ends")
+
+
+async def test_a_cancelled_run_that_the_bus_loses_is_not_begun_again(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("a-runs", **WARM))
+    run = (await data.expect_job("Running", "a-runs"))["jobName"]
+    await data.wait(2)
+    with data.bus_down():
+        await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+        await data.wait(90)
+    bucket = data.bus.key_value(RUNS_BUCKET)
+    for entry in await bucket.entries(">"):
+        if run in entry.key:
+            await bucket.delete(entry.key)
+    await data.wait(40)
+    assert (await data.expect_job("Failed", "a-runs"))["reason"] == "Cancelled"
+    await data.expect_job("Succeeded", "c-ends")
+    assert len(data.runtime.runs("warmup")) == 1
 
 
 def test_of_two_jobs_that_begin_at_the_same_moment_one_waits() -> None:

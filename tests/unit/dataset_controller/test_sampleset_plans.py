@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.builders import (
     CONFIG,
+    HOME,
     LABEL,
     NOW,
     OWNER_UID,
@@ -45,6 +46,7 @@ from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.dataset_names import set_label
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
+    NodeStatus,
     RunPhase,
     RunSpec,
     RunState,
@@ -1076,6 +1078,21 @@ def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
 
 
+def test_writes_of_a_partition_that_was_scaled_away_are_left_on_its_node() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_bytes=5 << 20))
+    seen = observe("Ready", 1, SYNCED, reports=reports)
+    node = {"metadata": {"name": "node-1", "labels": {HOME: "1"}}}
+    seen = replace(seen, nodes=(*seen.nodes, node))
+    staged = left_writes(seen)
+    assert staged is not None
+    assert "5.0 MiB on node node-1," in staged.message
+    assert home_changes(seen) == []
+    assert home_changes(replace(seen, reports=reports[:1])) == ["node-1"]
+    # Not while it is to be there, and comes back.
+    for others in ({"spec": {"partitions": 2}}, {"replicas": 2}):
+        assert left_writes(observe("Ready", 1, SYNCED, reports=reports, **others)) is None
+
+
 def test_writes_that_were_left_on_a_node_keep_the_set_and_its_partitions() -> None:
     reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_elsewhere=[LEFT]))
     smaller = decide(observe("PartialReady", 2, SYNCED, reports=reports)).status
@@ -1483,6 +1500,7 @@ def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
     assert freedom(seen) == condition("Free", True, "Terminating")
 
 
+WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}
 STAGED = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), staged_bytes=3 << 20),)
 GIVEN_UP = {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}
 
@@ -1517,7 +1535,6 @@ def test_until_reports_are_known_a_deleted_set_waits_unless_it_is_free_or_given_
     assert decide(going(10, 1, **unknown)).actions == clears
 
 
-WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}
 UNMEASURED = (make_report(OWNER_UID, 0, NOW, staged_unknown=True),)
 
 
@@ -1547,6 +1564,123 @@ def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node
         assert (free.reason == "StagedWrites") is is_kept
 
 
+CLEARS = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
+OLD = (make_report(OWNER_UID, 0, NOW - timedelta(seconds=61)),)
+
+
+def message_of(seen: ObservedSet, type_: str = "Ready") -> str:
+    status = decide(seen).status
+    found = status.condition(type_) if status else None
+    assert found is not None
+    return found.message
+
+
+@pytest.mark.parametrize(
+    ("silent", "why"),
+    [
+        ({"reports": ()}, "no agent has reported"),
+        ({"reports": OLD}, "its agent has not reported lately"),
+        ({"replayed": frozenset({0})}, "its agent has not reported lately"),
+    ],
+    ids=["the bus has lost it", "the bus is away", "of any age"],
+)
+def test_silence_of_a_partition_that_was_mounted_is_not_taken_for_nothing_to_upload(
+    silent: dict[str, Any], why: str
+) -> None:
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, **silent)
+    assert freedom(seen) == condition("Free", False, "StagedWrites")
+    assert f"an amount that {why} on node node-0; to lose it: kubectl" in message_of(seen)
+    assert removal(seen).actions == ()
+    # Somebody has deleted the runtime as well: nobody else can say whether there is something.
+    assert created(decide(without_runtime(seen))) == [("StatefulSet", 1)]
+    for free in (
+        going(0, 1, conditions=[], spec=WRITEBACK),
+        going(0, 1, conditions=[], **silent),
+        going(0, 1, conditions=[], spec=WRITEBACK, meta=GIVEN_UP, pods=(make_pod(0),), **silent),
+        going(10, 1, spec=WRITEBACK, **silent),
+    ):
+        assert decide(free).actions == CLEARS
+
+
+def test_what_an_agent_has_reported_when_it_had_unmounted_and_ended_stays_true() -> None:
+    """As when its namespace is deleted, where no runtime can be made any more."""
+    last = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), mounted=False),)
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=last)
+    pending = replace(make_pod(0, ready=False), node="")
+    for pods in ((), (pending,)):
+        ended = replace(seen, pods=pods, replayed=frozenset({0}))
+        assert freedom(ended) == condition("Free", True, "Terminating")
+    # Its next agent may have mounted, and not told, and a driver mounts by itself.
+    own = seen.sample_set
+    volume = render.volume(own.identity, spec_of(own), True)
+    by_csi = replace(seen, pods=(), children=replace(seen.children, volume=volume))
+    for kept in (seen, by_csi):
+        assert freedom(kept) == condition("Free", False, "StagedWrites")
+
+
+def test_figures_tell_of_a_partition_whose_node_has_left_the_cluster() -> None:
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, nodes=(), pods=(), reports=())
+    was_mounted = replace(seen.sample_set, status=replace(seen.status, cache=FIGURES))
+    assert "on node node-0; to lose it:" in message_of(replace(seen, sample_set=was_mounted))
+
+
+@pytest.mark.parametrize(
+    "reports", [(), (make_report(OWNER_UID, 0, NOW - timedelta(days=1), mounted=False),)]
+)
+def test_a_writeback_set_that_was_never_mounted_is_deleted_at_once(reports: tuple[NodeStatus, ...]) -> None:
+    pods = (make_pod(0, ready=False),)
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, nodes=(), pods=pods, reports=reports)
+    assert freedom(seen) == condition("Free", True, "Terminating")
+    assert [(a.kind, a.key) for a in decide(seen).actions] == [("StatefulSet", RUNTIME)]
+
+
+def test_a_partition_that_was_scaled_away_empty_keeps_nothing() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW - timedelta(days=1)))
+    node = {"metadata": {"name": "node-1", "labels": make_labels(1)}}
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=reports)
+    assert decide(replace(seen, nodes=(*seen.nodes, node))).actions == CLEARS
+
+
+LEFT_UNSAID: list[dict[str, Any]] = [
+    {"reports": ()},
+    {"reports": (make_report(OWNER_UID, 1, NOW - timedelta(seconds=61)),)},
+    {"replayed": frozenset({0, 1})},
+]
+
+
+@pytest.mark.parametrize("silent", LEFT_UNSAID)
+def test_a_set_is_not_made_smaller_by_what_leaving_partitions_do_not_say(silent: dict[str, Any]) -> None:
+    for spec, is_kept in ((WRITEBACK, True), ({}, False)):
+        todo = decide(observe("PartialReady", 2, SYNCED, spec=spec, **silent))
+        assert (not [a for a in todo.actions if isinstance(a, WriteRun)]) is is_kept
+    seen = observe("PartialReady", 2, SYNCED, spec=WRITEBACK, **silent)
+    assert "on node node-1; to lose it:" in message_of(seen, "Scaling")
+    # It never came up: nothing can be there.
+    pending = observe("PartialReady", 1, SYNCED, spec=WRITEBACK, replicas=2)
+    assert resized(1) in decide(pending).actions
+
+
+def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() -> None:
+    """The bus came back empty, and this service was started anew."""
+    staged = condition("StagedWrites", True, "StagedWrites", "no store has it")
+    seen = observe("Ready", 1, SYNCED, staged, spec=WRITEBACK, reports=())
+    home = {"metadata": {"name": "old", "labels": {HOME: "0"}}}
+    seen = replace(seen, nodes=(*seen.nodes, home))
+    assert left_writes(seen) == staged
+    assert home_changes(seen) == []
+    answered = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
+    assert left_writes(answered) == condition("StagedWrites", False, "NothingStaged")
+    assert home_changes(answered) == ["old"]
+    deleted = going(0, 1, conditions=[], spec=WRITEBACK, reports=(), nodes=())
+    own = replace(deleted.sample_set, status=replace(deleted.status, conditions=(staged,)))
+    assert message_of(replace(deleted, sample_set=own)) == "no store has it"
+
+
+def home_changes(seen: ObservedSet) -> list[str]:
+    """Nodes whose labels change."""
+    return [a.key.name for a in decide(seen).actions if isinstance(a, Patch) and a.kind == "Node"]
+
+
 def without_runtime(seen: ObservedSet, **gone: Any) -> ObservedSet:
     return replace(seen, pods=(), children=replace(seen.children, **{"stateful_set": None, **gone}))
 
@@ -1566,6 +1700,17 @@ def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() 
     assert created(decide(without_runtime(seen, service=None))) == both
     far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
     assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
+    # One more for the node that a partition has left, if it is still there: it prefers the node's label.
+    left = replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),))
+    assert created(decide(without_runtime(left))) == [("StatefulSet", 1)]
+    gone = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}
+    back = replace(left, nodes=(*left.nodes, gone))
+    assert created(decide(without_runtime(back))) == [("StatefulSet", 2)]
+    assert resized(2) in decide(back).actions
+    assert "; let a runtime pod run on gone again, which uploads it, or lose it: kubectl" in message_of(back)
+    # It is there, but not mounted yet.
+    there = replace(make_pod(1, ready=False), node="gone")
+    assert resized(2) not in decide(replace(back, pods=(*back.pods, there))).actions
     # Nobody has what is to be uploaded, or it is not known yet.
     assert created(decide(without_runtime(replace(seen, reports=())))) == []
     assert created(decide(without_runtime(replace(seen, are_records_known=False)))) == []
@@ -1597,6 +1742,35 @@ def test_why_there_can_be_no_runtime_to_upload_what_is_left_is_said(
     assert ready is not None
     assert "no runtime pod can upload it: " in ready.message
     assert obstacle in ready.message
+
+
+def test_a_deleted_set_in_use_gets_its_runtime_back() -> None:
+    seen = without_runtime(going(1, 1, users=("a",)))
+    todo = decide(seen)
+    assert created(todo) == [("StatefulSet", 1)]
+    assert todo.status is not None
+    assert todo.status.condition("Mounted") == condition("Mounted", False, "NoPartitionMounted")
+    assert todo.status.phase is SetPhase.PARTIAL_READY
+    assert todo.status.runtime["runtimeReady"] == "0/1"
+    assert freedom(seen) == condition("Free", False, "InUse")
+    # What agents have reported does not matter for that.
+    assert created(decide(replace(seen, are_records_known=False, reports=()))) == [("StatefulSet", 1)]
+    up = Patch("StatefulSet", RUNTIME, {"spec": {"replicas": 1}})
+    assert decide(going(0, 1, replicas=0, users=("a",))).actions == (up,)
+    refused = without_runtime(going(1, 1, users=("a",), engine_secret=None))
+    assert "a; no runtime pod can mount it: Secret default/digits does not exist" in message_of(refused)
+    never = replace(seen.status, phase=SetPhase.BOUND)
+    assert created(decide(replace(seen, sample_set=replace(seen.sample_set, status=never)))) == []
+
+
+def test_a_set_whose_runtime_has_gone_and_is_not_made_again_is_not_mounted() -> None:
+    """Its caches have moved, see `CacheMoved`."""
+    seen = without_runtime(observe("Ready", 1, SYNCED, MOUNTED))
+    moved = replace(seen.status, cache_directories=("/elsewhere",))
+    todo = decide(replace(seen, sample_set=replace(seen.sample_set, status=moved)))
+    assert created(todo) == []
+    assert todo.status is not None
+    assert todo.status.condition("Mounted") == condition("Mounted", False, "NoPartitionMounted")
 
 
 def test_nothing_is_taken_away_by_what_was_known_of_users_a_moment_ago() -> None:

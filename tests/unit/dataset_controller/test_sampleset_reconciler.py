@@ -9,7 +9,7 @@ import pytest
 from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
-from paddlewheel.bus.streams import DATASETS
+from paddlewheel.bus.streams import DATASETS, NODES_BUCKET
 from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
@@ -564,4 +564,65 @@ async def test_a_runtime_that_was_deleted_by_hand_comes_back_until_all_is_upload
     await data.expect_condition("Ready", "StagedWrites")
     await data.runtime.report(uid, 1)
     await data.wait(10)
+    assert not await data.exists(SET)
+
+
+WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}
+
+
+async def test_a_set_goes_when_its_agents_have_said_just_now_that_all_is_uploaded(data: DataHarness) -> None:
+    uid = await data.ready_set(**WRITEBACK)
+    # Nobody hears what pods write in the meantime.
+    await data.advance(61)
+    await data.delete(SET)
+    await data.wait(130)
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    assert data.runtime.runs("clear") == []
+    ready = await data.expect_condition("Ready", "StagedWrites")
+    assert "its agent has not reported lately on node node-0; to lose it:" in ready["message"]
+    await data.runtime.report(uid, 1)
+    await data.wait(10)
+    # Agents that end report no more, and that keeps nothing.
+    assert not await data.exists(SET)
+
+
+async def test_a_set_outlives_a_bus_that_has_lost_all_reports_and_a_start(data: DataHarness) -> None:
+    uid = await data.ready_set(**WRITEBACK)
+    await data.runtime.report(uid, 1, staged_bytes=1 << 20)
+    await data.drive()
+    await data.delete(SET)
+    await data.drive()
+    await data.bus.key_value(NODES_BUCKET).delete(f"{uid}.0")
+    await data.restart()
+    await data.wait(130)
+    ready = await data.expect_condition("Ready", "StagedWrites")
+    assert "no agent has reported on node node-0; to lose it:" in ready["message"]
+    assert data.runtime.runs("clear") == []
+    await data.runtime.report(uid, 1)
+    await data.wait(10)
+    assert not await data.exists(SET)
+
+
+async def test_a_writeback_set_that_never_came_up_goes_at_once(data: DataHarness) -> None:
+    data.kubernetes.unready = {"digits-runtime-0"}
+    await data.start_set(**WRITEBACK)
+    await data.expect_phase("Bound")
+    await data.delete(SET)
+    await data.wait(6)
+    assert not await data.exists(SET)
+
+
+async def test_users_of_a_deleted_set_get_its_runtime_back(data: DataHarness) -> None:
+    await data.ready_set()
+    await data.create(make_user("train-worker-0"), ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    await data.delete(RUNTIME, ports.STATEFUL_SETS)
+    await data.delete(Key("default", "digits-runtime-0"), ports.PODS)
+    await data.wait(6)
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    await data.expect_condition("Ready", "InUse")
+    await data.expect_condition("Mounted", "Mounted")
+    await data.delete(Key("default", "train-worker-0"), ports.PODS)
+    await data.wait(12)
     assert not await data.exists(SET)

@@ -28,15 +28,17 @@ from cache_runtime.domain.runs import (
 )
 from cache_runtime.domain.shares import partitions_of
 from cache_runtime.execution import execute_chunk
+from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
 from cache_runtime.retrying import as_failure, at_most, persistently
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import finish
 
 log = structlog.get_logger(__name__)
 
@@ -50,11 +52,14 @@ LOST_AFTER = 5.0
 """Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
 TOLD_AFTER = 10.0
 """Seconds for which a chunk must be refused before the record says why, and between two such texts."""
-CUT_OFF = 15.0
-"""Seconds without word of the run, fewer than those after which another stands in, after which its chunk is
-broken off: the run may end without this agent, and nothing may be deleted or copied after that."""
+CUT_OFF = 10.0
+"""Seconds without word of the run after which its chunk is broken off, which takes some more, before another
+leads or stands in: the run may end without this agent, and nothing may be deleted or copied after that."""
 LOOK = 2.0
-"""Seconds between two looks whether there is word of it."""
+"""Seconds between two tries to read of it."""
+TIDY_TIME = 3.0
+"""Seconds in which what is left of a chunk that nobody does again must be removed, or stays: whoever ends a
+run or an agent waits for it."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -70,6 +75,7 @@ class Agent:
         self._operation = context.operation(spec)
         self._known: dict[int, Recorded] = {}
         self._begun: set[int] = set()
+        """Partitions whose records say that this agent has begun, and that nobody else has written since."""
         self._absent: dict[int, tuple[tuple[int, bool], float]] = {}
         """By partition: the chunk that is not there, whether all are published, and since when."""
         self._read: dict[int, tuple[int, float]] = {}
@@ -100,12 +106,20 @@ class Agent:
         return partitions_of(self._context.identity.partition, self._spec, self._run.records.state)
 
     async def _did_one(self) -> bool:
+        self._forget_others()
         for partition in self._partitions:
             if self._is_to_be_read(partition):
                 await self._load(partition)
             if not self._is_finished(partition) and await self._did_next(partition):
                 return True
         return False
+
+    def _forget_others(self) -> None:
+        """Partitions that are another's now: when this agent stands in again, all may have changed."""
+        for partition in self._known.keys() - set(self._partitions):
+            del self._known[partition]
+            self._absent.pop(partition, None)
+            self._begun.discard(partition)
 
     def _is_to_be_read(self, partition: int) -> bool:
         """Whoever works on a partition hears of it when he writes; whoever is finished writes no more."""
@@ -175,16 +189,36 @@ class Agent:
 
     async def _execute(self, chunk: Chunk, attempts: int) -> Outcome | None:
         """None when it is not to be executed any more."""
-        if attempts > MAX_ATTEMPTS:
-            return all_failed(chunk, f"failed after {attempts - 1} attempts")
         self._began_at = self._told_at = self._context.clock.monotonic()
-        self._is_tried = False
+        self._is_tried = is_done = False
         try:
-            return await persistently(
+            if attempts > MAX_ATTEMPTS:
+                return all_failed(chunk, f"failed after {attempts - 1} attempts")
+            outcome = await persistently(
                 lambda: self._try(chunk), self._context.clock, partial(self._tell, chunk.partition)
             )
+            is_done = outcome is not None
+            return outcome
         except Permanent as error:
             return all_failed(chunk, error.message)
+        finally:
+            if not is_done:
+                await self._leave(chunk)
+
+    async def _leave(self, chunk: Chunk) -> None:
+        """It may be the end of the run, and nobody does the chunk again."""
+        if self._is_tried or not is_first_try(self._known[chunk.partition].part):
+            await finish(self._tidy(chunk))
+
+    async def _tidy(self, chunk: Chunk) -> None:
+        """As far as it can be done soon: a file system that hangs must not hold the end of a run."""
+        try:
+            async with asyncio.timeout(TIDY_TIME):
+                await self._operation.tidy(self._spec, chunk.files)
+        except (Retry, Permanent, OSError) as error:
+            log.warning(
+                "unfinished copies stay", run=self._spec.run_id, problem=str(error) or "it takes long"
+            )
 
     async def _tell(self, partition: int, error: Retry | None) -> None:
         """Why a chunk is tried again; what is done says so itself."""
@@ -220,22 +254,26 @@ class Agent:
 
     async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Broken off with Retry once this agent is cut off."""
-        execution, guard = asyncio.create_task(work), asyncio.create_task(self._until_cut_off())
         try:
-            await asyncio.wait((execution, guard), return_when=asyncio.FIRST_COMPLETED)
-            if execution.done():
-                return execution.result()
-            guard.result()
+            return await unless(self._until_cut_off(), work)
+        except BrokenOffError as error:
             text = f"nothing was heard of the run for {CUT_OFF:.0f} s: its chunk is broken off"
-            raise Retry("BusUnavailable", text)
-        finally:
-            await end(execution, guard)
+            raise Retry(Reason.BUS_UNAVAILABLE, text) from error
 
     async def _until_cut_off(self) -> None:
         """Returns once the state could neither be heard nor read for long."""
+        with suppress(BrokenOffError):
+            await unless(self._until_unheard(), self._keep_reading())
+
+    async def _until_unheard(self) -> None:
+        """On time, however long the reading of the state takes to fail."""
         clock = self._context.clock
-        while min(self._run.state_age, clock.monotonic() - self._state_read_at) < CUT_OFF:
-            await clock.sleep(LOOK)
+        while (age := min(self._run.state_age, clock.monotonic() - self._state_read_at)) < CUT_OFF:
+            await clock.sleep(CUT_OFF - age)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            await self._context.clock.sleep(LOOK)
             with suppress(Retry):
                 await self._current_state()
 
@@ -244,7 +282,7 @@ class Agent:
         state = await self._current_state()
         if state is None or has_ended(state):
             return False
-        self._known[chunk.partition] = await self._context.store.part(self._spec.run_id, chunk.partition)
+        self._note(chunk.partition, await self._context.store.part(self._spec.run_id, chunk.partition))
         return not is_recorded(self._known[chunk.partition].part, chunk)
 
     async def _current_state(self) -> RunState | None:
@@ -252,19 +290,25 @@ class Agent:
         partitions. Raises Retry."""
         if self._run.state_age < QUIET:
             return self._run.records.state
+        asked_at = self._context.clock.monotonic()  # it is as old, however late the answer is
         try:
             state, _ = await self._context.store.state(self._spec.run_id)
         except NotFound:
             state = None
-        self._state_read_at = self._context.clock.monotonic()
+        self._state_read_at = asked_at
         return state
 
     async def _load(self, partition: int) -> None:
         store = self._context.store
         self._read[partition] = (self._term, self._context.clock.monotonic())
-        self._known[partition] = await persistently(
-            lambda: store.part(self._spec.run_id, partition), self._context.clock
-        )
+        read = partial(store.part, self._spec.run_id, partition)
+        self._note(partition, await persistently(read, self._context.clock))
+
+    def _note(self, partition: int, found: Recorded) -> None:
+        """Take what was read. Another that has written last may have ended in the middle of a chunk."""
+        self._known[partition] = found
+        if found.part.agent != self._context.identity.pod:
+            self._begun.discard(partition)
 
     async def _record(self, chunk: Chunk, outcome: Outcome) -> None:
         """Record the chunk exactly once. Raises Retry when the record changed meanwhile."""

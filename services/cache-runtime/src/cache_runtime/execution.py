@@ -10,6 +10,7 @@ from cache_runtime.domain.model import Outcome
 from cache_runtime.operations.base import TRIES, ChunkTask, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, RunSpec
 from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent
 
 log = structlog.get_logger(__name__)
 
@@ -40,15 +41,28 @@ async def execute_chunk(
         return Outcome(recount=await operation.recount(spec, chunk.partition, warmed))
     task = await operation.prepare(spec, chunk.files, chunk.partition)
     accepted = [entry for entry in chunk.files if entry.path not in task.rejected]
-    if not is_first:
-        await operation.tidy(spec, accepted)
-    failures = {**task.rejected, **await _execute(task, spec, accepted, clock)}
-    return _outcome(chunk, failures, task.notes, fills_cache=operation.fills_cache)
+    left, tries = await _execute(task, spec, accepted, clock)
+    # Not before: another agent may be at the same chunk, and would lose what it is writing. Now it loses that
+    # at most once, and finds the file complete when it tries again.
+    if tries > 1 or not is_first:
+        await _tidy(operation, spec, accepted)
+    return _outcome(chunk, {**task.rejected, **left}, task.notes, fills_cache=operation.fills_cache)
 
 
-async def _execute(task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock: Clock) -> Mapping[str, str]:
-    """What is still not done after all tries, with the reason."""
+async def _tidy(operation: RunOperation, spec: RunSpec, files: list[FileEntry]) -> None:
+    """The files are done, however: copies go past the mount, which may be read-only."""
+    try:
+        await operation.tidy(spec, files)
+    except Permanent as error:
+        log.warning("unfinished copies stay", run=spec.run_id, problem=error.message)
+
+
+async def _execute(
+    task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock: Clock
+) -> tuple[Mapping[str, str], int]:
+    """What is still not done after all tries, with the reason, and how many there were."""
     failures: Mapping[str, str] = {}
+    tries = 0
     for attempt in range(TRIES):
         if not files:
             break
@@ -56,10 +70,11 @@ async def _execute(task: ChunkTask, spec: RunSpec, files: list[FileEntry], clock
             problem = next(iter(failures.values()))
             log.warning("chunk incomplete", run=spec.run_id, missing=len(files), problem=problem)
             await clock.sleep(PAUSE * 3**attempt)
+        tries += 1
         await task.execute(files)
         failures = await task.verify(files)
         files = [entry for entry in files if entry.path in failures]
-    return failures
+    return failures, tries
 
 
 def _outcome(

@@ -36,6 +36,7 @@ from cache_runtime.domain.runs import (
     with_progress,
 )
 from cache_runtime.domain.shares import gone, problems_of, refusals_of, stand_ins, unfinished
+from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
@@ -52,8 +53,8 @@ from paddlewheel.core.tasks import end
 log = structlog.get_logger(__name__)
 
 MUTE = 10.0
-"""Seconds without a write, fewer than `SILENCE`, after which a master deletes nothing more for the end of a
-run: soon another may lead, and nothing may be deleted after that one has said that the run has ended."""
+"""Seconds without a write, fewer than `SILENCE`, after which what a master deletes for the end of a run is
+broken off: soon another may lead, and nothing may be deleted after that one has told the end of the run."""
 UNABLE = 120.0
 """Seconds for which what the end requires fails, before the role is left to another."""
 CLOSING = 600.0
@@ -152,7 +153,6 @@ class Master:
                     if watch.done():
                         watch.result()
                 await self._record_progress()
-                self._give_up_deletions()
                 await self._give_up_unable(execution)
                 await self._wait_tick(execution)
             return execution.result()
@@ -170,12 +170,6 @@ class Master:
         finally:
             told.cancel()
         self._has_news.clear()
-
-    def _give_up_deletions(self) -> None:
-        """Raises RoleLostError when it may have been taken, with something to delete."""
-        if self._state.judgement is not None and self._role.unwritten_for > MUTE:
-            log.warning("role given up: the bus is away", run=self._spec.run_id)
-            raise RoleLostError
 
     async def _give_up_unable(self, execution: asyncio.Task[Ending]) -> None:
         """Whoever cannot list, or do what the end requires, leaves that to another that may be able to, and
@@ -236,11 +230,27 @@ class Master:
         return judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
 
     async def _finish(self, judgement: Ending) -> Ending:
-        """What another master has begun is done again. Raises Permanent."""
+        """What another master has begun is done again.
+
+        Raises:
+            Permanent: it can never be done.
+            RoleLostError: another may have taken the role.
+        """
         operation = self._context.operation(self._spec)
-        if not operation.is_dry(self._spec):
-            await self._persistently(lambda: self._try_to_finish(operation), self._tell)
+        if operation.is_dry(self._spec):
+            return judgement
+        try:
+            work = self._persistently(lambda: self._try_to_finish(operation), self._tell)
+            await unless(self._until_mute(), work)
+        except BrokenOffError as error:
+            log.warning("role given up: the bus is away", run=self._spec.run_id)
+            raise RoleLostError from error
         return judgement
+
+    async def _until_mute(self) -> None:
+        """On time, however long a write takes to fail."""
+        while (age := self._role.unwritten_for) < MUTE:
+            await self._context.clock.sleep(MUTE - age)
 
     async def _try_to_finish(self, operation: RunOperation) -> None:
         """A try that goes well may take hours, and the role is kept meanwhile."""

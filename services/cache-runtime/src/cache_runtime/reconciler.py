@@ -180,6 +180,7 @@ class RunReconciler:
             await work
         except Retry as error:
             log.warning("task failed and will be restarted", task=name, problem=str(error))
+            await self._context.clock.sleep(error.after or RESYNC)
         except Permanent as error:
             log.error("task failed permanently", task=name, problem=str(error))
             await self._context.clock.sleep(AGAIN)

@@ -36,11 +36,12 @@ class Role:
 
     @property
     def unwritten_for(self) -> float:
-        """Seconds since the last write."""
+        """Seconds since the last write was begun: others may have seen it long before it was confirmed."""
         return self._clock.monotonic() - self._written_at
 
     async def claim(self, claim: Claim, run: RunRecords) -> bool:
         """Whether the role was free. Raises Retry."""
+        began_at = self._clock.monotonic()
         self.state = claimed(run.state, run.run_id, self._pod, self.now, self._limits)
         try:
             if claim is Claim.CREATE:
@@ -49,17 +50,18 @@ class Role:
                 self._revision = await self._store.update_state(self.state, run.state_revision)
         except (AlreadyExists, Conflict):
             return False
-        self._written_at = self._clock.monotonic()
+        self._written_at = began_at
         return True
 
     async def write(self) -> None:
         """Compare-and-set. Raises Retry, or RoleLostError when another agent has written."""
+        began_at = self._clock.monotonic()
         try:
             self._revision = await self._store.update_state(self.state, self._revision)
         except Conflict:
             await self._adopt_own_write()
             self._revision = await self._update_again()
-        self._written_at = self._clock.monotonic()
+        self._written_at = began_at
 
     async def _adopt_own_write(self) -> None:
         """A write whose response was lost is still ours."""

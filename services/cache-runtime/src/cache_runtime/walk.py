@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -115,7 +115,8 @@ def is_leftover(name: bytes) -> bool:
 
 def remove_leftovers(root: bytes, directory: bytes, names: Iterable[bytes]) -> None:
     """Remove what clients that were killed have left of these files, and of no others: another client may be
-    writing them at this moment.
+    writing them at this moment. One that writes a file whose name begins with the same `_KEPT` bytes fails
+    with it once, and is tried again.
 
     Args:
         names: of files in the directory.
@@ -126,11 +127,15 @@ def remove_leftovers(root: bytes, directory: bytes, names: Iterable[bytes]) -> N
     starts = {name[:_KEPT] for name in names}
     with opened_beneath(root, directory, os.O_RDONLY | os.O_DIRECTORY) as handle:
         with os.scandir(handle) as entries:
-            found = [(entry.name, _LEFTOVER.fullmatch(os.fsencode(entry.name))) for entry in entries]
-        for name, left in found:
-            if left is not None and left[1][:_KEPT] in starts:
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=handle)
+            found = [entry.name for entry in entries if _is_left_of(entry, starts)]
+        for name in found:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=handle)
+
+
+def _is_left_of(entry: os.DirEntry[str], starts: Container[bytes]) -> bool:
+    left = _LEFTOVER.fullmatch(os.fsencode(entry.name))
+    return left is not None and left[1][:_KEPT] in starts and entry.is_file(follow_symlinks=False)
 
 
 def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> None:

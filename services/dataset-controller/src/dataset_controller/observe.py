@@ -108,6 +108,7 @@ class Observer:
             nodes=self._nodes_of(key, pods),
             runs=self._runs.of(own.uid),
             reports=self._nodes.of(own.uid),
+            replayed=self._nodes.replayed(own.uid),
             job_keys=await self._job_keys(key),
             cache_change=last_change(self._jobs(key)),
             users=None if isinstance(users, Trouble) else users,

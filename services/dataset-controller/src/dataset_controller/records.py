@@ -7,14 +7,16 @@ service's own, of the moment a record was seen: the clocks of nodes are never co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
 
+from dataset_controller.domain.reports import left_unsaid
 from dataset_controller.domain.runs import is_ended
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.base import WireModel
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, StagedElsewhere
 from paddlewheel.contracts.run_keys import (
     NodeKey,
     Record,
@@ -78,7 +80,8 @@ class RunRecords:
 
 class NodeRecords:
     """The latest report of every partition's agent, by set, until the set is gone: what pods have written on
-    a node is there also when the bus has lost the report, or nobody can read a new one.
+    a node is there also when the bus has lost the report, nobody can read a new one, or the new one is from
+    another node and does not tell of it. That counts until a partition reports from there.
 
     Attributes:
         is_known: as of `RunRecords`.
@@ -87,15 +90,20 @@ class NodeRecords:
     def __init__(self, clock: Clock) -> None:
         self.is_known = False
         self._clock = clock
-        self._reports: dict[str, dict[int, NodeStatus]] = {}
+        self._heard: dict[str, dict[int, _Heard]] = {}
 
     def of(self, set_uid: str) -> tuple[NodeStatus, ...]:
         """In the order of partitions."""
-        return tuple(sorted(self._reports.get(set_uid, {}).values(), key=lambda report: report.partition))
+        return tuple(heard.complete for _, heard in sorted(self._heard.get(set_uid, {}).items()))
+
+    def replayed(self, set_uid: str) -> frozenset[int]:
+        """Partitions that have not reported since this service started: their reports are of any age."""
+        heard = self._heard.get(set_uid, {})
+        return frozenset(partition for partition, each in heard.items() if each.is_replayed)
 
     def forget(self, set_uid: str) -> None:
         """The set is gone."""
-        self._reports.pop(set_uid, None)
+        self._heard.pop(set_uid, None)
 
     async def follow(self, bucket: KeyValue, on_change: Callable[[str], None]) -> None:
         """Watch forever; `on_change` gets the set's uid."""
@@ -107,10 +115,48 @@ class NodeRecords:
                 on_change(node.set_uid)
 
     def _take_in(self, node: NodeKey, entry: Entry) -> None:
+        """A report that the bus gives once more, as after a lost connection, is no newer for that."""
         if (report := _read(NodeStatus, entry)) is None:
             return
+        heard = self._heard.setdefault(node.set_uid, {})
+        before = heard.get(node.partition)
+        if before is not None and before.entry == entry:
+            return
         stamped = report.model_copy(update={"updated_at": self._clock.now()})
-        self._reports.setdefault(node.set_uid, {})[node.partition] = stamped
+        unsaid = () if before is None else left_unsaid(before.complete, report)
+        heard[node.partition] = _Heard(entry, stamped, unsaid, is_replayed=not self.is_known)
+        if not report.staged_unknown:
+            self._heard[node.set_uid] = {i: each.without(report.node) for i, each in heard.items()}
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """The last word of a partition's agent.
+
+    Args:
+        unsaid: what was known before of nodes that it does not name.
+        is_replayed: it was on the bus when this service started.
+    """
+
+    entry: Entry
+    report: NodeStatus
+    unsaid: tuple[StagedElsewhere, ...]
+    is_replayed: bool
+
+    @property
+    def complete(self) -> NodeStatus:
+        """With what it does not say."""
+        if not self.unsaid:
+            return self.report
+        return self.report.model_copy(
+            update={"staged_elsewhere": [*self.report.staged_elsewhere, *self.unsaid]}
+        )
+
+    def without(self, node: str) -> _Heard:
+        """A partition has reported from that node."""
+        if not self.unsaid:
+            return self
+        return replace(self, unsaid=tuple(each for each in self.unsaid if each.node != node))
 
 
 def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:

@@ -10,11 +10,13 @@ from paddlewheel.cli.remedies import SEE_MESSAGE, data_remedy_for
 from paddlewheel.contracts.crds import SampleJobStatus, SampleSetStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_status
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.objects import is_deleting, key_of
 from paddlewheel.kube.ports import Object
 
 _UNSEEN = "see that dataset-controller runs: kubectl get pods -A -l app.kubernetes.io/name=dataset-controller"
 _READY = "Ready"
+_SAYS_MORE = ("Accepted", "Ready")
+"""Conditions of a set that say more than its runs when they are False."""
 _TELLS = ("Pending", FAILED)
 """Phases of a run that say more than that its set is ready."""
 _RUNNING = "Running"
@@ -32,10 +34,17 @@ def explain_sample_set(found: Object, runs: Sequence[Object]) -> Explanation:
     if not status.phase and not status.reason:
         means = "dataset-controller has not looked at it"
         return Explanation(about, "not seen yet", "NotSeen", means, "", _UNSEEN)
-    if status.phase == _READY and runs and _tells(parse_sample_job_status(runs[0])):
+    if _is_well(found, status) and runs and _tells(parse_sample_job_status(runs[0])):
         about["run"] = str(key_of(runs[0]))
         return _explanation(key_of(found), about, parse_sample_job_status(runs[0]))
     return _explanation(key_of(found), about, status)
+
+
+def _is_well(found: Object, status: SampleSetStatus) -> bool:
+    """Nothing is to be said of the set itself. One that is refused, or that waits for its end, keeps its
+    phase while pods use it."""
+    is_refused = any(c.type in _SAYS_MORE and c.status == "False" for c in status.conditions)
+    return status.phase == _READY and not is_deleting(found) and not is_refused
 
 
 def _tells(run: SampleJobStatus) -> bool:

@@ -230,7 +230,7 @@ class Reason(StrEnum):
     SCALING = "Scaling", "The number of partitions is being changed."
     STAGED_WRITES = (
         "StagedWrites",
-        "Pods have written what is on nodes only; the set keeps these nodes until it is uploaded.",
+        "Pods have written what is on nodes only, or may have; the nodes are kept until it is uploaded.",
     )
     NOTHING_STAGED = (
         "NothingStaged",

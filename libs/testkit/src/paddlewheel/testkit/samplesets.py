@@ -124,6 +124,10 @@ class ScriptedRuntime:
             record = make_report(set_uid, partition, datetime.now(UTC), **values)
             await self._put(NODES_BUCKET, str(NodeKey(set_uid, partition)), to_json(record))
 
+    def fall_silent(self, set_uid: str) -> None:
+        """Its agents do not repeat their reports any more."""
+        self._reports.pop(set_uid, None)
+
     async def progress(self, spec: RunSpec, **values: Any) -> None:
         """Write the state of a run that goes on."""
         await self._write(spec, RunPhase.RUNNING, **values)

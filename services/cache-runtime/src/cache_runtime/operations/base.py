@@ -88,9 +88,10 @@ class RunOperation(Protocol):
         ...
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
-        """Called before a chunk that may have been broken off: remove what that has left behind.
+        """Called after a chunk of which a try may have failed or been broken off: remove what that has left.
 
         Raises:
+            Permanent: nothing can ever be removed (a read-only mount): that fails no chunk.
             Retry: the file system does not answer.
         """
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
 
 from cache_runtime.domain.model import Batch, FileStat
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
@@ -11,13 +10,15 @@ from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.retrying import at_most
 from cache_runtime.tree import Tree
+from cache_runtime.walk import is_leftover
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent
 
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
+_UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
 COPY_TIME, DELETE_TIME = 3600.0, 6 * 3600.0
 """Seconds for a chunk, and for deletions that list both sides, beside the time of their bytes."""
 SLOWEST = 8
@@ -51,8 +52,10 @@ class Sync(RunOperation):
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
         assert spec.sync is not None
+        keys = [key for entry in files if not is_directory_key(key := decode_path(entry.path))]
         destination = _destination(spec.sync)
-        await self._tree.remove_leftovers([_target(destination, decode_path(e.path)) for e in files])
+        copied = [_target(destination, key) for key in keys if not _unwritable(destination, key)]
+        await self._tree.remove_leftovers(copied)
 
     async def finish(self, spec: RunSpec, size: int) -> None:
         """Deletions need both complete listings, so the master alone does them.
@@ -101,7 +104,7 @@ class _SyncTask:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
         self._destination = _destination(sync)
         self._failed: Mapping[bytes, str] = {}
-        problems = {entry.path: self._unwritable(decode_path(entry.path)) for entry in files}
+        problems = {entry.path: _unwritable(self._destination, decode_path(entry.path)) for entry in files}
         self.rejected = {path: problem for path, problem in problems.items() if problem}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
@@ -110,7 +113,7 @@ class _SyncTask:
         await self._tree.make_directories(directories, _DESTINATION)
         objects = [key for key in keys if not is_directory_key(key)]
         size = sum(entry.size for entry in files)
-        async with self._tidied(objects), at_most(self._patience(size), Reason.COPY_TIMEOUT, "copying"):
+        async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
             self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
@@ -123,30 +126,12 @@ class _SyncTask:
         checked += [(e, self._problem(e, found)) for e, found in zip(objects, stats, strict=True)]
         return {entry.path: problem for entry, problem in checked if problem}
 
-    @asynccontextmanager
-    async def _tidied(self, objects: Sequence[bytes]) -> AsyncIterator[None]:
-        """A copy that is broken off leaves nothing behind: the run may end with it."""
-        try:
-            yield
-        except BaseException:
-            with suppress(Retry, Permanent):
-                await self._tree.remove_leftovers([self._target(key) for key in objects])
-            raise
-
-    def _patience(self, size: int) -> float:
-        """Seconds for a copy of so many bytes."""
-        return COPY_TIME + copy_time(size, self._mbps)
-
     def _problem(self, entry: FileEntry, found: FileStat | None) -> str:
         """A size alone proves nothing: an older file may have it."""
         if problem := self._failed.get(decode_path(entry.path)):
             return problem
         has_arrived = found is not None and (self._sync.update or found.size == entry.size)
         return "" if has_arrived else _OTHER_SIZE
-
-    def _unwritable(self, key: bytes) -> str:
-        """Why no file of the data set can have this key, "" when one can."""
-        return length_problem(self._target(key)) or ("" if is_safe_key(key) else _LEAVES)
 
     def _target(self, key: bytes) -> bytes:
         return _target(self._destination, key)
@@ -155,6 +140,15 @@ class _SyncTask:
 def _destination(sync: SyncOperation) -> bytes:
     """Raises Permanent for one outside the data set."""
     return relative_path(sync.destination, _DESTINATION).encode()
+
+
+def _unwritable(destination: bytes, key: bytes) -> str:
+    """Why no file of the data set can have this key, "" when one can."""
+    if problem := length_problem(_target(destination, key)):
+        return problem
+    if not is_safe_key(key):
+        return _LEAVES
+    return _UNFINISHED if is_leftover(key.rpartition(b"/")[2]) else ""
 
 
 def _target(destination: bytes, key: bytes) -> bytes:

@@ -111,7 +111,18 @@ class SampleJobStatus(CommonStatus):
     phase: Annotated[str, says("Pending, Running, Succeeded or Failed.")] = ""
     job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
     sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
+    sample_set_uid: Annotated[
+        str, says("Its uid: the run ends with that SampleSet, also when another gets its name.")
+    ] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
+    request_time: Annotated[
+        str | None,
+        says(
+            "When this run was decided on; a job with spec.terminate cancels the runs from before its"
+            " cancellationTime.",
+            format="date-time",
+        ),
+    ] = None
     progress: SampleJobProgress | None = None
     cancellation_time: Annotated[
         str | None,

@@ -150,8 +150,12 @@ class JuiceFsTransfer:
             async with slots:
                 return await self._copy(sync, source, target, selection, [key], mbps)
 
-        failed = await asyncio.gather(*(copy(key) for key in keys))
-        return {key: problem for found in failed for key, problem in found.items()}
+        try:
+            async with asyncio.TaskGroup() as group:
+                copies = [group.create_task(copy(key)) for key in keys]
+        except ExceptionGroup as errors:  # the first has ended the others, and their clients
+            raise errors.exceptions[0] from errors
+        return {key: problem for each in copies for key, problem in each.result().items()}
 
     async def _copy(
         self,

@@ -37,7 +37,11 @@ class JobStatus(ObjectStatus):
     run_id: str = ""
     set_name: str = ""
     """Of the run in `run_id`, like `type`: the spec may be edited while it goes on."""
+    set_uid: str = ""
+    """Of that set: another may get its name."""
     type: str = ""
+    requested: str = ""
+    """When the run in `run_id` was decided on."""
     progress: Mapping[str, Any] = field(default_factory=dict)
     cancels_since: str = ""
     """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
@@ -48,7 +52,9 @@ class JobStatus(ObjectStatus):
         """For `status` of the SampleJob."""
         optional = {
             "sampleSetName": self.set_name,
+            "sampleSetUid": self.set_uid,
             "type": self.type,
+            "requestTime": self.requested,
             "cancellationTime": self.cancels_since,
             "startTime": self.started,
             "completionTime": self.completed,

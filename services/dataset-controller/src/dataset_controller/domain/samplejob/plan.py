@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from dataset_controller.domain.actions import ForgetRun, WriteRun
+from dataset_controller.domain.actions import CancelRun, ForgetRun, RecordAction, WriteRun
 from dataset_controller.domain.events import refusal_events
 from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import Cond, JobPhase, job_finalizer
@@ -16,8 +16,12 @@ from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, Observ
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
 from dataset_controller.domain.samplejob.policies.expiry import decide_expiry
-from dataset_controller.domain.samplejob.policies.termination import cancelled_by, decide_termination
-from dataset_controller.domain.samplejob.policies.turns import Turn, decide_turn
+from dataset_controller.domain.samplejob.policies.termination import (
+    cancelled_by,
+    cancels_left,
+    decide_termination,
+)
+from dataset_controller.domain.samplejob.policies.turns import decide_turn
 from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
@@ -74,11 +78,11 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         return _refuse(seen, invalid.problem, now)
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
     if (by := cancelled_by(seen)) is not None:
-        message = f"SampleJob {by}, which has spec.terminate, has cancelled it"
-        return _fail_unstarted(seen, request, Reason.CANCELLED, message, now)
+        return _fail_unstarted(seen, _next_run(seen, request), Reason.CANCELLED, _cancelled(by), now)
     wait = decide_dependencies(seen, now)
     if wait.is_in_vain:
-        return _fail_unstarted(seen, request, Reason.DEPENDENCY_FAILED, wait.message, now)
+        run = _next_run(seen, request)
+        return _fail_unstarted(seen, run, Reason.DEPENDENCY_FAILED, wait.message, now)
     if wait.message:
         status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_JOBS, wait.message, now)
         return JobPlan(status, requeue_after=wait.wake_after)
@@ -93,32 +97,49 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
-    turn = Turn() if seen.job.spec.terminate else decide_turn(seen)
+    turn = decide_turn(seen)
     if turn.message:
         status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
         return JobPlan(status, requeue_after=turn.wake_after)
     run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
-    return JobPlan(with_run(seen, status, run), events=(event,), requeue_after=AT_ONCE)
+    return JobPlan(with_run(seen, status, run, now), events=(event,), requeue_after=AT_ONCE)
 
 
 def _next_run(seen: ObservedJob, request: Request) -> str:
     return request.run_id(seen.job.uid, seen.status.attempt(SampleJobFailed) + 1)
 
 
-def _fail_unstarted(
-    seen: ObservedJob, request: Request, reason: Reason, message: str, now: datetime
-) -> JobPlan:
-    status = unstarted_status(seen, _next_run(seen, request), reason, message, now)
+def _fail_unstarted(seen: ObservedJob, run: str, reason: Reason, message: str, now: datetime) -> JobPlan:
+    status = unstarted_status(seen, run, reason, message, now)
     event = KubernetesEvent("Warning", reason, message)
     return JobPlan(status, events=(event,), requeue_after=seen.job.spec.ttl_seconds_after_finished)
+
+
+def _cancelled(by: str) -> str:
+    return f"SampleJob {by}, which has spec.terminate, has cancelled it"
 
 
 def _refuse(seen: ObservedJob, problem: Problem, now: datetime) -> JobPlan:
     status = present_status(seen)
     status = status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
     return JobPlan(status, events=refusal_events(seen.status, status), requeue_after=RECHECK_SECONDS)
+
+
+def _fail_untaken(seen: ObservedJob, message: str, now: datetime) -> JobPlan:
+    """Cancelled, and the bus has no state of the run: nobody is to take it, or to begin it again. One that is
+    taken all the same, as after an outage, leaves the bus as those of all jobs that have ended."""
+    if seen.status.phase is JobPhase.RUNNING:
+        todo = _fail(seen, RunState(), Reason.CANCELLED, message, now)
+    else:
+        todo = _fail_unstarted(seen, seen.status.run_id, Reason.CANCELLED, message, now)
+    return replace(todo, actions=_own_forget(seen))
+
+
+def _own_forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:
+    """Also of a run that no agent has written a state of."""
+    return (ForgetRun(seen.sample_set.run_key(seen.status.run_id)),) if seen.sample_set else ()
 
 
 def _remark(seen: ObservedJob) -> str:
@@ -139,28 +160,60 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
     state = seen.state
     if state is not None and is_ended(state):
         return _end(seen, state, now)
-    if seen.sample_set is None:
-        message = f"SampleSet {seen.job.set_name} is gone"
-        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, message, now)
-    request = _request(seen)
-    if request is not None and state is None and _is_edited(seen, request) and seen.are_records_known:
+    if gone := _gone(seen):
+        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, gone, now)
+    return _go_on(seen, now)
+
+
+def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
+    """The run has not ended. One that the bus does not have is written again unless it must not be."""
+    is_missing = seen.state is None and seen.are_records_known
+    by = cancelled_by(seen)
+    if by is not None and is_missing:
+        return _fail_untaken(seen, _cancelled(by), now)
+    request, problem = _request_or_problem(seen)
+    if request is not None and is_missing and _is_edited(seen, request):
         return _start_anew(seen, now)
-    record = _record(seen, request, now)
-    status = present_status(seen) if state is None else running_status(seen, state, now)
-    is_early = state is not None and status.progress != progress_of(state)
-    return JobPlan(
-        status,
-        (record,) if record else (),
-        requeue_after=earliest(RUN_SECONDS, PROGRESS_SECONDS if is_early else None),
-    )
+    if not is_missing:
+        problem = None
+    records = _records(seen, request, by is not None, now)
+    status = _with_acceptance(seen, _present_progress(seen, now), problem, now)
+    is_early = seen.state is not None and status.progress != progress_of(seen.state)
+    again = PROGRESS_SECONDS if is_early else RECHECK_SECONDS if problem else RUN_SECONDS
+    return JobPlan(status, records, events=refusal_events(seen.status, status), requeue_after=again)
 
 
-def _request(seen: ObservedJob) -> Request | None:
-    """What the job asks for now; None while that cannot be read."""
+def _present_progress(seen: ObservedJob, now: datetime) -> JobStatus:
+    return present_status(seen) if seen.state is None else running_status(seen, seen.state, now)
+
+
+def _with_acceptance(
+    seen: ObservedJob, status: JobStatus, problem: Problem | None, now: datetime
+) -> JobStatus:
+    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it."""
+    accepted = status.condition(Cond.ACCEPTED)
+    if problem is not None:
+        return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
+    if accepted is None or accepted.status == "True":
+        return status
+    return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
+
+
+def _gone(seen: ObservedJob) -> str:
+    """Why there is no set that the run could go on on, "" while it is the one that it was requested for."""
+    if seen.sample_set is None:
+        return f"SampleSet {seen.job.set_name} is gone"
+    if seen.status.set_uid not in ("", seen.sample_set.uid):
+        return f"SampleSet {seen.job.set_name} of this run is gone; another one has its name now"
+    return ""
+
+
+def _request_or_problem(seen: ObservedJob) -> tuple[Request | None, Problem | None]:
+    """What the job asks for now, or why that cannot be done."""
     try:
-        return read_request(seen)
-    except Invalid:
-        return None
+        return read_request(seen), None
+    except Invalid as invalid:
+        return None, invalid.problem
 
 
 def _is_edited(seen: ObservedJob, request: Request) -> bool:
@@ -173,8 +226,23 @@ def _start_anew(seen: ObservedJob, now: datetime) -> JobPlan:
     if seen.status.phase is JobPhase.RUNNING:
         message = "the bus has lost the run, and the job, or its set, was edited since it was requested"
         return _fail(seen, RunState(), Reason.OPTIONS_CHANGED, message, now)
-    forget = (ForgetRun(seen.sample_set.run_key(seen.status.run_id)),) if seen.sample_set else ()
-    return JobPlan(_restarted(seen, now), forget, requeue_after=AT_ONCE)
+    return JobPlan(_restarted(seen, now), _own_forget(seen), requeue_after=AT_ONCE)
+
+
+def _records(
+    seen: ObservedJob, request: Request | None, is_cancelled: bool, now: datetime
+) -> tuple[RecordAction, ...]:
+    """Cancels first: a bus that does not take them takes nothing after them, so none of the runs that were to
+    end goes on beside the one that ended them."""
+    record = _record(seen, request, now)
+    cancels = _own_cancel(seen) if is_cancelled else cancels_left(seen)
+    if record is None or (is_cancelled and seen.state is None):
+        return cancels
+    return (*cancels, record)
+
+
+def _own_cancel(seen: ObservedJob) -> tuple[CancelRun, ...]:
+    return (CancelRun(seen.sample_set.run_key(seen.status.run_id)),) if seen.sample_set else ()
 
 
 def _record(seen: ObservedJob, request: Request | None, now: datetime) -> WriteRun | None:
@@ -216,7 +284,7 @@ def _next_look(seen: ObservedJob) -> float | None:
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     """A failed job starts again, under a new run id, when its options have changed."""
     status, forget = present_status(seen), _forget(seen)
-    request, failed = _request(seen), status.attempt(SampleJobFailed)
+    (request, _), failed = _request_or_problem(seen), status.attempt(SampleJobFailed)
     is_same = request is None or status.run_id == request.run_id(seen.job.uid, failed)
     if is_same and not seen.job.is_other_work:
         return _expire(seen, JobPlan(status, forget), now)

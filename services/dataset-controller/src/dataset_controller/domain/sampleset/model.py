@@ -130,6 +130,11 @@ class SetStatus(ObjectStatus):
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
 
+    @property
+    def was_mounted(self) -> bool:
+        """On some node, once: phases go no further back."""
+        return self.phase not in (SetPhase.NOT_BOUND, SetPhase.BOUND)
+
     def render(self) -> dict[str, Any]:
         """For `status` of the SampleSet."""
         jobs = {
@@ -221,6 +226,8 @@ class ObservedSet:
         nodes: those that carry the set's label or one of its runtime pods.
         runs: states of the set's runs by run id.
         reports: the latest report of each partition's agent.
+        replayed: partitions whose report was on the bus already when this service started: it may be of any
+            age.
         job_keys: keys of the unfinished sync runs of SampleJobs.
         cache_change: the last one.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
@@ -244,6 +251,7 @@ class ObservedSet:
     nodes: tuple[Object, ...] = ()
     runs: Mapping[str, RunState] = field(default_factory=dict)
     reports: tuple[NodeStatus, ...] = ()
+    replayed: frozenset[int] = frozenset()
     job_keys: tuple[RunKeys, ...] = ()
     cache_change: CacheChange | None = None
     users: tuple[str, ...] | None = ()

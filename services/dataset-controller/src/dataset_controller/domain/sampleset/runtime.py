@@ -102,6 +102,12 @@ def runtime_of(seen: ObservedSet, now: datetime) -> Runtime:
     )
 
 
+def wanted_partitions(seen: ObservedSet) -> int:
+    """Of a spec that cannot be read, those that it asked for last."""
+    spec = seen.sample_set.spec
+    return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
+
+
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
     """The agent has reported lately."""
     return report.updated_at is not None and (now - report.updated_at).total_seconds() <= REPORT_SECONDS

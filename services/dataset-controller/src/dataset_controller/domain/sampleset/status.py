@@ -16,7 +16,7 @@ from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_m
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
@@ -57,10 +57,11 @@ def _runtime_status(seen: ObservedSet, runtime: Runtime, partitions: int, now: d
 
 def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
     """Of a set that is refused, or kept from being deleted, while pods go on using it: where it is mounted,
-    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it."""
-    if seen.children.stateful_set is None:
-        return status
+    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it.
+    While pods still have it mounted without a StatefulSet, nothing new is said."""
     runtime, partitions = runtime_of(seen, now), wanted_partitions(seen)
+    if runtime.replicas < 0 and (runtime.mounted or not status.was_mounted):
+        return status
     status = with_mounts(
         replace(status, runtime=_runtime_status(seen, runtime, partitions, now)), runtime, now
     )
@@ -68,12 +69,6 @@ def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetS
         status = replace(status, phase=SetPhase.PARTIAL_READY)
         status = status.with_condition(Cond.READY, False, *incomplete(runtime, partitions), now)
     return with_facts(seen, status, now)
-
-
-def wanted_partitions(seen: ObservedSet) -> int:
-    """Of a spec that cannot be read, those that it asked for last."""
-    spec = seen.sample_set.spec
-    return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
 
 
 def unready_status(seen: ObservedSet, reason: str, message: str, now: datetime) -> SetStatus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +11,7 @@ from dataset_controller.domain.names import BEGUN, Cond, JobPhase
 from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.policies.dependencies import awaited_by
+from dataset_controller.domain.sampleset.policies.ahead import requested_runs
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
@@ -42,10 +44,9 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     is_starting = _is_another_starting(seen)
     if not (others or is_starting) or left <= 0:
         return TerminationDecision(
-            status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, "", now)
+            status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, _unended(others), now)
         )
-    set_uid = seen.sample_set.uid if seen.sample_set else ""
-    cancels = tuple(CancelRun(RunKey(set_uid, run)) for run in others)
+    cancels = _cancels(seen, others)
     return TerminationDecision(status, False, cancels, min(left, LOOK_AGAIN_SECONDS) if is_starting else left)
 
 
@@ -57,28 +58,71 @@ def _is_another_starting(seen: ObservedJob) -> bool:
     )
 
 
-def _others(seen: ObservedJob) -> list[str]:
-    """Ids of other runs that agents work on, or will: one that was requested a moment ago has no state."""
-    requested = {
-        other.status.run_id
+def _others(seen: ObservedJob) -> dict[str, str]:
+    """Other runs that agents work on, or will, by id, and whose they are. One that was requested a moment ago
+    has no state."""
+    found = {run: f"run {run}" for run in unfinished(seen.runs)}
+    own = requested_runs(seen.sample_set, seen.runs) if seen.sample_set else {}
+    found |= {run: f"the set's own {name}" for run, name in own.items()}
+    found |= {
+        other.status.run_id: f"SampleJob {other.key.name}"
         for other in seen.others.values()
-        if other.set_name == seen.job.set_name
-        and other.status.phase in BEGUN
-        and not is_ended(seen.runs.get(other.status.run_id))
+        if _is_under_way(seen, other)
     }
-    return sorted(requested.union(unfinished(seen.runs)) - {seen.status.run_id})
+    found.pop(seen.status.run_id, None)
+    return found
+
+
+def _is_under_way(seen: ObservedJob, other: SampleJob) -> bool:
+    """The other job has a run on the same set, whose end the bus has not told."""
+    is_begun = other.set_name == seen.job.set_name and other.status.phase in BEGUN
+    return is_begun and not is_ended(seen.runs.get(other.status.run_id))
+
+
+def _cancels(seen: ObservedJob, runs: Iterable[str]) -> tuple[CancelRun, ...]:
+    set_uid = seen.sample_set.uid if seen.sample_set else ""
+    return tuple(CancelRun(RunKey(set_uid, run)) for run in sorted(runs))
+
+
+def _unended(others: Mapping[str, str]) -> str:
+    """Who goes on for now: the bus, or every agent, may be away."""
+    names = ", ".join(others[run] for run in sorted(others))
+    return f"cancelled, but not ended {CANCEL_SECONDS:.0f} s later: {names}" if names else ""
+
+
+def cancels_left(seen: ObservedJob) -> tuple[CancelRun, ...]:
+    """Of a job that has begun: runs that it has cancelled, and that have not ended. While the bus was away it
+    took no cancel; it takes them before the job's own run."""
+    others = (other for other in seen.others.values() if _is_under_way(seen, other))
+    return _cancels(seen, [other.status.run_id for other in others if _ends_run(seen.job, other)])
 
 
 def cancelled_by(seen: ObservedJob) -> str | None:
-    """Name of a younger job of the set with `spec.terminate` that has begun while this one waited. Those that
-    it is to run after do not cancel it."""
-    own, awaited = seen.job, awaited_by(seen.job, seen.others)
-    for other in seen.others.values():
-        is_younger = (other.created_at, other.key.name) > (own.created_at, own.key.name)
-        is_rival = other.spec.terminate and other.set_name == own.set_name and other.key.name not in awaited
-        if is_rival and is_younger and other.status.cancels_since > _started_again_at(own):
-            return other.key.name
-    return None
+    """Name of a job of the set with `spec.terminate` that ends this one, which waits or has a run. Asked as
+    long as it has one: the bus may have taken no cancel, or have lost it. One that waits is not ended by
+    those that it is to run after."""
+    own, others = seen.job, seen.others.values()
+    if own.status.phase in BEGUN:
+        return next((other.key.name for other in others if _ends_run(other, own)), None)
+    awaited = awaited_by(own, seen.others)
+    rivals = (other for other in others if other.key.name not in awaited)
+    return next((other.key.name for other in rivals if _ends_waiting(other, own)), None)
+
+
+def _ends_run(job: SampleJob, other: SampleJob) -> bool:
+    """It began to cancel others when the run of `other` was requested already. Of one of the same second,
+    or whose time is not known, nobody can say: only its cancel on the bus ends it."""
+    return _is_rival(job, other) and "" < other.status.requested < job.status.cancels_since
+
+
+def _ends_waiting(job: SampleJob, other: SampleJob) -> bool:
+    """It is younger, and began while `other` waited."""
+    is_younger = (job.created_at, job.key.name) > (other.created_at, other.key.name)
+    return _is_rival(job, other) and is_younger and job.status.cancels_since > _started_again_at(other)
+
+
+def _is_rival(job: SampleJob, other: SampleJob) -> bool:
+    return job.spec.terminate and job.set_name == other.set_name
 
 
 def _started_again_at(job: SampleJob) -> str:

@@ -30,7 +30,13 @@ class Turn:
 
 
 def decide_turn(seen: ObservedJob) -> Turn:
-    """The job begins unless it conflicts with a run, or with a job before it in the line."""
+    """The job begins unless it conflicts with a run, or with a job before it in the line. One with
+    `spec.terminate` has ended what other jobs run, and is before all; it waits for the set alone."""
+    among_jobs = Turn() if seen.job.spec.terminate else _turn_among_jobs(seen)
+    return among_jobs if among_jobs.message else _turn_after_the_set(seen)
+
+
+def _turn_among_jobs(seen: ObservedJob) -> Turn:
     mine = seen.job.uses
     rivals = [other for other in _candidates(seen) if conflict(mine, _uses_of_run(other))]
     before = [other for other in rivals if _is_in_line(seen, other) and _rank(other) < _rank(seen.job)]
@@ -41,7 +47,11 @@ def decide_turn(seen: ObservedJob) -> Turn:
         return Turn(f"waits for {', '.join(f'SampleJob {name}' for name in running)}")
     if starting := sorted(other.key.name for other in rivals if other.key.name in seen.starting):
         return Turn(f"waits for SampleJob {starting[0]}", LOOK_AGAIN_SECONDS)
-    own = next((name for name, uses in _own_runs(seen) if conflict(mine, uses)), "")
+    return Turn()
+
+
+def _turn_after_the_set(seen: ObservedJob) -> Turn:
+    own = next((name for name, uses in _own_runs(seen) if conflict(seen.job.uses, uses)), "")
     return Turn(f"waits for the set's own {own}", LOOK_AGAIN_SECONDS) if own else Turn()
 
 

@@ -35,3 +35,11 @@ def is_warmup_ahead(own: SampleSet, runs: Mapping[str, RunState]) -> bool:
         return False
     is_complete = int(status.runtime.get("readyReplicas") or 0) >= own.spec.partitions
     return bool(status.warmup_job) or (is_complete and status.phase in _BEFORE_WARMUP)
+
+
+def requested_runs(own: SampleSet, runs: Mapping[str, RunState]) -> dict[str, str]:
+    """The set's own runs that go on, or that no agent has taken yet: their ids, and what they are."""
+    sync, warmup = own.status.sync_job, own.status.warmup_job
+    is_syncing = own.status.phase is SetPhase.SYNCING and not is_ended(runs.get(sync))
+    found = {sync: "first sync"} if sync and is_syncing else {}
+    return found | ({warmup: "warmup"} if warmup and is_warmup_ahead(own, runs) else {})

@@ -44,7 +44,7 @@ def with_mounts(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus
 
 
 def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
-    if runtime.replicas < 0:
+    if runtime.replicas < 0 and not status.was_mounted:
         return status
     if runtime.mounted:
         return status.with_condition(Cond.MOUNTED, True, Reason.MOUNTED, "", now)

@@ -24,11 +24,10 @@ from dataset_controller.domain.sampleset.policies.labels import decide_labels, h
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import (
     observed_status,
     unready_status,
-    wanted_partitions,
     with_facts,
 )
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
@@ -46,6 +45,7 @@ BUS_SECONDS = 600.0
 LOOK_AGAIN_SECONDS = 5.0
 """Also the time for which the set's users, once looked up, are taken for known while it waits."""
 LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
+_TASKS = {Reason.IN_USE: "mount", Reason.STAGED_WRITES: "upload"}
 
 Step = tuple[Any, ...]
 
@@ -58,9 +58,10 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if seen.users is None:
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     if seen.users:
-        return _wait(seen, Reason.IN_USE, f"waits for pods that use the data: {_list(seen.users)}", now)
-    if staged := _staged_writes(seen):
-        return _upload(seen, config, staged, now)
+        waits = f"waits for pods that use the data: {_list(seen.users)}"
+        return _wait(seen, config, Reason.IN_USE, waits, now)
+    if staged := staged_writes(seen, now):
+        return _wait(seen, config, Reason.STAGED_WRITES, staged, now)
     if not seen.are_users_fresh:
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     children = ours(seen.children, own.uid)
@@ -78,31 +79,20 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
 
 
-def _staged_writes(seen: ObservedSet) -> str:
-    """A set that was found free goes on without the bus."""
-    is_free = seen.status.holds(Cond.FREE)
-    return "" if is_free and not seen.are_records_known else staged_writes(seen)
-
-
-def _upload(seen: ObservedSet, config: RuntimeConfig, staged: str, now: datetime) -> SetPlan:
-    """Wait, with a runtime: only its agents upload what pods have written."""
-    runtime = keep_runtime(seen, config)
-    message = f"{staged}; no runtime pod can upload it: {runtime.obstacle}" if runtime.obstacle else staged
-    waiting = _wait(seen, Reason.STAGED_WRITES, message, now)
-    return replace(waiting, actions=(*waiting.actions, *runtime.actions))
-
-
-def _wait(seen: ObservedSet, reason: Reason, message: str, now: datetime) -> SetPlan:
-    """Pods go on using it: Secrets follow the user's, labels and status follow its mounts."""
+def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str, now: datetime) -> SetPlan:
+    """Pods go on using it: there is a runtime, Secrets follow the user's, labels and status its mounts."""
     own = seen.sample_set
     seen = replace(seen, children=ours(seen.children, own.uid))
+    kept = keep_runtime(seen, config, now)
+    if kept.obstacle:
+        message = f"{message}; no runtime pod can {_TASKS[reason]} it: {kept.obstacle}"
     status = observed_status(seen, unready_status(seen, reason, "", now), now)
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
     runtime, count = runtime_of(seen, now), wanted_partitions(seen)
     is_home = homes(seen, runtime, count)
     labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
-    return SetPlan(status, (*_keys(seen), *labels), requeue_after=LOOK_AGAIN_SECONDS)
+    return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=LOOK_AGAIN_SECONDS)
 
 
 def _keys(seen: ObservedSet) -> tuple[Action, ...]:

@@ -1,16 +1,17 @@
-"""The runtime of a set that is being deleted, and whose nodes have writes that no store has: without a pod
-there nobody uploads them, so it is made again when somebody has deleted it, or scaled it down."""
+"""The runtime of a set that is being deleted, and that pods use, or whose nodes have writes that no store
+has: without it mounts are dead and nothing is uploaded. It is made again when somebody has deleted it, or
+scaled it down, and when the next user came while it was being removed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 
 from dataset_controller.domain import names
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.admission import admit
-from dataset_controller.domain.sampleset.policies.ownership import ours
-from dataset_controller.domain.sampleset.policies.staging import partitions_with_writes
+from dataset_controller.domain.sampleset.policies.staging import partitions_to_upload
 from paddlewheel.contracts.objects import key_of, spec_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
@@ -23,14 +24,13 @@ class KeptRuntime:
     obstacle: str = ""
 
 
-def keep_runtime(seen: ObservedSet, config: RuntimeConfig) -> KeptRuntime:
-    """A pod for each partition, and for each that has left writes behind; nothing while the reports are not
-    known, for there may be no such writes. Its Secrets are those of any set that waits."""
+def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> KeptRuntime:
+    """A pod for each partition, and for each that has left writes behind. Its Secrets are those of any set
+    that waits."""
     own = seen.sample_set
-    if not seen.are_records_known:
+    if not _is_needed(seen):
         return KeptRuntime()
-    seen = replace(seen, children=ours(seen.children, own.uid))
-    count = max(partitions_with_writes(seen), own.spec.partitions if own.spec else 0)
+    count = partitions_to_upload(seen, now)
     runtime = seen.children.stateful_set
     if runtime is not None:
         is_small = int(spec_of(runtime).get("replicas", 1)) < count
@@ -42,6 +42,12 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig) -> KeptRuntime:
     if admission.problem is not None or admission.secrets is None:
         return KeptRuntime(obstacle=admission.problem.message if admission.problem else "")
     return KeptRuntime(_create(seen, own.spec, config, count))
+
+
+def _is_needed(seen: ObservedSet) -> bool:
+    """Users of what was never mounted have no mount to lose. While the reports are not known, there may be no
+    writes."""
+    return seen.status.was_mounted if seen.users else seen.are_records_known
 
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataset_controller.domain import names
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import ObservedSet
-from dataset_controller.domain.sampleset.policies.staging import nodes_with_writes
+from dataset_controller.domain.sampleset.policies.staging import is_answer_due, nodes_with_writes
 from dataset_controller.domain.sampleset.runtime import Partition, Runtime
 from paddlewheel.contracts.dataset_names import (
     LABEL_DOMAIN,
@@ -55,9 +55,9 @@ def decide_labels(
 
 
 def homes(seen: ObservedSet, runtime: Runtime, count: int) -> Callable[[str], bool]:
-    """All that were, until every partition has one, and what agents report is known; then those with writes
-    that only a pod there uploads."""
-    if not seen.are_records_known or not runtime.is_complete(count):
+    """All that were, until every partition has one, and agents have reported; then those with writes that
+    only a pod there uploads."""
+    if is_answer_due(seen) or not runtime.is_complete(count):
         return lambda _: True
     left = nodes_with_writes(seen)
     return lambda node: node in left

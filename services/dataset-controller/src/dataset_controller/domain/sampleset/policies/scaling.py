@@ -43,7 +43,7 @@ def decide_scaling(
     if runtime.replicas == spec.partitions:
         return ScalingDecision(_settled(status, spec, now))
     step = f"from {runtime.replicas} to {spec.partitions} partitions"
-    if staged := _staged_writes(seen, spec, runtime):
+    if staged := _staged_writes(seen, spec, runtime, now):
         # False, so that the time for emptying the caches begins when this is over.
         waits = f"{step}: {staged}"
         status = status.with_condition(Cond.SCALING, False, Reason.STAGED_WRITES, waits, now)
@@ -55,11 +55,11 @@ def decide_scaling(
     return _shrink(seen, spec, runtime, status, leaving, now)
 
 
-def _staged_writes(seen: ObservedSet, spec: SetSpec, runtime: Runtime) -> str:
+def _staged_writes(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datetime) -> str:
     """Of those that leave; a set that grows waits for nothing."""
     if spec.partitions > runtime.replicas:
         return ""
-    return staged_writes(seen, lambda partition: spec.partitions <= partition < runtime.replicas)
+    return staged_writes(seen, now, lambda partition: spec.partitions <= partition < runtime.replicas)
 
 
 def _settled(status: SetStatus, spec: SetSpec, now: datetime) -> SetStatus:

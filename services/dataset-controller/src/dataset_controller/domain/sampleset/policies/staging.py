@@ -1,45 +1,65 @@
-"""Writes that are on a node only (writeback): acknowledged to a pod, and lost with the node's cache."""
+"""Writes that are on a node only (writeback): acknowledged to a pod, and lost with the node's cache.
+
+What is known to be staged where is decided here. The last report of an agent counts, however old, when it
+says that there is something: what a lost node has is not in the store either. Where pods write to the cache
+first, or did once, silence is not nothing: a partition that was mounted, as the API server knows, may have
+some until its agent reports that there is none; before it leaves, the agent has to have said so just now.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from dataset_controller.domain.names import DISCARD_ANNOTATION
+from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
+from dataset_controller.domain.sampleset.runtime import is_fresh, wanted_partitions
+from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-from paddlewheel.contracts.objects import annotations_of
+from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
 from paddlewheel.contracts.sizes import iec
 
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
+_UNMEASURED = "an amount that its agent cannot measure"
+_UNREPORTED = "an amount that no agent has reported"
+_OUTDATED = "an amount that its agent has not reported lately"
 
 
-def staged_writes(seen: ObservedSet, is_leaving: Callable[[int], bool] = lambda _: True) -> str:
+def staged_writes(
+    seen: ObservedSet, now: datetime, is_leaving: Callable[[int], bool] = lambda _: True
+) -> str:
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
-    The last report of an agent counts, however old: what a lost node has is not in the store either. An agent
-    that cannot read its cache directories may have some there, where pods write to the cache first. Until the
-    reports are known, everybody may have some.
+    Until the reports are known, everybody may have some. A set that was found free goes on without new
+    reports, for its agents end.
     """
     if _is_given_up(seen):
         return ""
+    is_free = seen.status.holds(Cond.FREE)
     if not seen.are_records_known:
-        return f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
+        waits = f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
+        return "" if is_free else waits
     reports = [r for r in seen.reports if is_leaving(r.partition)]
-    found = _kept(seen, [*map(_writes, reports), *_elsewhere(seen, reports)])
-    if not found:
-        return ""
-    return f"waits until what pods have written is uploaded: {_list(found)}; to lose it: {_give_up(seen)}"
+    here = _kept(seen, map(_writes, reports))
+    if not is_free:
+        here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
+    left = _kept(seen, _elsewhere(seen, reports))
+    if here or left:
+        found, remedy = _list(here + left), _remedy(seen, left)
+        return f"waits until what pods have written is uploaded: {found}; {remedy}"
+    return _recorded(seen) if not is_free and not seen.reports else ""
 
 
 def writes_left(seen: ObservedSet) -> str:
-    """Writes on nodes that no partition is on any more, and what to do; "" when there are none."""
+    """Writes on nodes that no partition is on any more, and what to do; "" when there are none. What is
+    recorded of them stays until agents have answered."""
     if _is_given_up(seen):
         return ""
     found = _left(seen)
     if not found:
-        return ""
+        return _recorded(seen) if is_answer_due(seen) else ""
     return (
         f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
@@ -51,39 +71,56 @@ def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
     return frozenset(each.node for each in _left(seen))
 
 
-def partitions_with_writes(seen: ObservedSet) -> int:
-    """How many there have to be, so that each whose agent has reported some is among them."""
-    return max((r.partition + 1 for r in seen.reports if _kept(seen, [_writes(r)])), default=0)
+def is_answer_due(seen: ObservedSet) -> bool:
+    """Agents that may know of writes have not reported: the bus has lost what they had."""
+    return (
+        not seen.are_records_known or bool(_unreported(seen)) or (bool(_recorded(seen)) and not seen.reports)
+    )
+
+
+def partitions_to_upload(seen: ObservedSet, now: datetime) -> int:
+    """How many there have to be, so that all is uploaded: each that has some, or may have, is among them, and
+    there is one more for each node that they have left, which it prefers by its label."""
+    here = [*_kept(seen, map(_writes, seen.reports)), *_unanswered(seen, now)]
+    count = max((each.partition + 1 for each in here), default=0)
+    labelled = {key_of(node).name for node in seen.nodes} - {pod.node for pod in seen.pods}
+    left = {each.node for each in _kept(seen, _elsewhere(seen, seen.reports))}
+    return max(count, wanted_partitions(seen)) + len(left & labelled)
 
 
 @dataclass(frozen=True)
 class _Writes:
-    """On one node."""
+    """On one node, by the word of a partition. `unknown`: why the size is not known."""
 
+    partition: int
     node: str
-    size: int
-    is_unknown: bool
+    size: int = 0
+    unknown: str = ""
 
     def __str__(self) -> str:
-        size = "an amount that its agent cannot measure" if self.is_unknown else iec(self.size)
-        return f"{size} on node {self.node}"
+        return f"{self.unknown or iec(self.size)} on node {self.node}"
 
 
 def _writes(report: NodeStatus) -> _Writes:
-    return _Writes(report.node or str(report.partition), report.staged_bytes, report.staged_unknown)
+    unknown = _UNMEASURED if report.staged_unknown else ""
+    return _Writes(report.partition, report.node or str(report.partition), report.staged_bytes, unknown)
 
 
 def _left(seen: ObservedSet) -> list[_Writes]:
-    at = {pod.index: pod.node for pod in seen.pods if pod.node}
-    moved = (r for r in seen.reports if at.get(r.partition, r.node) != r.node)
-    return _kept(seen, [*map(_writes, moved), *_elsewhere(seen, seen.reports)])
+    """A partition has left its node when its pod is on another, or it has none and is to have none."""
+    count, at = _partitions(seen), {pod.index: pod.node for pod in seen.pods if pod.node}
+    gone = (r for r in seen.reports if at.get(r.partition, r.node if r.partition < count else "") != r.node)
+    return _kept(seen, [*map(_writes, gone), *_elsewhere(seen, seen.reports)])
 
 
-def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
+def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> Iterator[_Writes]:
     """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
     held = _held(seen)
-    left = (each for report in reports for each in report.staged_elsewhere if each.node not in held)
-    return [_Writes(each.node, each.staged_bytes, each.staged_unknown) for each in left]
+    for report in reports:
+        for each in report.staged_elsewhere:
+            if each.node not in held:
+                unknown = _UNMEASURED if each.staged_unknown else ""
+                yield _Writes(report.partition, each.node, each.staged_bytes, unknown)
 
 
 def _held(seen: ObservedSet) -> frozenset[str]:
@@ -97,7 +134,66 @@ def _kept(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
     """What an agent cannot measure counts where there may be some: a set that is writeback no more may have
     left it. A node is settled when its agent reports none."""
     may_be = is_or_was_writeback(seen.sample_set)
-    return [each for each in writes if each.size or (may_be and each.is_unknown)]
+    return [each for each in writes if each.size or (may_be and each.unknown)]
+
+
+def _unanswered(seen: ObservedSet, now: datetime) -> list[_Writes]:
+    """Of partitions that were mounted, whose agents have not said by a fresh report that there is nothing."""
+    return [*_unreported(seen), *_outdated(seen, now)]
+
+
+def _unreported(seen: ObservedSet) -> list[_Writes]:
+    """Nothing is known of them but where they were."""
+    reported = {report.partition for report in seen.reports}
+    return [
+        _Writes(i, node, unknown=_UNREPORTED) for i, node in _mounted_on(seen).items() if i not in reported
+    ]
+
+
+def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
+    """Pods may have written since. One that has been scaled away was empty when it left."""
+    mounted, count = _mounted_on(seen), _partitions(seen)
+    return [
+        _Writes(r.partition, r.node, unknown=_OUTDATED)
+        for r in seen.reports
+        if r.partition in mounted and r.partition < count and not _is_current(seen, r, now)
+        if not r.staged_bytes and not r.staged_unknown
+    ]
+
+
+def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
+    """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
+    So a namespace can go, whose pods all end at once."""
+    if is_fresh(report, now) and report.partition not in seen.replayed:
+        return True
+    is_manned = any(pod.index == report.partition and pod.node for pod in seen.pods)
+    return not report.mounted and not is_manned and not seen.mounts_by_csi
+
+
+def _mounted_on(seen: ObservedSet) -> dict[int, str]:
+    """The last known node of each partition that has been mounted, by what the API server keeps: the recorded
+    figures, and the labels without which no pod comes to use the set. Empty where pods write to the store."""
+    if not is_or_was_writeback(seen.sample_set):
+        return {}
+    key = seen.sample_set.key
+    label = home_label(key.namespace, key.name)
+    labelled = {key_of(node).name: labels_of(node).get(label, "") for node in seen.nodes}
+    rows = (row for row in seen.status.cache.get("nodes") or () if row.get("mounted"))
+    recorded = {int(row.get("partition") or 0): str(row.get("node") or "") for row in rows}
+    return recorded | {int(index): node for node, index in labelled.items() if index.isdecimal()}
+
+
+def _partitions(seen: ObservedSet) -> int:
+    """Those that are to be: wanted, or not scaled away yet."""
+    runtime = seen.children.stateful_set
+    return max(wanted_partitions(seen), 0 if runtime is None else int(spec_of(runtime).get("replicas", 1)))
+
+
+def _recorded(seen: ObservedSet) -> str:
+    """Message of the condition that tells of writes on nodes that partitions have left."""
+    found = seen.status.condition(Cond.STAGED_WRITES)
+    is_told = found is not None and found.status == "True" and is_or_was_writeback(seen.sample_set)
+    return found.message if found is not None and is_told else ""
 
 
 def is_or_was_writeback(own: SampleSet) -> bool:
@@ -111,6 +207,13 @@ def _is_given_up(seen: ObservedSet) -> bool:
 
 def _list(writes: Sequence[_Writes]) -> str:
     return ", ".join(map(str, writes[:3])) + (" and others" if len(writes) > 3 else "")
+
+
+def _remedy(seen: ObservedSet, left: Sequence[_Writes]) -> str:
+    """Where there is a pod, its agent uploads them by itself."""
+    if not left:
+        return f"to lose it: {_give_up(seen)}"
+    return f"let a runtime pod run on {left[0].node} again, which uploads it, or lose it: {_give_up(seen)}"
 
 
 def _give_up(seen: ObservedSet) -> str:
