@@ -65,10 +65,10 @@ class DirectoryMount(BaseMount):
             except (Retry, Permanent, OSError) as error:
                 failures = 1 if self.is_mounted else failures + 1
                 await self._set_lost(*words(error))
-                await self._hide()
+                await self._hide(stop)
                 await pause(stop, failures)
         await self._set_lost(Reason.STOPPED, "stopped")
-        await self._hide()
+        await self._hide(stop)
 
     async def refresh(self) -> None:
         """Have the kernel look again. Raises Retry."""
@@ -137,11 +137,11 @@ class DirectoryMount(BaseMount):
         self._shared.check()  # else every copy would seem to have gone
         self._copies.sweep()
 
-    async def _hide(self) -> None:
+    async def _hide(self, stop: asyncio.Event) -> None:
         """From pods that have it mounted, too. What the kernel does not take in time is tried again later."""
         try:
-            if self._leaves:
-                await self._view.remove()
+            if self._is_leaving(stop):
+                await self._take_away()
             else:
                 await self._view.fail()
             await unmount(self._joined)
