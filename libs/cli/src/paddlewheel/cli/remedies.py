@@ -210,7 +210,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
-    Reason.SOURCE_SILENT: "see whether the object store of the source answers; the listing is tried again",
+    Reason.SOURCE_SILENT: "see whether the source, a store or a file system, answers; it is tried again",
     Reason.FILE_SYSTEM_FAILED: "mend what the message names; run it again if it has failed",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",

@@ -278,7 +278,7 @@ class Reason(StrEnum):
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
     LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
-    SOURCE_SILENT = "SourceSilent", "The source does not answer while it is listed; it is listed again."
+    SOURCE_SILENT = "SourceSilent", "The source does not answer; it is asked again."
     FILE_SYSTEM_FAILED = (
         "FileSystemFailed",
         "A file of the data, or a disk, cannot be read or written; the message quotes the kernel.",
