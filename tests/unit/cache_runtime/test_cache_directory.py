@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from cache_runtime.engines.directory import copying
+from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -24,16 +27,17 @@ from cache_runtime.engines.directory.copying import (
     remove,
     remove_empty,
 )
-from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
+from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
@@ -370,6 +374,36 @@ class TestCopies:
         left.write_bytes(b"1")
         opened(shared, caches)
         assert not left.exists()
+
+
+@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EROFS, Permanent)])
+async def test_what_may_not_fail_again_is_deleted_later(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, problem: int, kind: type[Exception]
+) -> None:
+    """An NFS server that is restarted."""
+    source, listings = write(tmp_path / "source", {b"a": b"1"}), count()
+    write(shared, {b"a": b"1", b"extra": b"2"})
+
+    def fails_once(root: bytes, top: bytes = b"") -> Iterator[Entry]:
+        if next(listings) == 0:
+            raise OSError(problem, os.strerror(problem), "a")
+        return entries(root, top)
+
+    async def located(sync: SyncOperation) -> bytes:
+        return source
+
+    nothing = cast(LocalSources, None)
+    deleted = DirectoryTransfer(
+        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared))), nothing, nothing
+    )
+    monkeypatch.setattr(deleted, "_source", located)
+    monkeypatch.setattr(transfer, "entries", fails_once)
+    sync = SyncOperation(source="file:///srv/import", delete_dst=True)
+    with pytest.raises(kind, match="FileSystemFailed"):
+        await deleted.delete_extra(sync)
+    assert set(content(shared)) == {b"a", b"extra"}
+    await deleted.delete_extra(sync)
+    assert set(content(shared)) == {b"a"}
 
 
 class TestNames:
