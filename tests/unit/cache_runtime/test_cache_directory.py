@@ -15,7 +15,9 @@ from typing import cast
 
 import pytest
 
+from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
+from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -144,6 +146,17 @@ async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once
     with pytest.raises(Retry, match="another directory than the set was mounted from") as found:
         await mount._check("0:1")
     assert found.value.reason == "VolumeLost"
+
+
+def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
+    error = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
+    told = mount_module._ailment({"/ssd/a": error})
+    assert told is not None
+    assert (told.reason, told.message) == (
+        "CacheDiskFailed",
+        "cache directory /ssd/a: 'd/a': Input/output error (EIO)",
+    )
+    assert mount_module._ailment({}) is None
 
 
 async def unheard(message: str) -> None: ...
@@ -367,6 +380,67 @@ class TestCopies:
         copies.clear(caches)
         copies.add(b"b", Pace())
         assert copies.used == 60
+
+    def test_a_copy_that_fails_keeps_no_other_from_being_swept(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = [b"d/%d" % number for number in range(8)]
+        write(shared, dict.fromkeys(names, b"1"))
+        copies = opened(shared, caches)
+        for name in names:
+            copies.add(name, Pace())
+        for name in names:
+            (shared / os.fsdecode(name)).write_bytes(b"22")
+        stuck = next(path for path in Path(caches[0], "volume/raw/d").iterdir()).name
+
+        def fail(layer: bytes, path: bytes) -> None:
+            if os.fsdecode(path) == f"d/{stuck}":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            remove(layer, path)
+
+        monkeypatch.setattr(copies_module, "remove", fail)
+        problems = copies.sweep()
+        assert [(directory, error.errno) for directory, error in problems.items()] == [(caches[0], errno.EIO)]
+        assert set(content(Path(caches[0], "volume/raw"))) == {f"d/{stuck}".encode()}
+        assert content(Path(caches[1], "volume/raw")) == {}
+        with pytest.raises(OSError, match="Input/output error"):
+            copies.open("volume")
+        monkeypatch.undo()
+        assert copies.sweep() == {}
+        assert copies.used == 0
+
+    def test_a_data_set_that_fails_is_no_disk_that_fails(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = write(shared, {b"a": b"1"})
+        copies = opened(shared, caches)
+        copies.add(b"a", Pace())
+
+        def fail(top: bytes, path: bytes) -> os.stat_result | None:
+            if top == root:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return look_up(top, path)
+
+        monkeypatch.setattr(copies_module, "look_up", fail)
+        with pytest.raises(Retry, match="the data set: "):
+            copies.sweep()
+        monkeypatch.undo()
+        assert has(copies, shared, b"a")
+
+    @pytest.mark.parametrize(("dropped", "left"), [(b"d", 2), (b"d/a", 3), (b"none", 4)])
+    def test_what_is_removed_is_dropped_and_nothing_else_is_looked_at(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, dropped: bytes, left: int
+    ) -> None:
+        files = {b"d/a": b"1", b"d/b": b"1", b"e": b"11"}
+        write(shared, files)
+        copies = opened(shared, caches)
+        for path in files:
+            copies.add(path, Pace())
+        monkeypatch.setattr(copies, "sweep", lambda: pytest.fail("all copies are looked at"))
+        copies.drop(dropped)
+        kept = {**content(Path(caches[0], "volume/raw")), **content(Path(caches[1], "volume/raw"))}
+        assert set(kept) == {path for path in files if not (path + b"/").startswith(dropped + b"/")}
+        assert copies.used == left == sum(map(len, kept.values()))
 
     def test_what_a_killed_process_has_left_is_removed(self, shared: Path, caches: list[str]) -> None:
         opened(shared, caches)
