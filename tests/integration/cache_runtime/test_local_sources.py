@@ -88,11 +88,23 @@ async def test_a_mount_that_is_lent_itself_is_a_source(tmp_path: Path, lent: Pat
 
 
 async def test_a_lent_directory_that_is_mounted_anew_is_seen_anew(sources: LocalSources, lent: Path) -> None:
-    before = await sources.locate(f"file://{lent}")
     with mounted(lent):
         assert await read(sources, lent) == ["inner"]
-        assert await sources.locate(f"file://{lent}") == before
     assert await read(sources, lent) == ["inner", "other", "set"]
+
+
+async def test_whoever_lists_a_directory_is_not_moved_to_what_is_mounted_there_meanwhile(
+    sources: LocalSources, lent: Path
+) -> None:
+    """The rest of the listing would be missing, and delete-dst would delete it from the data set."""
+    before = await sources.locate(f"file://{lent}")
+    assert before is not None
+    with mounted(lent):
+        after = await sources.locate(f"file://{lent}")
+        assert after is not None
+        assert await sources.locate(f"file://{lent}") == after != before
+        assert [path.name for path in Path(before, "set").glob("f*")] == ["file"]
+        assert [path.name for path in Path(after).iterdir()] == ["inner"]
 
 
 async def test_nothing_that_is_mounted_later_appears_in_the_view(sources: LocalSources, lent: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+import queue
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from cache_runtime import local_sources
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.cell import Cell
 from cache_runtime.config import CacheRuntimeSettings
@@ -162,6 +165,80 @@ async def test_a_local_source_that_is_not_lent_is_not_mounted(
         await LocalSources(roots, tmp_path).locate(uri)
     assert (caught.value.reason, message in caught.value.message) == ("SourceNotAllowed", True)
     assert list(tmp_path.iterdir()) == []
+
+
+class Kernel:
+    """Mounts, of which nothing can be seen but that they are there."""
+
+    def __init__(self) -> None:
+        self.mounts: list[tuple[str, list[str]]] = []
+
+    async def run(self, program: str, *arguments: str) -> None:
+        path = arguments[-1]
+        if program == "mount":
+            self.mounts.append((path, arguments[1].split(",")))
+        else:
+            self.mounts = [mount for mount in self.mounts if mount[0] != path]
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel()
+    monkeypatch.setattr(local_sources, "run_mount", made.run)
+    monkeypatch.setattr(local_sources, "_mounts", lambda: made.mounts)
+    return made
+
+
+async def test_what_is_mounted_anew_is_read_elsewhere_and_the_former_stays_until_the_end(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    """A client that lists it would miss the rest, and delete-dst would delete that from the data set."""
+    root, sources = tmp_path / "lent", LocalSources([str(tmp_path / "lent")], tmp_path / "state")
+    root.mkdir()
+    first = await sources.locate(f"file://{root}")
+    assert await sources.locate(f"file://{root}") == first
+    root.rename(tmp_path / "former")
+    root.mkdir()
+    second = await sources.locate(f"file://{root}")
+    assert first != second
+    assert await sources.locate(f"file://{root}") == second
+    assert [path for path, _ in kernel.mounts] == [first, second]
+    await sources.close()
+    assert kernel.mounts == []
+
+
+async def test_what_an_earlier_process_has_mounted_is_not_mounted_over(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    (tmp_path / "lent").mkdir()
+    sources = [LocalSources([str(tmp_path / "lent")], tmp_path / "state") for _ in range(2)]
+    paths = [await one.locate(f"file://{tmp_path}/lent") for one in sources]
+    assert len({*paths}) == 2
+    await sources[1].close()
+    assert kernel.mounts == []
+
+
+async def test_a_file_system_that_hangs_says_so_and_holds_nothing(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As an NFS mount whose server is away."""
+    answers, waiting = threading.Event(), queue.Queue[threading.Thread]()
+
+    def hang(*_: object) -> None:
+        waiting.put(threading.current_thread())
+        answers.wait()
+
+    monkeypatch.setattr(local_sources, "PATIENCE", 0.0)
+    monkeypatch.setattr(local_sources, "_identity", hang)
+    sources = LocalSources([str(tmp_path)], tmp_path / "state")
+    try:
+        with pytest.raises(Retry, match="whether the server of that file system can be reached") as found:
+            await sources.locate(f"file://{tmp_path}")
+        assert found.value.reason == "SourceSilent"
+        await sources.close()
+        assert waiting.get(timeout=30).daemon
+    finally:
+        answers.set()
 
 
 async def test_another_store_is_no_local_source(tmp_path: Path) -> None:

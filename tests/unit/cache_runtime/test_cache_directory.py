@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from cache_runtime.engines.directory import copying
+from cache_runtime.engines.directory import copies as copies_module
+from cache_runtime.engines.directory import copying, transfer
+from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -24,16 +29,20 @@ from cache_runtime.engines.directory.copying import (
     remove,
     remove_empty,
 )
-from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.entries import Entry, entries, look_up
+from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
+from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.errors import Permanent, Retry
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -104,6 +113,53 @@ async def test_a_set_stays_with_the_directory_that_it_was_mounted_from(shared: P
     assert first.path.readlink() == shared
     named["engine.bucket"] = f"file://{shared}"
     await first.open()
+
+
+async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once_the_bus_says_so(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path
+) -> None:
+    write(shared, {MARKER: b""})
+    nodes, is_heard = MemoryBus().key_value(NODES_BUCKET), False
+    await nodes.put("uid.1", to_json(NodeStatus(partition=1, volume_id="of another directory")))
+    entries_of = nodes.entries
+
+    async def silent(pattern: str) -> list[KeyValueEntry]:
+        if not is_heard:
+            raise Retry("BusUnreachable", "no answer")
+        return await entries_of(pattern)
+
+    monkeypatch.setattr(nodes, "entries", silent)
+    secrets = SimpleNamespace(read=lambda name: answer(f"file://{shared}"))
+    lent = SimpleNamespace(locate=lambda address: answer(str(shared)))
+    record = ReportedVolume(nodes, "uid")
+    opened_one = SharedDirectory(
+        cast(LocalSources, lent), cast(SecretFiles, secrets), tmp_path / "link", record
+    )
+    mount = DirectoryMount(
+        tmp_path / "view", tmp_path / "state", opened_one, cast(Copies, None), ManualClock(), unheard
+    )
+    monkeypatch.setattr(mount, "_check_view", lambda device: None)
+    await opened_one.open()
+    await mount._check("0:1")
+    is_heard = True
+    await record.recall()
+    with pytest.raises(Retry, match="another directory than the set was mounted from") as found:
+        await mount._check("0:1")
+    assert found.value.reason == "VolumeLost"
+
+
+def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
+    error = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
+    told = mount_module._ailment({"/ssd/a": error})
+    assert told is not None
+    assert (told.reason, told.message) == (
+        "CacheDiskFailed",
+        "cache directory /ssd/a: 'd/a': Input/output error (EIO)",
+    )
+    assert mount_module._ailment({}) is None
+
+
+async def unheard(message: str) -> None: ...
 
 
 async def answer(text: str) -> str:
@@ -325,12 +381,103 @@ class TestCopies:
         copies.add(b"b", Pace())
         assert copies.used == 60
 
+    def test_a_copy_that_fails_keeps_no_other_from_being_swept(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = [b"d/%d" % number for number in range(8)]
+        write(shared, dict.fromkeys(names, b"1"))
+        copies = opened(shared, caches)
+        for name in names:
+            copies.add(name, Pace())
+        for name in names:
+            (shared / os.fsdecode(name)).write_bytes(b"22")
+        stuck = next(path for path in Path(caches[0], "volume/raw/d").iterdir()).name
+
+        def fail(layer: bytes, path: bytes) -> None:
+            if os.fsdecode(path) == f"d/{stuck}":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            remove(layer, path)
+
+        monkeypatch.setattr(copies_module, "remove", fail)
+        problems = copies.sweep()
+        assert [(directory, error.errno) for directory, error in problems.items()] == [(caches[0], errno.EIO)]
+        assert set(content(Path(caches[0], "volume/raw"))) == {f"d/{stuck}".encode()}
+        assert content(Path(caches[1], "volume/raw")) == {}
+        with pytest.raises(OSError, match="Input/output error"):
+            copies.open("volume")
+        monkeypatch.undo()
+        assert copies.sweep() == {}
+        assert copies.used == 0
+
+    def test_a_data_set_that_fails_is_no_disk_that_fails(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = write(shared, {b"a": b"1"})
+        copies = opened(shared, caches)
+        copies.add(b"a", Pace())
+
+        def fail(top: bytes, path: bytes) -> os.stat_result | None:
+            if top == root:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return look_up(top, path)
+
+        monkeypatch.setattr(copies_module, "look_up", fail)
+        with pytest.raises(Retry, match="the data set: "):
+            copies.sweep()
+        monkeypatch.undo()
+        assert has(copies, shared, b"a")
+
+    @pytest.mark.parametrize(("dropped", "left"), [(b"d", 2), (b"d/a", 3), (b"none", 4)])
+    def test_what_is_removed_is_dropped_and_nothing_else_is_looked_at(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, dropped: bytes, left: int
+    ) -> None:
+        files = {b"d/a": b"1", b"d/b": b"1", b"e": b"11"}
+        write(shared, files)
+        copies = opened(shared, caches)
+        for path in files:
+            copies.add(path, Pace())
+        monkeypatch.setattr(copies, "sweep", lambda: pytest.fail("all copies are looked at"))
+        copies.drop(dropped)
+        kept = {**content(Path(caches[0], "volume/raw")), **content(Path(caches[1], "volume/raw"))}
+        assert set(kept) == {path for path in files if not (path + b"/").startswith(dropped + b"/")}
+        assert copies.used == left == sum(map(len, kept.values()))
+
     def test_what_a_killed_process_has_left_is_removed(self, shared: Path, caches: list[str]) -> None:
         opened(shared, caches)
         left = Path(caches[0], "volume/raw/.jfs.copy.tmp.1")
         left.write_bytes(b"1")
         opened(shared, caches)
         assert not left.exists()
+
+
+@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EROFS, Permanent)])
+async def test_what_may_not_fail_again_is_deleted_later(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, problem: int, kind: type[Exception]
+) -> None:
+    """An NFS server that is restarted."""
+    source, listings = write(tmp_path / "source", {b"a": b"1"}), count()
+    write(shared, {b"a": b"1", b"extra": b"2"})
+
+    def fails_once(root: bytes, top: bytes = b"") -> Iterator[Entry]:
+        if next(listings) == 0:
+            raise OSError(problem, os.strerror(problem), "a")
+        return entries(root, top)
+
+    async def located(sync: SyncOperation) -> bytes:
+        return source
+
+    nothing = cast(LocalSources, None)
+    deleted = DirectoryTransfer(
+        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared))), nothing, nothing
+    )
+    monkeypatch.setattr(deleted, "_source", located)
+    monkeypatch.setattr(transfer, "entries", fails_once)
+    sync = SyncOperation(source="file:///srv/import", delete_dst=True)
+    with pytest.raises(kind, match="FileSystemFailed"):
+        await deleted.delete_extra(sync)
+    assert set(content(shared)) == {b"a", b"extra"}
+    await deleted.delete_extra(sync)
+    assert set(content(shared)) == {b"a"}
 
 
 class TestNames:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from cache_runtime.engines import base, view
 from cache_runtime.engines.directory import mount as directory
 from cache_runtime.engines.juicefs import mount as juicefs
-from cache_runtime.engines.mounts import MountEntry
+from cache_runtime.engines.mounts import MountEntry, run_mount
 from cache_runtime.engines.view import View
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
 
 FAILURES = 1030
 """More than a float can be doubled."""
@@ -80,6 +84,79 @@ async def test_a_mount_goes_on_when_the_kernel_does_not_unmount_in_time(
     monkeypatch.setattr(base, "wait", wait)
     await mount.run(stop)
     assert len(tries) == 3
+
+
+@pytest.mark.parametrize("make", [_juicefs, _directory])
+@pytest.mark.parametrize(
+    ("is_left", "after", "removed"), [(True, 60.0, 1), (True, base.LEAVES_WITHIN, 0), (False, 0.0, 0)]
+)
+async def test_only_a_partition_that_goes_takes_away_what_hides_its_mount(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any, is_left: bool, after: float, removed: int
+) -> None:
+    """A user who scales back keeps it, and running pods would have to be restarted. A mount that is lost
+    meanwhile stays hidden."""
+    mount, stop, removals = make(tmp_path), asyncio.Event(), list[bool]()
+
+    async def remove() -> None:
+        removals.append(stop.is_set())
+
+    async def fail(stop: asyncio.Event) -> None:
+        raise Retry("MountLost", "the client has ended")
+
+    async def wait(_: asyncio.Event, seconds: float) -> None:
+        await mount._clock.advance(after)
+        stop.set()
+
+    async def nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(mount, "_mount_once", fail)
+    monkeypatch.setattr(mount._view, "remove", remove)
+    monkeypatch.setattr(mount._view, "fail", nothing)
+    monkeypatch.setattr(directory, "unmount", nothing)
+    monkeypatch.setattr(base, "wait", wait)
+    if is_left:
+        mount.leave()
+    await mount.run(stop)
+    assert removals == [True] * removed
+
+
+async def test_a_view_that_cannot_be_removed_keeps_no_client_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mount, stop, ended = _juicefs(tmp_path), asyncio.Event(), list[str]()
+
+    async def refuse() -> None:
+        raise Retry("UmountFailed", "umount took more than 10 s")
+
+    async def kill(process: object) -> bool:
+        ended.append("killed")
+        return True
+
+    async def nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(mount._view, "remove", refuse)
+    monkeypatch.setattr(juicefs, "kill_session", kill)
+    monkeypatch.setattr(juicefs, "unmount", nothing)
+    mount.leave()
+    stop.set()
+    await mount._end(cast(Any, SimpleNamespace(returncode=0)), None, stop)
+    assert ended == ["killed"]
+
+
+async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[asyncio.subprocess.Process] = []
+    create = asyncio.create_subprocess_exec
+
+    async def remembered(*args: Any, **kwargs: Any) -> asyncio.subprocess.Process:
+        children.append(await create(*args, **kwargs))
+        return children[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", remembered)
+    mounting = asyncio.create_task(run_mount("sleep", "60"))
+    await eventually(lambda: children, what="the child")
+    await end(mounting)
+    async with asyncio.timeout(30):
+        assert await children[0].wait() == -signal.SIGKILL
 
 
 TMPFS = MountEntry("0:1", "tmpfs", "paddlewheel")

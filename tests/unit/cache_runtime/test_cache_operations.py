@@ -619,8 +619,8 @@ async def test_a_filtered_sync_may_find_nothing(harness: Harness) -> None:
 async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
-    harness.engine.objects = [File("a", 1)]
-    await harness.operation(spec).finish(spec, 1 << 30)
+    harness.engine.objects = [File("a", 1), File("added", 1)]
+    await harness.operation(spec).finish(spec, 1)
     assert harness.engine.calls == deletions
 
 
@@ -629,6 +629,20 @@ async def test_a_source_that_has_become_empty_does_not_empty_the_destination(har
     with pytest.raises(Permanent) as raised:
         await harness.operation(spec).finish(spec, 1 << 30)
     assert (raised.value.reason, harness.engine.calls) == ("SourceEmpty", [])
+
+
+@pytest.mark.parametrize(
+    "left", [[File("stray", 1)], [File("a", 1 << 29), File("b", (1 << 29) - 1)], [File("empty", 0)]]
+)
+async def test_what_a_source_has_lost_since_it_was_copied_is_not_deleted(
+    harness: Harness, left: list[File]
+) -> None:
+    """As an export that is not mounted on the node of the master that ends the run."""
+    harness.engine.objects = left
+    spec = sync(source="file:///srv/import", delete_dst=True)
+    with pytest.raises(Permanent, match="every node of the set has the whole source mounted") as raised:
+        await harness.operation(spec).finish(spec, 1 << 30)
+    assert (raised.value.reason, harness.engine.calls) == ("SourceChanged", [])
 
 
 async def test_a_copy_that_hangs_is_given_up_with_a_reason(

@@ -34,7 +34,7 @@ async def test_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_an_unmount_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def spawn(*_: object, **__: object) -> SimpleNamespace:
-        return SimpleNamespace(communicate=_forever, kill=lambda: None)
+        return SimpleNamespace(communicate=_forever, kill=lambda: None, returncode=None)
 
     monkeypatch.setattr(mounts, "MOUNT_TIMEOUT", 0.0)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)

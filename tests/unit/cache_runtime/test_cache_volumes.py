@@ -128,6 +128,25 @@ async def test_a_database_that_was_emptied_is_not_formatted_anew() -> None:
     assert not database.uuid
 
 
+async def test_a_record_that_cannot_be_read_may_be_the_one_that_names_the_volume() -> None:
+    nodes, database = await nodes_with(NodeStatus(partition=1)), Database()
+    await nodes.put("uid.0", b'{"stagedBytes": "x"}')
+    with pytest.raises(Retry, match=r"record 'uid\.0' .* cannot be read") as found:
+        await ensure(database, nodes)
+    assert (found.value.reason, database.uuid) == ("RecordUnreadable", "")
+    assert await ensure(Database(UUID), nodes) == UUID
+    await nodes.put("uid.1", to_json(NodeStatus(partition=1, volume_id=UUID)))
+    with pytest.raises(Permanent, match=f"mounted from volume {UUID}"):
+        await ensure(database, nodes)
+
+
+async def test_a_record_that_cannot_be_read_keeps_no_agent_that_has_mounted_from_reporting() -> None:
+    """Its report replaces that one, if it is its own."""
+    nodes = await nodes_with()
+    await nodes.put("uid.0", b"{")
+    assert await record_of(UUID, nodes).recall() == UUID
+
+
 async def test_a_volume_that_was_formatted_in_its_place_is_not_mounted() -> None:
     nodes = await nodes_with(NodeStatus(partition=0, volume_id=UUID))
     with pytest.raises(Permanent, match=f"holds volume {OTHER}, and the set was mounted from") as found:

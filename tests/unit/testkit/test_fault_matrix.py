@@ -156,7 +156,21 @@ def test_a_warmup_claims_no_more_than_the_caches_hold() -> None:
     found = well(scenario)
     cold = tuple(replace(node, cached={}) for node in found.nodes)
     size = found.state.bytes_total
-    assert judge(scenario, {}, replace(found, nodes=cold)) == [f"claims {size} cached bytes of 0"]
+    assert judge(scenario, {}, replace(found, nodes=cold)) == [
+        f"claims {size} cached bytes of 0",
+        f"succeeded, and {sum(map(bool, scenario.wanted.values()))} files are not cached",
+    ]
+
+
+def test_a_warmup_that_succeeds_has_cached_all_whatever_it_claims() -> None:
+    scenario = scenario_of(Operation.WARMUP)
+    found = well(scenario)
+    modest = replace(found, state=found.state.model_copy(update={"cached_percent": 0.0}))
+    assert judge(scenario, {}, modest) == []
+    cold = replace(modest, nodes=tuple(replace(node, cached={}) for node in found.nodes))
+    assert [text.partition(",")[0] for text in judge(scenario, {}, cold)] == ["succeeded"]
+    partly = replace(cold, state=cold.state.model_copy(update={"reason": "PartlyCached"}))
+    assert not any(text.startswith("succeeded") for text in judge(scenario, {}, partly))
 
 
 def test_what_both_caches_hold_makes_up_for_nothing() -> None:
@@ -166,7 +180,9 @@ def test_what_both_caches_hold_makes_up_for_nothing() -> None:
     half = {name: held for name, held in found.nodes[0].cached.items() if name != path}
     nodes = tuple(replace(node, cached=half) for node in found.nodes)
     left = size - len(scenario.wanted[path])
-    assert judge(scenario, {}, replace(found, nodes=nodes)) == [f"claims {size} cached bytes of {left}"]
+    assert judge(scenario, {}, replace(found, nodes=nodes)) == [
+        f"claims {size} cached bytes of {left}", "succeeded, and 1 files are not cached",
+    ]  # fmt: skip
 
 
 def test_a_cache_that_was_cleared_holds_nothing() -> None:

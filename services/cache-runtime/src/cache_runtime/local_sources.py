@@ -4,6 +4,10 @@ The client follows links, and this process is privileged: a link in such a direc
 the pod. So the client reads them through a mount on which the kernel follows no symbolic link at all
 (nosymfollow, Linux 5.10). That mount shows one file system: what is mounted in it would be missing from a
 listing, and a sync with delete-dst would delete it. Such a source is refused before each use.
+
+Where the node has mounted something else since, as an export that was mounted again, the next use reads that
+through a mount at another path. The former one stays until this process ends: a client that lists it would
+miss what it has not read yet, as if that had been deleted.
 """
 
 from __future__ import annotations
@@ -12,15 +16,30 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
+
+import structlog
 
 from cache_runtime.beneath import opened_beneath
+from cache_runtime.engines.mounts import run_mount
+from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.addresses import InvalidAddress, local_path
 from paddlewheel.contracts.places import is_inside, root_above
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+Identity = tuple[int, int]
+"""Device and inode of a directory."""
+
+PATIENCE = 30.0
+"""Seconds for an answer of a file system of the node."""
 _FLAGS = "bind,nosymfollow,nosuid,nodev,noexec,private"
 """Private: what is mounted in the directory later would appear in the view with its links followed."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -54,6 +73,8 @@ class LocalSources:
     def __init__(self, roots: Sequence[str], state: Path, purpose: Purpose = SOURCES) -> None:
         self._roots, self._state, self._purpose = tuple(roots), state, purpose
         self._lock = asyncio.Lock()
+        self._shown: dict[str, tuple[Identity, Path]] = {}
+        """What was mounted last of each root, and where."""
 
     async def locate(self, uri: str) -> str | None:
         """Where the client reads the directory, None for a source of another scheme.
@@ -61,7 +82,7 @@ class LocalSources:
         Raises:
             Permanent: `SourceNotAllowed`; it is not below a root, absent, a link is on the way, or something
                 is mounted in it.
-            Retry: it cannot be mounted.
+            Retry: it cannot be mounted, or its file system is silent.
         """
         field, setting = self._purpose.field, self._purpose.setting
         try:
@@ -77,41 +98,69 @@ class LocalSources:
                 "SourceNotAllowed", f"{field}: {path!r} is not below an allowed directory ({allowed})"
             )
         view, below = await self._view(root), path.removeprefix(root).strip("/")
-        await asyncio.to_thread(_check, view, below, field)
-        await asyncio.to_thread(_check_mounts, root, path, self._purpose)
+        await self._answered(path, lambda: _check(view, below, field))
+        await self._answered(path, lambda: _check_mounts(root, path, self._purpose))
         return str(view / below)
 
     async def close(self) -> None:
-        """Unmount everything."""
-        for number in range(len(self._roots)):
-            while _is_view(view := self._path(number)):
-                await self._run("umount", "-l", str(view))
+        """Unmount everything, also what an earlier process has left."""
+        for mount, _ in reversed(_mounts()):
+            if Path(mount).parent == self._top:
+                await self._unmount(mount)
+        self._shown.clear()
 
-    def _path(self, number: int) -> Path:
-        return self._state / "sources" / str(number)
+    async def _unmount(self, view: str) -> None:
+        """What stays ends with the mount name space of the pod."""
+        try:
+            await run_mount("umount", "-l", view)
+        except Retry as error:
+            log.warning("a lent directory stays mounted", path=view, problem=str(error))
+
+    @property
+    def _top(self) -> Path:
+        return self._state / "sources"
 
     async def _view(self, root: str) -> Path:
-        view = self._path(self._roots.index(root))
+        """Where what is mounted at the root now is shown."""
+        wanted = await self._answered(root, lambda: _identity(root, self._purpose.field))
         async with self._lock:
-            if not await asyncio.to_thread(_shows, view, root, self._purpose.field):
-                # On top of an older view, if there is one: at no time is an empty directory in its place.
-                await asyncio.to_thread(view.mkdir, parents=True, exist_ok=True)
-                await self._run("mount", "-o", f"{_FLAGS},{self._purpose.access}", root, str(view))
+            shown, view = self._shown.get(root, (None, self._top))
+            if shown != wanted or not _is_view(view):
+                view = await self._mount(root)
+                self._shown[root] = wanted, view
+        return view
+
+    async def _mount(self, root: str) -> Path:
+        """At a path that nobody reads."""
+        former = {mount for mount, _ in _mounts()}
+        paths = (self._top / f"{self._roots.index(root)}-{number}" for number in count())
+        view = next(path for path in paths if str(path) not in former)
+        view.mkdir(parents=True, exist_ok=True)
+        try:
+            await run_mount("mount", "-o", f"{_FLAGS},{self._purpose.access}", root, str(view))
+        except Retry as error:
+            raise Retry("SourceNotMounted", f"{self._purpose.field}: {error.message}") from error
         if not _is_view(view):
+            await self._unmount(str(view))
             raise Permanent(
                 "SourceNotAllowed",
                 f"{self._purpose.field}: needs a node with Linux 5.10 or newer (nosymfollow)",
             )
         return view
 
-    async def _run(self, *command: str) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
-        )
-        _, stderr = await process.communicate()
-        if process.returncode:
-            problem = stderr.decode(errors="replace").strip()
-            raise Retry("SourceNotMounted", f"{self._purpose.field}: {problem}")
+    async def _answered(self, path: str, call: Callable[[], T]) -> T:
+        """What a file system of the node answers. Raises Retry when it is silent, as that of a server that is
+        away: such a call cannot be interrupted, and nothing waits for its thread."""
+        answer: Awaitable[T] = in_own_thread(call)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await answer
+        except TimeoutError as error:
+            text = (
+                f"{self._purpose.field}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"
+                " server of that file system can be reached from the node"
+            )
+            raise Retry(Reason.SOURCE_SILENT, text) from error
 
 
 def _check(view: Path, below: str, field: str) -> None:
@@ -141,15 +190,13 @@ def _check_mounts(root: str, path: str, purpose: Purpose) -> None:
             raise Permanent("SourceNotAllowed", text)
 
 
-def _shows(view: Path, root: str, field: str) -> bool:
-    """Whether the view shows what is mounted at the root now."""
-    if not _is_view(view):
-        return False
+def _identity(root: str, field: str) -> Identity:
+    """Of what is mounted at the root now."""
     try:
-        seen, wanted = view.stat(), Path(root).stat()
+        found = Path(root).stat()
     except OSError as error:
         raise Retry("SourceNotMounted", f"{field}: {root!r}: {error.strerror}") from error
-    return (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino)
+    return found.st_dev, found.st_ino
 
 
 def _is_view(path: Path) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import structlog
 
 from paddlewheel.bus.ports import KeyValue
+from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import set_pattern
 from paddlewheel.contracts.wire import from_json
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +28,11 @@ class ReportedVolume:
         return self._recorded or self._mounted
 
     async def recall(self) -> str:
-        """Read the reports until one names a volume. Raises Retry."""
+        """Read the reports until one names a volume.
+
+        Raises:
+            Retry: the bus does not answer; or none names one, and one cannot be read, which may have done so.
+        """
         if not self._recorded:
             self._recorded = await self._read()
         return self.known
@@ -35,12 +41,23 @@ class ReportedVolume:
         self._mounted = volume_id
 
     async def _read(self) -> str:
+        unreadable = []
         for entry in await self._nodes.entries(set_pattern(self._set_uid)):
             try:
                 report = from_json(NodeStatus, entry.value or b"{}")
             except Permanent as error:
                 log.warning("malformed node record", key=entry.key, problem=error.message)
+                unreadable.append(entry.key)
                 continue
             if report.volume_id:
                 return report.volume_id
+        if unreadable and not self._mounted:
+            raise Retry(Reason.RECORD_UNREADABLE, _unreadable(unreadable[0]))
         return ""
+
+
+def _unreadable(key: str) -> str:
+    return (
+        f"record {key!r} in bucket {NODES_BUCKET} of the bus cannot be read, and no other says which volume"
+        " the set has: restore the bus from its backup, or delete this record if the set was never mounted"
+    )

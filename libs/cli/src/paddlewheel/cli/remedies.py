@@ -205,11 +205,12 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.UNKNOWN_STRATEGY: "use a strategy that is named",
     Reason.INVALID_FILTER: "correct the pattern that is named, and run it again",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
+    Reason.SOURCE_CHANGED: "see that every node has the whole source, and run it again",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
-    Reason.SOURCE_SILENT: "see whether the object store of the source answers; the listing is tried again",
+    Reason.SOURCE_SILENT: "see whether the source, a store or a file system, answers; it is tried again",
     Reason.FILE_SYSTEM_FAILED: "mend what the message names; run it again if it has failed",
     Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
     Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
@@ -227,6 +228,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.VOLUME_LOST: (
         "put back `metaurl` in the engine's Secret if it was changed, or restore the volume's database from"
         " its backup; see docs/tasks/data.md, When a database is lost"
+    ),
+    Reason.RECORD_UNREADABLE: (
+        "restore the bus from its backup, or delete the record that is named if nothing was ever mounted"
     ),
     Reason.DATABASE_UNREACHABLE: "start the database, or correct `metaurl` in the engine's Secret",
     Reason.STORE_UNREACHABLE: "start the object store, or correct `bucket` in the engine's Secret",

@@ -199,6 +199,10 @@ class Reason(StrEnum):
         "The database has lost the volume that the set was mounted from or that the store has data of, or"
         " holds another in its place.",
     )
+    RECORD_UNREADABLE = (
+        "RecordUnreadable",
+        "The bus has a record of the set that cannot be read, so no empty database is formatted for the set.",
+    )
     DATABASE_UNREACHABLE = (
         "DatabaseUnreachable",
         "The volume's database does not answer; reading and writing wait for it.",
@@ -265,12 +269,16 @@ class Reason(StrEnum):
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."
     INVALID_FILTER = "InvalidFilter", "A pattern of include or exclude cannot be read; the message names it."
     SOURCE_EMPTY = "SourceEmpty", "The source has no objects."
+    SOURCE_CHANGED = (
+        "SourceChanged",
+        "The source has less than was copied from it, so delete-dst deletes nothing.",
+    )
     UNKNOWN_STRATEGY = "UnknownStrategy", "The strategy of the warmup is not known."
     SECRET_MISSING = "SecretMissing", "The keys have not reached the runtime pod in time."
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."
     LISTING_FAILED = "ListingFailed", "The files or objects could not be listed."
     LISTING_RETRIED = "ListingRetried", "What is to be listed is away; the listing is tried again."
-    SOURCE_SILENT = "SourceSilent", "The source does not answer while it is listed; it is listed again."
+    SOURCE_SILENT = "SourceSilent", "The source does not answer; it is asked again."
     FILE_SYSTEM_FAILED = (
         "FileSystemFailed",
         "A file of the data, or a disk, cannot be read or written; the message quotes the kernel.",

@@ -26,12 +26,16 @@ class Link:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = self._store.split(":")
+        self._writers.add(writer)
         try:
             there, back = await asyncio.open_connection(host, int(port))
         except OSError:
             writer.close()
+            self._writers.discard(writer)
             return
-        self._writers |= {writer, back}
+        if writer.is_closing():  # cut meanwhile
+            back.transport.abort()
+        self._writers.add(back)
         with suppress(OSError):
             await asyncio.gather(_pump(reader, back), _pump(there, writer))
         self._writers -= {writer, back}

@@ -21,6 +21,9 @@ T = TypeVar("T")
 PROBE_EVERY = 1.0
 SILENT_AFTER = 10.0
 """Seconds without an answer of the file system, after which the mount is lost."""
+LEAVES_WITHIN = 900.0
+"""Seconds after `leave` in which a process that ends leaves nothing behind. A partition goes within a minute,
+its pod within the grace period after that; if it is still there later, the user has kept it after all."""
 _FIRST_PAUSE, _LONGEST_PAUSE, _DOUBLINGS = 0.5, 30.0, 6
 """Seconds; the last is a number of times."""
 
@@ -34,7 +37,8 @@ class BaseMount:
 
     def __init__(self, view: View, clock: Clock, on_change: MountListener) -> None:
         self._view, self._clock, self._on_change = view, clock, on_change
-        self._mounted, self._leaves = asyncio.Event(), False
+        self._mounted = asyncio.Event()
+        self._left_at: float | None = None
         self.message = "not mounted yet"
         self.ailment: Ailment | None = None
         self.changed_at: datetime | None = None
@@ -44,7 +48,7 @@ class BaseMount:
         return self._mounted.is_set()
 
     def leave(self) -> None:
-        self._leaves = True
+        self._left_at = self._clock.monotonic()
 
     async def wait_mounted(self) -> None:
         await self._mounted.wait()
@@ -64,6 +68,18 @@ class BaseMount:
         log.warning("not mounted", path=str(self._view.path), problem=message)
         if was_mounted:
             await self._on_change(message)
+
+    def _is_leaving(self, stop: asyncio.Event) -> bool:
+        """Only at the end: of a mount that is lost before, pods that run need what hides it."""
+        is_recent = self._left_at is not None and self._clock.monotonic() - self._left_at < LEAVES_WITHIN
+        return stop.is_set() and is_recent
+
+    async def _take_away(self) -> None:
+        """The view. What the kernel refuses or does not take in time keeps nothing else from its end."""
+        try:
+            await self._view.remove()
+        except (Retry, OSError) as error:
+            log.warning("the view is not removed", path=str(self._view.path), problem=str(error))
 
     def _check_view(self, device: str) -> None:
         """Raises Retry when pods see something else than this device."""

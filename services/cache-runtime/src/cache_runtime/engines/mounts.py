@@ -90,9 +90,11 @@ async def run_mount(*command: str, handles: tuple[int, ...] = ()) -> None:
         async with asyncio.timeout(MOUNT_TIMEOUT):
             _, stderr = await process.communicate()
     except TimeoutError as error:
-        with suppress(ProcessLookupError):
-            process.kill()
         silent = f"{' '.join(command)} took more than {MOUNT_TIMEOUT:.0f} s"
         raise Retry(f"{command[0].capitalize()}Failed", silent) from error
+    finally:
+        if process.returncode is None:  # what nobody waits for any more must not happen later
+            with suppress(ProcessLookupError):
+                process.kill()
     if process.returncode:
         raise Retry(f"{command[0].capitalize()}Failed", stderr.decode(errors="replace").strip())

@@ -68,7 +68,8 @@ class Mount(Protocol):
         ...
 
     def leave(self) -> None:
-        """The partition is going from this node: at the end of `run`, nothing of the mount is left there."""
+        """The partition is going from this node: at the end of `run`, if that is soon, nothing of it is
+        left there."""
         ...
 
     async def wait_mounted(self) -> None: ...

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncIterator, Mapping, Sequence
 
-from cache_runtime.domain.model import Batch, File, FileStat
+from cache_runtime.domain.model import Batch, FileStat
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
@@ -46,7 +44,7 @@ class Sync(RunOperation):
             found += len(files)
             yield Batch(files)
         if not found and not may_be_empty(spec.sync):
-            raise Permanent("SourceEmpty", _nothing_listed(spec.sync))
+            raise Permanent(Reason.SOURCE_EMPTY, _nothing_listed(spec.sync))
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
@@ -68,25 +66,31 @@ class Sync(RunOperation):
         assert spec.sync is not None
         limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
-            await self._check_source(spec.sync)
             async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
+                await self._check_source(spec.sync, size)
                 await self._transfer.delete_extra(spec.sync)
         elif spec.sync.delete_src:
             async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
                 await self._transfer.delete_copied(spec.sync, limit)
 
-    async def _check_source(self, sync: SyncOperation) -> None:
-        """It may have become empty since it was listed, long ago if another master did that.
+    async def _check_source(self, sync: SyncOperation, size: int) -> None:
+        """It may have lost files since it was listed, long ago and on another node if another master did so.
+        Where an export is not mounted, its directory is empty, or has a stray file.
+
+        Args:
+            size: bytes that were listed and copied.
 
         Raises:
-            Permanent: it is; the whole destination would be deleted.
+            Permanent: it is empty, or has less than was copied; the copies of what it lacks would be deleted.
         """
-        listing = cast(AsyncGenerator[Sequence[File], None], self._transfer.list(sync))
-        async with aclosing(listing):
-            async for files in listing:
-                if files:
-                    return
-        raise Permanent("SourceEmpty", _nothing_listed(sync))
+        is_empty, found = True, 0
+        async for files in self._transfer.list(sync):
+            is_empty = is_empty and not files
+            found += sum(file.size for file in files)
+        if is_empty:
+            raise Permanent(Reason.SOURCE_EMPTY, _nothing_listed(sync))
+        if found < size:
+            raise Permanent(Reason.SOURCE_CHANGED, _shrunk(sync, found, size))
 
 
 class _SyncTask:
@@ -173,6 +177,13 @@ def _nothing_listed(sync: SyncOperation) -> str:
     return (
         f"source.uri: no object below {sync.source} passes the filters, and delete-dst would delete"
         " the whole destination: check bucket, prefix and filters, or empty it with a SampleJob of type rmr"
+    )
+
+
+def _shrunk(sync: SyncOperation, found: int, size: int) -> str:
+    return (
+        f"source.uri: {sync.source} had {size} bytes when it was listed, and has {found} before delete-dst:"
+        " nothing was deleted; see that every node of the set has the whole source mounted, and run it again"
     )
 
 

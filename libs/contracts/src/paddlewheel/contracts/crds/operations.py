@@ -113,7 +113,8 @@ class SyncOptions(CrdModel):
         bool, says("Delete copied files from the source, each after a comparison of its content.")
     ] = False
     delete_dst: Annotated[
-        bool, says("Delete files that are not in the source. A sync that lists nothing fails instead.")
+        bool,
+        says("Delete files that are not in the source. Fails if that is empty, or has less than was copied."),
     ] = False
     no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 

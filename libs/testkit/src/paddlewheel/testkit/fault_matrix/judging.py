@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState
-from paddlewheel.testkit.fault_matrix.cases import End, Operation, Scenario, Tree
+from paddlewheel.testkit.fault_matrix.cases import SUCCEEDED, End, Operation, Scenario, Tree
 
 Digests = Mapping[str, str]
 """SHA-256 of files by relative path; of a link `-> target`."""
@@ -108,20 +108,24 @@ def judge_claims(scenario: Scenario, found: Found) -> list[str]:
     else:
         problems += [] if state.files_done < len(wanted) else ["failed, and claims that all is done"]
     claimed = int(state.cached_percent * state.bytes_total / 100)
-    cached = _cached_somewhere(found.nodes)
+    held = _cached_somewhere(found.nodes)
+    cached = sum(held.values())
     problems += [f"claims {claimed} cached bytes of {cached}"] if claimed > cached else []
+    is_warm = scenario.case.operation is Operation.WARMUP and (state.phase, state.reason) == SUCCEEDED
+    cold = sum(held.get(path, 0) < len(data) for path, data in wanted.items())
+    problems += [f"succeeded, and {cold} files are not cached"] if is_warm and cold else []
     is_cleared = scenario.case.operation is Operation.CLEAR and state.phase is RunPhase.SUCCEEDED
     problems += [f"{cached} bytes are cached after a clear"] if is_cleared and cached else []
     return problems
 
 
-def _cached_somewhere(nodes: Iterable[Node]) -> int:
-    """Bytes: what two nodes have of one file makes up for none of another."""
+def _cached_somewhere(nodes: Iterable[Node]) -> Mapping[str, int]:
+    """Bytes by path: what two nodes have of one file makes up for none of another."""
     most: dict[str, int] = {}
     for node in nodes:
         for path, size in node.cached.items():
             most[path] = max(size, most.get(path, 0))
-    return sum(most.values())
+    return most
 
 
 def judge_report(report: Report) -> list[str]:

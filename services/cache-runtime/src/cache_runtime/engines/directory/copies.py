@@ -6,8 +6,8 @@ import os
 import stat
 import threading
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cache_runtime.beneath import opened_beneath
@@ -20,8 +20,10 @@ from cache_runtime.engines.directory.copying import (
     opened_file,
     remove,
 )
-from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.entries import Entry, entries, look_up
+from cache_runtime.retrying import described
 from cache_runtime.walk import is_leftover
+from paddlewheel.core.errors import Retry
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -43,12 +45,12 @@ class Copies:
         """A directory in each cache directory, in which the copies have their names."""
 
     def open(self, volume_id: str) -> None:
-        """Use what earlier processes have left of this volume. Raises OSError."""
+        """Use what earlier processes have left of this volume. Raises OSError or Retry."""
         self.layers = [os.fsencode(f"{directory}/{volume_id}/raw") for directory in self._directories]
         for layer in self.layers:
             _path(layer).mkdir(parents=True, exist_ok=True)
             _remove_leftovers(layer)
-        self.sweep()
+        self._sweep_all()
 
     def has(self, path: bytes, found: os.stat_result) -> bool:
         """Whether there is a copy of the file as it was found in the data set. Raises OSError."""
@@ -70,40 +72,67 @@ class Copies:
     def drop(self, path: bytes) -> None:
         """Remove the copies of a file, or of all below a directory. Raises OSError."""
         for layer in self.layers:
-            if look_up(layer, path) is not None:
+            if (found := look_up(layer, path)) is not None:
+                size = _size(layer, path, found)
                 remove(layer, path)
-        self.sweep()
+                with self._lock:
+                    self.used = max(0, self.used - size)
 
     def clear(self, directories: Sequence[str]) -> None:
-        """Remove all copies in these cache directories. Raises OSError."""
+        """Remove all copies in these cache directories. Raises OSError or Retry."""
         for layer, directory in zip(self.layers, self._directories, strict=True):
             if directory in directories:
                 for path in list(_path(layer).iterdir()):
                     remove(layer, os.fsencode(path.name))
-        self.sweep()
+        self._sweep_all()
 
-    def sweep(self) -> None:
-        """Remove the copies of what has changed in the data set, or has gone. Raises OSError."""
-        used = sum(self._sweep(layer) for layer in self.layers)
+    def sweep(self) -> Mapping[str, OSError]:
+        """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
+        the others are swept nevertheless.
+
+        Returns:
+            The first problem of each cache directory that has one.
+
+        Raises:
+            Retry: the data set cannot be read.
+        """
+        used, problems = 0, dict[str, OSError]()
+        for layer, directory in zip(self.layers, self._directories, strict=True):
+            left, found = self._sweep(layer)
+            used += left
+            if found:
+                problems[directory] = found[0]
         with self._lock:
             self.used = used
+        return problems
 
-    def _sweep(self, layer: bytes) -> int:
+    def _sweep_all(self) -> None:
+        """Raises OSError or Retry."""
+        for problem in self.sweep().values():
+            raise problem
+
+    def _sweep(self, layer: bytes) -> tuple[int, list[OSError]]:
+        """Bytes that are left, and what has failed."""
+        left, problems = 0, list[OSError]()
+        with _noted(problems):
+            self._adopt(layer, b"")
+            for entry in entries(layer):
+                with _noted(problems):
+                    left += self._sweep_entry(layer, entry)
+        return left, problems
+
+    def _sweep_entry(self, layer: bytes, entry: Entry) -> int:
         """Bytes that are left."""
-        self._adopt(layer, b"")
-        left = 0
-        for entry in entries(layer):
-            path = entry.key.rstrip(b"/")
-            if entry.is_directory:
-                self._adopt(layer, path)
-            else:
-                left += self._keep(layer, path)
-        return left
+        path = entry.key.rstrip(b"/")
+        if entry.is_directory:
+            self._adopt(layer, path)
+            return 0
+        return self._keep(layer, path)
 
     def _keep(self, layer: bytes, path: bytes) -> int:
         """Bytes of the copy; 0 when it had to be removed."""
         with self._lock:
-            copy, found = look_up(layer, path), look_up(self._root, path)
+            copy, found = look_up(layer, path), self._look_up(path)
             if copy is not None and found is not None and _is_same(copy, found):
                 return copy.st_size
             remove(layer, path)
@@ -111,7 +140,7 @@ class Copies:
 
     def _adopt(self, layer: bytes, path: bytes) -> None:
         """The owner and permissions that a directory has in the data set; without it, the copies go."""
-        own, found = look_up(layer, path), look_up(self._root, path)
+        own, found = look_up(layer, path), self._look_up(path)
         if own is None:
             return
         if found is None or not stat.S_ISDIR(found.st_mode):
@@ -120,6 +149,13 @@ class Copies:
             with opened_beneath(layer, path, _OPEN) as handle:
                 os.fchown(handle, found.st_uid, found.st_gid)
                 os.fchmod(handle, stat.S_IMODE(found.st_mode))
+
+    def _look_up(self, path: bytes) -> os.stat_result | None:
+        """In the data set. Raises Retry: its file system is not a disk of this cache."""
+        try:
+            return look_up(self._root, path)
+        except OSError as error:
+            raise Retry("MountLost", f"the data set: {described(error)}") from error
 
     def _layer(self, path: bytes) -> bytes:
         return self.layers[zlib.crc32(path) % len(self.layers)]
@@ -142,6 +178,21 @@ class Copies:
                 os.mkdir(name, 0o700, dir_fd=handle)
                 os.chown(name, found.st_uid, found.st_gid, dir_fd=handle, follow_symlinks=False)
                 os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=handle)
+
+
+@contextmanager
+def _noted(problems: list[OSError]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problems.append(error)
+
+
+def _size(layer: bytes, path: bytes, found: os.stat_result) -> int:
+    """Bytes of a file, or of all files below a directory."""
+    if not stat.S_ISDIR(found.st_mode):
+        return found.st_size
+    return sum(entry.found.st_size for entry in entries(layer, path) if not entry.is_directory)
 
 
 def _is_same(copy: os.stat_result, found: os.stat_result) -> bool:

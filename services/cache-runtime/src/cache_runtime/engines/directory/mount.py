@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -16,8 +17,9 @@ from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, w
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
 from cache_runtime.engines.mounts import run_mount, unmount
-from cache_runtime.engines.ports import MountListener
+from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
+from cache_runtime.retrying import described
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
@@ -65,10 +67,10 @@ class DirectoryMount(BaseMount):
             except (Retry, Permanent, OSError) as error:
                 failures = 1 if self.is_mounted else failures + 1
                 await self._set_lost(*words(error))
-                await self._hide()
+                await self._hide(stop)
                 await pause(stop, failures)
         await self._set_lost(Reason.STOPPED, "stopped")
-        await self._hide()
+        await self._hide(stop)
 
     async def refresh(self) -> None:
         """Have the kernel look again. Raises Retry."""
@@ -113,8 +115,9 @@ class DirectoryMount(BaseMount):
         return [str(link) for link in links]
 
     async def _check(self, device: str) -> None:
-        """Raises Retry or Permanent when pods no longer see it, or the shared directory is gone."""
+        """Raises Retry or Permanent when pods no longer see it, or it is gone or not the set's."""
         self._check_view(device)
+        self._shared.confirm()
         shared = self._shared.address
         try:
             await in_time(in_own_thread(self._shared.check), shared)
@@ -125,24 +128,31 @@ class DirectoryMount(BaseMount):
         while True:
             began = self._clock.monotonic()
             try:
-                await in_own_thread(self._sweep)
+                self.ailment = _ailment(await in_own_thread(self._sweep))
                 await self.refresh()
             except (Retry, Permanent, OSError) as error:
                 log.warning("copies not compared with the data set", problem=str(error))
             took = self._clock.monotonic() - began
             await self._clock.sleep(max(SWEEP_EVERY, SWEEP_SHARE * took))
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Mapping[str, OSError]:
         self._shared.check()  # else every copy would seem to have gone
-        self._copies.sweep()
+        return self._copies.sweep()
 
-    async def _hide(self) -> None:
+    async def _hide(self, stop: asyncio.Event) -> None:
         """From pods that have it mounted, too. What the kernel does not take in time is tried again later."""
         try:
-            if self._leaves:
-                await self._view.remove()
+            if self._is_leaving(stop):
+                await self._take_away()
             else:
                 await self._view.fail()
             await unmount(self._joined)
         except (Retry, OSError) as error:
             log.warning("the former mount is not hidden", path=str(self._view.path), problem=str(error))
+
+
+def _ailment(problems: Mapping[str, OSError]) -> Ailment | None:
+    """Of the first cache directory that fails: what is stale there is still shown to pods."""
+    for directory, error in problems.items():
+        return Ailment(Reason.CACHE_DISK_FAILED, f"cache directory {directory}: {described(error)}")
+    return None

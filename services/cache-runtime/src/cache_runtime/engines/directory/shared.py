@@ -80,11 +80,12 @@ class SharedDirectory:
         with suppress(Retry):  # a mount needs no bus
             await self._record.recall()
         if self._record.known not in ("", _id_of(path)):
-            text = (
-                f"{FIELD}: {path!r} is another directory than the set was mounted from: put back what it was,"
-                " or delete the set and create it again"
-            )
-            raise Permanent(Reason.VOLUME_LOST, text)
+            raise Permanent(Reason.VOLUME_LOST, _another(path))
+
+    def confirm(self) -> None:
+        """Raises Retry when the bus, which was away then, has told since that it is not the set's."""
+        if self._record.known not in ("", self.volume_id):
+            raise Retry(Reason.VOLUME_LOST, _another(self.address))
 
     def check(self) -> None:
         """Raises Permanent when it is not marked. Blocks."""
@@ -102,6 +103,13 @@ class SharedDirectory:
         new.unlink(missing_ok=True)
         new.symlink_to(located)
         new.replace(self.path)
+
+
+def _another(path: str) -> str:
+    return (
+        f"{FIELD}: {path!r} is another directory than the set was mounted from: put back what it was,"
+        " or delete the set and create it again"
+    )
 
 
 def _id_of(address: str) -> str:

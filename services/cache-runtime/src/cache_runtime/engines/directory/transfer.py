@@ -25,6 +25,7 @@ from cache_runtime.engines.directory.copying import (
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
 from cache_runtime.local_sources import LocalSources
+from cache_runtime.retrying import as_failure
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.addresses import local_path
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
@@ -79,7 +80,7 @@ class DirectoryTransfer:
         try:
             await in_own_thread(lambda: self._delete_extra(sync, source, stop))
         except OSError as error:
-            raise Permanent("DeleteFailed", f"{error.filename}: {error.strerror}") from error
+            raise as_failure(error) from error
         finally:
             stop.set()
 

@@ -98,8 +98,8 @@ class JuiceFsMount(BaseMount):
                 failures = 1 if has_lasted else failures + 1
                 await self._set_lost(*words(error))
                 await pause(stop, failures)
-        if self._leaves:
-            await self._view.remove()
+        if self._is_leaving(stop):
+            await self._take_away()
 
     async def _mount_once(self, stop: asyncio.Event) -> None:
         """Mount until `stop`. Raises Retry or Permanent when the mount fails or is lost."""
@@ -130,7 +130,7 @@ class JuiceFsMount(BaseMount):
             if stop.is_set():
                 await self._set_lost(Reason.STOPPED, "stopped")
             try:
-                await self._end(process, heart)
+                await self._end(process, heart, stop)
             finally:
                 reading.cancel()
 
@@ -209,10 +209,10 @@ class JuiceFsMount(BaseMount):
             if entry.type.startswith("fuse"):
                 abort_connection(entry.device, self._plan.state)
 
-    async def _end(self, process: Process, heart: Heart | None) -> None:
+    async def _end(self, process: Process, heart: Heart | None, stop: asyncio.Event) -> None:
         """Let the client flush and end, or kill it. Raises Retry when it cannot be killed."""
-        if self._leaves:
-            await self._view.remove()
+        if self._is_leaving(stop):
+            await self._take_away()
         if process.returncode is None:
             process.terminate()
             if not await has_ended(process, LEAVE_TIMEOUT):
