@@ -142,6 +142,9 @@ class Master:
 
     async def _accompany(self, work: Coroutine[Any, Any, Ending]) -> Ending:
         """Record progress every tick while the work is being done, which no fact holds up."""
+        if self._run.records.cancelled:
+            work.close()  # it would count anew, and the figures of the run would be lost
+            return Ending(RunPhase.CANCELLED)
         execution = asyncio.create_task(work)
         beside = (self._watch_parts(), self._presence.watch(), self._announce_start())
         watches = [asyncio.create_task(watch) for watch in beside]
