@@ -71,10 +71,17 @@ async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
 
 async def test_a_run_is_cancelled_once() -> None:
     bus, clock = MemoryBus(), ManualClock()
-    writer = make_writer(bus, clock)
+    runs, writer = bus.key_value(RUNS_BUCKET), make_writer(bus, clock)
+    asked = await runs.create(RUN.spec, b"{}")
     for _ in range(2):
         assert (await writer.apply(OWNER, [CancelRun(RUN)])).troubles == ()
-    assert (await bus.key_value(RUNS_BUCKET).get(RUN.cancel)).revision == 1
+    assert (await runs.get(RUN.cancel)).revision == asked + 1
+
+
+async def test_the_cancel_of_a_run_that_the_bus_does_not_have_leaves_no_record() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    assert await make_writer(bus, clock).apply(OWNER, [CancelRun(RUN)]) == Applied()
+    assert await bus.key_value(RUNS_BUCKET).entries(">") == []
 
 
 async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
@@ -158,6 +165,7 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
     action: RecordAction, key: str
 ) -> None:
     bus, clock = RefusingBus(), ManualClock()
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     bus.errors[key], writer = TOO_LARGE, make_writer(bus, clock)
     waits = []
     for _ in range(8):
@@ -177,6 +185,7 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
 async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() -> None:
     bus, clock = RefusingBus(), ManualClock()
     writer = make_writer(bus, clock)
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     actions: list[RecordAction] = [WriteRun(SPEC), CancelRun(RUN)]
     bus.errors[RUN.spec] = Retry("BusFull", "maximum bytes exceeded")
     applied = await writer.apply(OWNER, actions)
@@ -192,6 +201,7 @@ async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() 
 async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is_silent() -> None:
     bus, clock = RefusingBus(), ManualClock()
     writer = make_writer(bus, clock)
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     actions: list[RecordAction] = [CancelRun(RUN), WriteRun(SPEC)]
     bus.errors[RUN.spec] = TOO_LARGE
     await writer.apply(OWNER, actions)
@@ -209,9 +219,10 @@ async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is
 
 async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> None:
     bus, clock = RefusingBus(), ManualClock()
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     bus.errors[RUN.spec] = TOO_LARGE
     await make_writer(bus, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
-    assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.cancel]
+    assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.spec, RUN.cancel]
 
 
 async def test_a_refused_record_is_tried_at_once_after_an_edit_and_forgotten_with_its_owner() -> None:
