@@ -413,6 +413,8 @@ def test_a_job_edited_into_a_bad_one_leaves_its_run_alone_and_says_why_it_cannot
     assert plan(recorded(seen, conditions=(refused,)), NOW) == replace(expected, events=())
     unknown = plan(replace(seen, are_records_known=False), NOW)
     assert unknown == JobPlan(status_of(JobPhase.PENDING, run_id="r1"), requeue_after=15.0)
+    still = plan(replace(recorded(seen, conditions=(refused,)), are_records_known=False), NOW)
+    assert still == replace(unknown, status=expected.status), "a restart of the service changes nothing"
     taken = plan(replace(seen, runs={"r1": STATE}), NOW)
     assert taken.status is not None
     assert (taken.status.phase, taken.status.condition("Accepted")) == (JobPhase.RUNNING, None)

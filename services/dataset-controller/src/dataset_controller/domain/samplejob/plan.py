@@ -178,7 +178,9 @@ def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
     if not is_missing:
         problem = None
     records = _records(seen, request, by is not None, now)
-    status = _with_acceptance(seen, _present_progress(seen, now), problem, now)
+    status = _present_progress(seen, now)
+    if seen.state is not None or seen.are_records_known:
+        status = _with_acceptance(seen, status, problem, now)
     is_early = seen.state is not None and status.progress != progress_of(seen.state)
     again = PROGRESS_SECONDS if is_early else RECHECK_SECONDS if problem else RUN_SECONDS
     return JobPlan(status, records, events=refusal_events(seen.status, status), requeue_after=again)
