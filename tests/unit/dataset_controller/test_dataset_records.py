@@ -369,3 +369,21 @@ async def test_what_was_known_of_a_node_counts_until_a_partition_reports_from_th
         # Its agent has seen that another one is there, which then reports once more.
         assert await report(0, "b") == [[("a", 3)], []]
         assert await report(1, "a") == [[], []]
+
+
+@pytest.mark.parametrize(("mounted", "writeback"), [(True, True), (False, True), (True, False)])
+async def test_a_node_that_a_partition_left_without_an_end_may_have_what_pods_wrote_last(
+    mounted: bool, writeback: bool
+) -> None:
+    """The bus has lost the report before as well, so that the next agent does not tell of it."""
+    bus, clock, woken = MemoryBus(), ManualClock(NOW), list[object]()
+    nodes, bucket = NodeRecords(clock), bus.key_value(NODES_BUCKET)
+    async with followed(bus, RunRecords(clock), nodes, woken):
+        last = NodeStatus(node="a", mounted=mounted, writeback=writeback)
+        await bucket.put("set-uid.0", to_json(last))
+        await eventually(lambda: len(woken) == 1)
+        await bucket.put("set-uid.0", to_json(NodeStatus(node="b", mounted=True, writeback=writeback)))
+        await eventually(lambda: len(woken) == 2)
+        [report] = nodes.of("set-uid")
+        left = [StagedElsewhere(node="a", staged_unknown=True)] if mounted and writeback else []
+        assert report.staged_elsewhere == left

@@ -1069,6 +1069,22 @@ def test_an_old_report_of_a_partition_without_a_ready_pod_hides_no_writes_on_its
     assert left_writes(both) is None
 
 
+@pytest.mark.parametrize(
+    ("size", "amount"), [(0, "an amount that nobody has measured"), (5 << 20, "at least 5.0 MiB")]
+)
+def test_writes_that_nobody_has_measured_are_left_where_pods_write_to_the_cache_first(
+    size: int, amount: str
+) -> None:
+    left = StagedElsewhere(node="gone", staged_bytes=size, staged_unknown=True)
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[left]),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports, spec=WRITEBACK))
+    assert staged is not None
+    assert f" {amount} on node gone," in staged.message
+    home = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}
+    seen = observe("Ready", 1, SYNCED, reports=reports, spec=WRITEBACK)
+    assert home_changes(replace(seen, nodes=(*seen.nodes, home))) == []
+
+
 def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     reports = (make_report(OWNER_UID, 0, NOW, node="gone", staged_bytes=5 << 20),)
     staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))

@@ -23,6 +23,7 @@ from paddlewheel.contracts.sizes import iec
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
 _UNMEASURED = "an amount that its agent cannot measure"
+_UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
 _OUTDATED = "an amount that its agent has not reported lately"
 
@@ -98,7 +99,14 @@ class _Writes:
     unknown: str = ""
 
     def __str__(self) -> str:
-        return f"{self.unknown or iec(self.size)} on node {self.node}"
+        return f"{self._amount} on node {self.node}"
+
+    @property
+    def _amount(self) -> str:
+        known = iec(self.size)
+        if not self.unknown:
+            return known
+        return f"at least {known}" if self.size else self.unknown
 
 
 def _writes(report: NodeStatus) -> _Writes:
@@ -119,7 +127,7 @@ def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> Iterator[_Wr
     for report in reports:
         for each in report.staged_elsewhere:
             if each.node not in held:
-                unknown = _UNMEASURED if each.staged_unknown else ""
+                unknown = _UNMEASURED_THERE if each.staged_unknown else ""
                 yield _Writes(report.partition, each.node, each.staged_bytes, unknown)
 
 
