@@ -105,7 +105,7 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements")
+    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements", "nodes_with_writes")
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -1679,17 +1679,35 @@ def test_a_set_is_not_made_smaller_by_what_leaving_partitions_do_not_say(silent:
 def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() -> None:
     """The bus came back empty, and this service was started anew."""
     staged = condition("StagedWrites", True, "StagedWrites", "no store has it")
-    seen = observe("Ready", 1, SYNCED, staged, spec=WRITEBACK, reports=())
+    seen = observe("Ready", 1, SYNCED, staged, spec=WRITEBACK, reports=(), nodes_with_writes=("old",))
     home = {"metadata": {"name": "old", "labels": {HOME: "0"}}}
     seen = replace(seen, nodes=(*seen.nodes, home))
     assert left_writes(seen) == staged
     assert home_changes(seen) == []
-    answered = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
+    # An agent that was never there knows nothing of it.
+    elsewhere = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
+    assert left_writes(elsewhere) == staged
+    assert home_changes(elsewhere) == []
+    found = decide(elsewhere).status
+    assert found is not None
+    assert found.nodes_with_writes == ("old",)
+    another = StagedElsewhere(node="gone", staged_bytes=1)
+    both = left_writes(replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[another]),)))
+    assert both is not None
+    assert "1 B on node gone, an amount that no agent has reported on node old," in both.message
+    there = make_report(OWNER_UID, 1, NOW - timedelta(days=1), node="old", mounted=False)
+    answered = replace(seen, reports=(make_report(OWNER_UID, 0, NOW), there))
     assert left_writes(answered) == condition("StagedWrites", False, "NothingStaged")
     assert home_changes(answered) == ["old"]
+    after = decide(answered).status
+    assert after is not None
+    assert after.nodes_with_writes == ()
     deleted = going(0, 1, conditions=[], spec=WRITEBACK, reports=(), nodes=())
     own = replace(deleted.sample_set, status=replace(deleted.status, conditions=(staged,)))
     assert message_of(replace(deleted, sample_set=own)) == "no store has it"
+    own = replace(own, status=replace(own.status, nodes_with_writes=("old",)))
+    told = replace(deleted, sample_set=own, reports=(make_report(OWNER_UID, 0, NOW),))
+    assert " an amount that no agent has reported on node old;" in message_of(told)
 
 
 def home_changes(seen: ObservedSet) -> list[str]:

@@ -129,6 +129,8 @@ class SetStatus(ObjectStatus):
     """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
+    nodes_with_writes: tuple[str, ...] = ()
+    """That StagedWrites tells of: the bus may lose the reports that named them."""
 
     @property
     def was_mounted(self) -> bool:
@@ -150,6 +152,7 @@ class SetStatus(ObjectStatus):
             "cacheStatus": dict(self.cache),
             **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
             **({"wasWriteback": True} if self.was_writeback else {}),
+            **({"nodesWithWrites": list(self.nodes_with_writes)} if self.nodes_with_writes else {}),
             **({"cacheDirectories": list(self.cache_directories)} if self.cache_directories else {}),
             **self._render_common(_EXPLAINED_BY),
         }
