@@ -126,8 +126,8 @@ def _left(seen: ObservedSet) -> list[_Writes]:
 
 
 def _forgotten(seen: ObservedSet) -> list[_Writes]:
-    """On nodes that had some when that was recorded, and that no report names: the bus has lost it. A report from there
-    settles it; one of an agent that was never there does not."""
+    """On nodes that had some when that was recorded, and that no report names: the bus has lost it. A report
+    from there settles it; one of an agent that was never there does not."""
     told = {report.node for report in seen.reports}
     told |= {each.node for report in seen.reports for each in report.staged_elsewhere}
     lost = (node for node in seen.status.nodes_with_writes if node not in told)
