@@ -1758,6 +1758,36 @@ def test_a_runtime_that_somebody_scaled_down_is_scaled_up_to_upload_what_is_left
     assert decide(seen).actions == (up,)
 
 
+@pytest.mark.parametrize("why", [{"users": ("a",)}, {"reports": STAGED}])
+def test_the_runtime_of_a_deleted_set_that_waits_gets_the_pods_of_any_set(why: dict[str, Any]) -> None:
+    """Of a bad image that was corrected in the meantime, nothing would ever be mounted or uploaded."""
+    seen = going(0, 1, conditions=[], **why)
+    for config, count in ((CONFIG, 0), (replace(CONFIG, image="runtime:2"), 1)):
+        patches = [a for a in plan(seen, config, NOW).actions if isinstance(a, Patch)]
+        assert [patch.kind for patch in patches] == ["StatefulSet"] * count
+    [patch] = patches
+    [container] = patch.patch["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "runtime:2"
+    # Not where the Secret is refused, or nodes have other caches.
+    for other in (
+        replace(seen, engine_secret=None),
+        replace(seen, children=replace(seen.children, volume=elsewhere(seen))),
+    ):
+        assert [a for a in plan(other, config, NOW).actions if isinstance(a, Patch)] == []
+
+
+def elsewhere(seen: ObservedSet) -> dict[str, Any]:
+    volume = dict(seen.children.volume or {})
+    return {**volume, "spec": {**volume["spec"], "hostPath": {"path": "/old"}}}
+
+
+@pytest.mark.parametrize("why", [{"users": ("a",)}, {"reports": STAGED}])
+def test_why_the_runtime_of_a_deleted_set_that_waits_does_not_start_is_said(why: dict[str, Any]) -> None:
+    pod = replace(make_pod(0, ready=False), trouble="ImagePullBackOff: runtime:1")
+    message = message_of(going(0, 1, conditions=[], pods=(pod,), **why))
+    assert message.endswith("; partition 0: ImagePullBackOff: runtime:1")
+
+
 @pytest.mark.parametrize(
     ("changes", "obstacle"),
     [
