@@ -301,6 +301,23 @@ async def test_only_reports_since_the_start_say_how_it_is_now() -> None:
         assert nodes.replayed("set-uid") == frozenset()
 
 
+async def test_a_report_that_came_while_the_connection_was_lost_may_be_of_any_age() -> None:
+    """The bus lists it once more afterwards, and it is another than the one before."""
+    nodes = NodeRecords(ManualClock(NOW))
+
+    class Interrupted(MemoryKeyValue):
+        async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+            yield None
+            yield Entry("set-uid.0", to_json(NodeStatus(staged_bytes=1)), 1)
+            yield Entry("set-uid.1", to_json(NodeStatus(partition=1)), 2)
+            yield Entry("set-uid.0", to_json(NodeStatus()), 3, is_stored=True)
+            yield Entry("set-uid.1", to_json(NodeStatus(partition=1)), 2, is_stored=True)
+
+    await nodes.follow(Interrupted(NODES_BUCKET, lambda: None), lambda _: None)
+    assert nodes.replayed("set-uid") == {0}
+    assert [report.staged_bytes for report in nodes.of("set-uid")] == [0, 0]
+
+
 async def test_a_report_that_the_bus_gives_once_more_becomes_no_newer() -> None:
     """As it does after a lost connection."""
     clock, again = ManualClock(NOW), asyncio.Event()

@@ -39,6 +39,7 @@ from dataset_controller.domain.sampleset.model import (
 )
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
+from dataset_controller.domain.sampleset.runtime import is_fresh
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -1655,6 +1656,12 @@ def test_a_partition_that_was_scaled_away_empty_keeps_nothing() -> None:
     node = {"metadata": {"name": "node-1", "labels": make_labels(1)}}
     seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=reports)
     assert decide(replace(seen, nodes=(*seen.nodes, node))).actions == CLEARS
+
+
+def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
+    for seconds, is_fresh_ in ((-61, False), (-60, True), (0, True), (60, True), (61, False)):
+        report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=seconds))
+        assert is_fresh(report, NOW) is is_fresh_
 
 
 LEFT_UNSAID: list[dict[str, Any]] = [
