@@ -19,7 +19,7 @@ def message(key: str, revision: int, pending: int = 0, *, deleted: bool = False)
 
 def rows(listing: Listing) -> list[tuple[str, int, bool] | None]:
     """Key, revision and whether it was stored."""
-    return [entry and (entry.key, entry.revision, entry.is_stored) for entry in listing.take()]
+    return [(e.key, e.revision, e.is_stored) if e else None for e in listing.take()]
 
 
 def test_what_was_there_is_told_from_what_comes_afterwards_also_after_a_lost_connection() -> None:
