@@ -67,6 +67,7 @@ async def test_a_watch_lists_then_marks_the_end_then_follows(probe: Probe) -> No
     await kv.put("s.r1.part-0", b"1")
     async with aclosing(kv.watch("s.*.state")) as watch:
         listed = [await anext(watch), await anext(watch)]
+        assert all(entry is not None and entry.is_stored for entry in listed)
         assert {(e.key, e.value) for e in listed if e} == {("s.r1.state", b"1"), ("s.r2.state", b"2")}
         assert await anext(watch) is None
         revision = await kv.put("s.r3.state", b"1")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from opentelemetry.metrics import NoOpMeter
 
+from cache_runtime.app import App
+from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
+from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
@@ -33,7 +38,14 @@ def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
     return NodeReporter(
-        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
+        nodes,
+        me,
+        engine,
+        ReportedVolume(nodes, "uid"),
+        [],
+        CacheLimit(0),
+        ManualClock(),
+        10.0,
     )
 
 
@@ -129,12 +141,24 @@ UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
         (None, []),
         (NodeStatus(node="a", staged_bytes=7, mounted=True), [ON_A]),
         (NodeStatus(node="a", mounted=True), []),
+        (NodeStatus(node="a", writeback=True), []),
+        (NodeStatus(node="b", mounted=True, writeback=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="a", staged_elsewhere=[ON_A]), []),
         (NodeStatus(node="node", staged_bytes=7, staged_elsewhere=[UNKNOWN_ON_B]), [UNKNOWN_ON_B]),
         (NodeStatus(node="a", staged_elsewhere=[StagedElsewhere(node="node", staged_bytes=7)]), []),
     ],
-    ids=["new", "moved", "moved empty", "moved twice", "uploaded there", "same node", "back"],
+    ids=[
+        "new",
+        "moved",
+        "moved empty",
+        "ended in order",
+        "died while pods wrote",
+        "moved twice",
+        "uploaded there",
+        "same node",
+        "back",
+    ],
 )
 async def test_what_the_partition_has_left_on_other_nodes_stays_known(
     before: NodeStatus | None, elsewhere: list[StagedElsewhere]
@@ -219,3 +243,26 @@ async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
     for _ in range(2):
         await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
         assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_writeback"),
+    [({"writeback": "true"}, True), ({"writeback": ""}, True), ({"writeback": "false"}, False), ({}, False)],
+)
+async def test_a_report_says_whether_pods_write_to_the_cache_first(
+    options: dict[str, str], is_writeback: bool, tmp_path: Path
+) -> None:
+    settings = CacheRuntimeSettings(
+        set_namespace="ns",
+        set_name="digits",
+        set_uid="uid",
+        pod_name="digits-runtime-0",
+        mount_path=tmp_path / "mnt",
+        cache_dirs=str(tmp_path / "cache"),
+        cache_roots=(str(tmp_path),),
+        mount_options=options,
+    )
+    bus = MemoryBus()
+    await App(settings, bus, Metrics(NoOpMeter("test")))._node.report()
+    entry = await bus.key_value(NODES_BUCKET).get("uid.0")
+    assert from_json(NodeStatus, entry.value or b"").writeback is is_writeback

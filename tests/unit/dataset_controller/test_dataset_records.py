@@ -71,10 +71,17 @@ async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
 
 async def test_a_run_is_cancelled_once() -> None:
     bus, clock = MemoryBus(), ManualClock()
-    writer = make_writer(bus, clock)
+    runs, writer = bus.key_value(RUNS_BUCKET), make_writer(bus, clock)
+    asked = await runs.create(RUN.spec, b"{}")
     for _ in range(2):
         assert (await writer.apply(OWNER, [CancelRun(RUN)])).troubles == ()
-    assert (await bus.key_value(RUNS_BUCKET).get(RUN.cancel)).revision == 1
+    assert (await runs.get(RUN.cancel)).revision == asked + 1
+
+
+async def test_the_cancel_of_a_run_that_the_bus_does_not_have_leaves_no_record() -> None:
+    bus, clock = MemoryBus(), ManualClock()
+    assert await make_writer(bus, clock).apply(OWNER, [CancelRun(RUN)]) == Applied()
+    assert await bus.key_value(RUNS_BUCKET).entries(">") == []
 
 
 async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
@@ -158,6 +165,7 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
     action: RecordAction, key: str
 ) -> None:
     bus, clock = RefusingBus(), ManualClock()
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     bus.errors[key], writer = TOO_LARGE, make_writer(bus, clock)
     waits = []
     for _ in range(8):
@@ -177,6 +185,7 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
 async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() -> None:
     bus, clock = RefusingBus(), ManualClock()
     writer = make_writer(bus, clock)
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     actions: list[RecordAction] = [WriteRun(SPEC), CancelRun(RUN)]
     bus.errors[RUN.spec] = Retry("BusFull", "maximum bytes exceeded")
     applied = await writer.apply(OWNER, actions)
@@ -192,6 +201,7 @@ async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() 
 async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is_silent() -> None:
     bus, clock = RefusingBus(), ManualClock()
     writer = make_writer(bus, clock)
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     actions: list[RecordAction] = [CancelRun(RUN), WriteRun(SPEC)]
     bus.errors[RUN.spec] = TOO_LARGE
     await writer.apply(OWNER, actions)
@@ -209,9 +219,10 @@ async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is
 
 async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> None:
     bus, clock = RefusingBus(), ManualClock()
+    await bus.key_value(RUNS_BUCKET).put(RUN.spec, b"{}")
     bus.errors[RUN.spec] = TOO_LARGE
     await make_writer(bus, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
-    assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.cancel]
+    assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.spec, RUN.cancel]
 
 
 async def test_a_refused_record_is_tried_at_once_after_an_edit_and_forgotten_with_its_owner() -> None:
@@ -290,6 +301,23 @@ async def test_only_reports_since_the_start_say_how_it_is_now() -> None:
         assert nodes.replayed("set-uid") == frozenset()
 
 
+async def test_a_report_that_came_while_the_connection_was_lost_may_be_of_any_age() -> None:
+    """The bus lists it once more afterwards, and it is another than the one before."""
+    nodes = NodeRecords(ManualClock(NOW))
+
+    class Interrupted(MemoryKeyValue):
+        async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+            yield None
+            yield Entry("set-uid.0", to_json(NodeStatus(staged_bytes=1)), 1)
+            yield Entry("set-uid.1", to_json(NodeStatus(partition=1)), 2)
+            yield Entry("set-uid.0", to_json(NodeStatus()), 3, is_stored=True)
+            yield Entry("set-uid.1", to_json(NodeStatus(partition=1)), 2, is_stored=True)
+
+    await nodes.follow(Interrupted(NODES_BUCKET, lambda: None), lambda _: None)
+    assert nodes.replayed("set-uid") == {0}
+    assert [report.staged_bytes for report in nodes.of("set-uid")] == [0, 0]
+
+
 async def test_a_report_that_the_bus_gives_once_more_becomes_no_newer() -> None:
     """As it does after a lost connection."""
     clock, again = ManualClock(NOW), asyncio.Event()
@@ -358,3 +386,21 @@ async def test_what_was_known_of_a_node_counts_until_a_partition_reports_from_th
         # Its agent has seen that another one is there, which then reports once more.
         assert await report(0, "b") == [[("a", 3)], []]
         assert await report(1, "a") == [[], []]
+
+
+@pytest.mark.parametrize(("mounted", "writeback"), [(True, True), (False, True), (True, False)])
+async def test_a_node_that_a_partition_left_without_an_end_may_have_what_pods_wrote_last(
+    mounted: bool, writeback: bool
+) -> None:
+    """The bus has lost the report before as well, so that the next agent does not tell of it."""
+    bus, clock, woken = MemoryBus(), ManualClock(NOW), list[object]()
+    nodes, bucket = NodeRecords(clock), bus.key_value(NODES_BUCKET)
+    async with followed(bus, RunRecords(clock), nodes, woken):
+        last = NodeStatus(node="a", mounted=mounted, writeback=writeback)
+        await bucket.put("set-uid.0", to_json(last))
+        await eventually(lambda: len(woken) == 1)
+        await bucket.put("set-uid.0", to_json(NodeStatus(node="b", mounted=True, writeback=writeback)))
+        await eventually(lambda: len(woken) == 2)
+        [report] = nodes.of("set-uid")
+        left = [StagedElsewhere(node="a", staged_unknown=True)] if mounted and writeback else []
+        assert report.staged_elsewhere == left

@@ -33,6 +33,7 @@ from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.reconciler import SampleJobKind
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.crds import SampleJobSpec
+from paddlewheel.contracts.crds.samplejob import CANCELLED_RUNS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
@@ -402,26 +403,26 @@ def test_a_job_that_ends_the_others_waits_for_what_the_set_is_about_to_run(own: 
     assert other.status.phase is JobPhase.PENDING
 
 
-def requested(job: SampleJob, seconds: float) -> SampleJob:
-    """Its run was decided on so many seconds ago."""
-    return replace(job, status=replace(job.status, requested=ago(seconds)))
+def ending(job: SampleJob, *runs: str) -> SampleJob:
+    """With the ids of the runs that it ends."""
+    return replace(job, status=replace(job.status, cancelled_runs=runs))
 
 
-def begun(phase: str, seconds: float, *others: SampleJob, **spec: Any) -> ObservedJob:
-    """A job whose run was decided on so many seconds ago, beside others."""
+def begun(phase: str, *others: SampleJob, **spec: Any) -> ObservedJob:
+    """A job with a run, beside others."""
     new = rival_of(*others, **spec)
-    run = read_request(new).run_id("job-uid", 0)
-    obj = {**dict(new.obj), "status": {"phase": phase, "jobName": run}}
-    return replace(new, job=requested(parse_job(obj), seconds))
+    obj = {**dict(new.obj), "status": {"phase": phase, "jobName": OWN_RUN}}
+    return replace(new, job=parse_job(obj))
 
 
+OWN_RUN = read_request(rival_of()).run_id("job-uid", 0)
 RUNNING = RunState(phase=RunPhase.RUNNING)
 ENDED_BY = "SampleJob end, which has spec.terminate, has cancelled it"
 
 
 def test_a_run_that_was_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
     """The bus may have been away, or have lost the cancel with all the rest."""
-    seen = begun("Running", 20, terminating(40, since=10))
+    seen = begun("Running", ending(terminating(40), OWN_RUN))
     run = seen.status.run_id
     todo = plan(replace(seen, runs={run: RUNNING}), NOW)
     assert todo.actions[0] == CancelRun(RunKey(OWNER_UID, run))
@@ -432,7 +433,7 @@ def test_a_run_that_was_cancelled_is_cancelled_in_each_pass_before_it_is_written
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 def test_a_run_that_was_cancelled_and_that_the_bus_does_not_have_is_never_written_again(phase: str) -> None:
-    seen = begun(phase, 20, terminating(40, since=10))
+    seen = begun(phase, ending(terminating(40), OWN_RUN))
     todo = plan(seen, NOW)
     assert todo.actions == (ForgetRun(RunKey(OWNER_UID, seen.status.run_id)),)
     assert todo.status is not None
@@ -443,42 +444,60 @@ def test_a_run_that_was_cancelled_and_that_the_bus_does_not_have_is_never_writte
     assert todo.status.run_id == seen.status.run_id
 
 
-def test_a_run_whose_time_is_not_known_is_not_cancelled_for_an_old_reason() -> None:
-    seen = begun("Running", 0, terminating(40, since=10))
-    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, requested="")))
-    todo = plan(replace(seen, runs={seen.status.run_id: RUNNING}), NOW)
-    assert [type(action) for action in todo.actions] == [WriteRun]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        terminating(40, since=30),
-        terminating(40, since=20),
-        replace(terminating(40), spec=SampleJobSpec()),
-        make_other_job("end", created=ago(40), terminate=True),
-    ],
-    ids=["before it", "in the same second", "without terminate", "not yet"],
-)
-def test_only_a_run_from_before_is_cancelled(other: SampleJob) -> None:
+@pytest.mark.parametrize("phase", ["", "Pending", "Running", "Succeeded", "Failed"])
+def test_a_run_that_began_beside_or_after_the_job_that_ended_the_others_goes_on(phase: str) -> None:
+    """Whatever clocks say: those of replicas differ, and a stamp has whole seconds."""
+    other = make_other_job("end", phase, created=ago(70), terminate=True)
+    other = replace(other, status=replace(other.status, cancels_since=ago(-20)))
     for runs in ({}, {"r0": RUNNING}):
-        actions = plan(replace(begun("Pending", 20, other), runs=runs), NOW).actions
-        assert [type(action) for action in actions] == [WriteRun]
+        seen = replace(begun("Pending", ending(other, "run-of-a")), runs=runs)
+        assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
 
 
 def test_a_job_that_ends_the_others_cancels_those_that_go_on_before_its_own_run() -> None:
-    others = [
-        requested(make_other_job("a", "Running"), 20),
-        requested(make_other_job("b", "Pending"), 5),
-        requested(make_other_job("c", "Running"), 20),
-        requested(make_other_job("d", "Running", of="mnist"), 20),
-    ]
-    seen = begun("Pending", 5, *others, terminate=True)
-    seen = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(10))))
-    seen = replace(seen, runs={"run-of-c": RunState(phase=RunPhase.CANCELLED)})
-    actions = plan(seen, NOW).actions
-    assert actions[:-1] == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
-    assert isinstance(actions[-1], WriteRun)
+    """One of them has failed meanwhile, untaken by agents; its record may yet be on the bus."""
+    others = [make_other_job("a", "Running"), make_other_job("b", "Pending"), make_other_job("f", "Failed")]
+    ends = ("run-of-a", "run-of-c", "run-of-f")
+    for phase, runs, expected in (
+        ("Pending", {"run-of-c": RunState(phase=RunPhase.CANCELLED)}, ["run-of-a", "run-of-f"]),
+        ("Running", {run: RunState(phase=RunPhase.CANCELLED) for run in ends}, []),
+        ("Running", {"run-of-f": RUNNING}, ["run-of-a", "run-of-c", "run-of-f"]),
+    ):
+        seen = begun(phase, *others, terminate=True)
+        seen = replace(seen, job=ending(seen.job, *ends), runs=runs)
+        actions = plan(seen, NOW).actions
+        assert actions[:-1] == tuple(CancelRun(RunKey(OWNER_UID, run)) for run in expected)
+        assert isinstance(actions[-1], WriteRun)
+
+
+def test_a_job_that_ends_the_others_cancels_them_while_it_waits_for_its_turn_until_it_has_ended() -> None:
+    done = condition("OthersCancelled", "True", "Cancelled", 1)
+    for own in (SYNCING, make_set("Bound")):
+        waits = parse_job({**dict(rival_of(terminate=True).obj), "status": {"conditions": [done]}})
+        seen = replace(rival_of(terminate=True), job=ending(waits, "first"), sample_set=own)
+        assert plan(seen, NOW).actions == (CancelRun(RunKey(OWNER_UID, "first")),)
+    for phase in ("Succeeded", "Failed"):
+        ended = begun(phase, terminate=True)
+        assert plan(replace(ended, job=ending(ended.job, "first")), NOW).actions == ()
+
+
+def test_a_job_records_the_runs_that_it_ends_also_those_that_come_while_it_waits() -> None:
+    seen = rival_of(make_other_job("b", "Pending"), make_other_job("a", "Running"), terminate=True)
+    first = plan(seen, NOW).status
+    assert first is not None
+    assert first.cancelled_runs == ("run-of-a", "run-of-b")
+    late = replace(seen, job=replace(seen.job, status=first), others={"z": make_other_job("z", "Pending")})
+    second = plan(late, NOW).status
+    assert second is not None
+    assert second.cancelled_runs == ("run-of-a", "run-of-b", "run-of-z")
+    assert (
+        parse_job({**dict(seen.obj), "status": second.render()}).status.cancelled_runs
+        == second.cancelled_runs
+    )
+    many = replace(seen, runs={f"r{i}": RUNNING for i in range(CANCELLED_RUNS + 1)})
+    most = plan(many, NOW).status
+    assert most is not None
+    assert len(most.cancelled_runs) == CANCELLED_RUNS
 
 
 def test_a_job_that_goes_on_without_the_end_of_others_names_them() -> None:
@@ -679,6 +698,45 @@ async def test_terminate_cancels_the_first_sync_that_no_agent_has_taken(data: Da
     await data.expect_phase("SyncFailed")
     assert RunKey(first.set_uid, first.run_id).cancel in await data.records()
     await data.expect_job("Succeeded", "c-ends")
+
+
+async def test_a_run_that_no_agent_had_taken_when_the_bus_went_is_cancelled_before_the_one_that_ends_it(
+    data: DataHarness,
+) -> None:
+    await data.ready_set()
+    data.runtime.away = True
+    await data.create_job(make_sample_job("a-waits", **WARM))
+    run = (await data.expect_job("Pending", "a-waits"))["jobName"]
+    await data.wait(2)
+    with data.bus_down():
+        await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+        await data.wait(90)
+        assert (await data.expect_job("Failed", "a-waits"))["reason"] == "Cancelled"
+    await data.wait(20)
+    await data.runtime.come_back()
+    await data.wait(20)
+    await data.expect_job("Succeeded", "c-ends")
+    assert not data.runtime.runs("warmup")
+    assert not any(run in key for key in await data.records()), "nothing of it stays on the bus"
+
+
+async def test_terminate_cancels_the_first_sync_that_no_agent_took_before_the_bus_went(
+    data: DataHarness,
+) -> None:
+    data.runtime.away = True
+    uid = await data.start_set()
+    first = (await data.expect_phase("Syncing"))["jobsName"]["syncJobName"]
+    with data.bus_down():
+        await data.create_job(make_sample_job("c-ends", terminate=True, **remove("x")))
+        await data.wait(90)
+        assert await state_of(data, "c-ends") == ("Pending", "waits for the set's own first sync")
+    await data.wait(20)
+    assert RunKey(uid, first).cancel in await data.records()
+    await data.runtime.come_back()
+    await data.wait(20)
+    await data.expect_phase("SyncFailed")
+    await data.expect_job("Succeeded", "c-ends")
+    assert not data.runtime.runs("sync")
 
 
 async def test_a_cancelled_run_that_the_bus_loses_is_not_begun_again(data: DataHarness) -> None:

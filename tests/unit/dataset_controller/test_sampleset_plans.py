@@ -39,6 +39,7 @@ from dataset_controller.domain.sampleset.model import (
 )
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
+from dataset_controller.domain.sampleset.runtime import is_fresh
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -105,7 +106,7 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements")
+    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements", "nodes_with_writes")
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -1069,6 +1070,22 @@ def test_an_old_report_of_a_partition_without_a_ready_pod_hides_no_writes_on_its
     assert left_writes(both) is None
 
 
+@pytest.mark.parametrize(
+    ("size", "amount"), [(0, "an amount that nobody has measured"), (5 << 20, "at least 5.0 MiB")]
+)
+def test_writes_that_nobody_has_measured_are_left_where_pods_write_to_the_cache_first(
+    size: int, amount: str
+) -> None:
+    left = StagedElsewhere(node="gone", staged_bytes=size, staged_unknown=True)
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[left]),)
+    staged = left_writes(observe("Ready", 1, SYNCED, reports=reports, spec=WRITEBACK))
+    assert staged is not None
+    assert f" {amount} on node gone," in staged.message
+    home = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}
+    seen = observe("Ready", 1, SYNCED, reports=reports, spec=WRITEBACK)
+    assert home_changes(replace(seen, nodes=(*seen.nodes, home))) == []
+
+
 def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     reports = (make_report(OWNER_UID, 0, NOW, node="gone", staged_bytes=5 << 20),)
     staged = left_writes(observe("Ready", 1, SYNCED, reports=reports))
@@ -1641,6 +1658,12 @@ def test_a_partition_that_was_scaled_away_empty_keeps_nothing() -> None:
     assert decide(replace(seen, nodes=(*seen.nodes, node))).actions == CLEARS
 
 
+def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
+    for seconds, is_fresh_ in ((-61, False), (-60, True), (0, True), (60, True), (61, False)):
+        report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=seconds))
+        assert is_fresh(report, NOW) is is_fresh_
+
+
 LEFT_UNSAID: list[dict[str, Any]] = [
     {"reports": ()},
     {"reports": (make_report(OWNER_UID, 1, NOW - timedelta(seconds=61)),)},
@@ -1663,17 +1686,35 @@ def test_a_set_is_not_made_smaller_by_what_leaving_partitions_do_not_say(silent:
 def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() -> None:
     """The bus came back empty, and this service was started anew."""
     staged = condition("StagedWrites", True, "StagedWrites", "no store has it")
-    seen = observe("Ready", 1, SYNCED, staged, spec=WRITEBACK, reports=())
+    seen = observe("Ready", 1, SYNCED, staged, spec=WRITEBACK, reports=(), nodes_with_writes=("old",))
     home = {"metadata": {"name": "old", "labels": {HOME: "0"}}}
     seen = replace(seen, nodes=(*seen.nodes, home))
     assert left_writes(seen) == staged
     assert home_changes(seen) == []
-    answered = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
+    # An agent that was never there knows nothing of it.
+    elsewhere = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
+    assert left_writes(elsewhere) == staged
+    assert home_changes(elsewhere) == []
+    found = decide(elsewhere).status
+    assert found is not None
+    assert found.nodes_with_writes == ("old",)
+    another = StagedElsewhere(node="gone", staged_bytes=1)
+    both = left_writes(replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[another]),)))
+    assert both is not None
+    assert "1 B on node gone, an amount that no agent has reported on node old," in both.message
+    there = make_report(OWNER_UID, 1, NOW - timedelta(days=1), node="old", mounted=False)
+    answered = replace(seen, reports=(make_report(OWNER_UID, 0, NOW), there))
     assert left_writes(answered) == condition("StagedWrites", False, "NothingStaged")
     assert home_changes(answered) == ["old"]
+    after = decide(answered).status
+    assert after is not None
+    assert after.nodes_with_writes == ()
     deleted = going(0, 1, conditions=[], spec=WRITEBACK, reports=(), nodes=())
     own = replace(deleted.sample_set, status=replace(deleted.status, conditions=(staged,)))
     assert message_of(replace(deleted, sample_set=own)) == "no store has it"
+    own = replace(own, status=replace(own.status, nodes_with_writes=("old",)))
+    told = replace(deleted, sample_set=own, reports=(make_report(OWNER_UID, 0, NOW),))
+    assert " an amount that no agent has reported on node old;" in message_of(told)
 
 
 def home_changes(seen: ObservedSet) -> list[str]:
@@ -1722,6 +1763,36 @@ def test_a_runtime_that_somebody_scaled_down_is_scaled_up_to_upload_what_is_left
     seen = going(0, 1, replicas=0, conditions=[], reports=STAGED)
     up = Patch("StatefulSet", Key("default", "digits-runtime"), {"spec": {"replicas": 1}})
     assert decide(seen).actions == (up,)
+
+
+@pytest.mark.parametrize("why", [{"users": ("a",)}, {"reports": STAGED}])
+def test_the_runtime_of_a_deleted_set_that_waits_gets_the_pods_of_any_set(why: dict[str, Any]) -> None:
+    """Of a bad image that was corrected in the meantime, nothing would ever be mounted or uploaded."""
+    seen = going(0, 1, conditions=[], **why)
+    for config, count in ((CONFIG, 0), (replace(CONFIG, image="runtime:2"), 1)):
+        patches = [a for a in plan(seen, config, NOW).actions if isinstance(a, Patch)]
+        assert [patch.kind for patch in patches] == ["StatefulSet"] * count
+    [patch] = patches
+    [container] = patch.patch["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "runtime:2"
+    # Not where the Secret is refused, or nodes have other caches.
+    for other in (
+        replace(seen, engine_secret=None),
+        replace(seen, children=replace(seen.children, volume=elsewhere(seen))),
+    ):
+        assert [a for a in plan(other, config, NOW).actions if isinstance(a, Patch)] == []
+
+
+def elsewhere(seen: ObservedSet) -> dict[str, Any]:
+    volume = dict(seen.children.volume or {})
+    return {**volume, "spec": {**volume["spec"], "hostPath": {"path": "/old"}}}
+
+
+@pytest.mark.parametrize("why", [{"users": ("a",)}, {"reports": STAGED}])
+def test_why_the_runtime_of_a_deleted_set_that_waits_does_not_start_is_said(why: dict[str, Any]) -> None:
+    pod = replace(make_pod(0, ready=False), trouble="ImagePullBackOff: runtime:1")
+    message = message_of(going(0, 1, conditions=[], pods=(pod,), **why))
+    assert message.endswith("; partition 0: ImagePullBackOff: runtime:1")
 
 
 @pytest.mark.parametrize(

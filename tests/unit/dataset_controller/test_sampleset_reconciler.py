@@ -501,6 +501,29 @@ async def test_a_set_in_use_is_not_taken_away(data: DataHarness) -> None:
     assert not await data.exists(SET)
 
 
+async def test_a_pod_that_can_never_start_brings_no_runtime_back(data: DataHarness) -> None:
+    """Its claim is going, so no node takes it; one that a node has taken needs the mount."""
+    await data.ready_set()
+    held = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
+    await data.patch(SET, held, ports.PERSISTENT_VOLUME_CLAIMS)
+    await data.delete(SET)
+    await data.drive()
+    assert not await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    assert (await data.get(SET, ports.PERSISTENT_VOLUME_CLAIMS))["metadata"]["deletionTimestamp"]
+    await data.create(make_user("late"), ports.PODS)
+    await data.wait(6)
+    await data.expect_condition("Free", "Terminating")
+    assert not await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    scheduled = make_user("early")
+    scheduled["spec"]["nodeName"] = "node-0"
+    await data.create(scheduled, ports.PODS)
+    await data.wait(6)
+    assert (await data.expect_condition("Ready", "InUse"))[
+        "message"
+    ] == "waits for pods that use the data: early"
+    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+
+
 async def test_reports_about_a_set_that_waits_do_not_list_the_pods_each_time(
     data: DataHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ class App:
             CacheLimit(settings.cache_size_mib << 20, settings.free_ratio),
             self._clock,
             settings.status_interval,
+            is_writeback=settings.is_writeback,
         )
         self._runs = self._create_reconciler()
 

@@ -89,6 +89,11 @@ class CacheRuntimeSettings(ServiceSettings):
             return FREE_RATIO  # the client refuses to mount with it, and says why
 
     @property
+    def is_writeback(self) -> bool:
+        """Pods write to the cache first, and the client uploads it afterwards."""
+        return self.mount_options.get("writeback", "false").lower() in ("", "true", "1")
+
+    @property
     def partition(self) -> int:
         """The ordinal of the pod."""
         return int(re.findall(r"[0-9]+$", self.pod_name)[0])

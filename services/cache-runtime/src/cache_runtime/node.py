@@ -16,6 +16,7 @@ from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
+from paddlewheel.contracts.staged_writes import left_on_node
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -70,9 +71,12 @@ class NodeReporter:
         limit: CacheLimit,
         clock: Clock,
         interval: float,
+        *,
+        is_writeback: bool = False,
     ) -> None:
         self._nodes, self._identity, self._engine, self._record = nodes, identity, engine, record
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
+        self._is_writeback = is_writeback
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
         self._staged: int | None = None
         self._has_recalled = False
@@ -138,6 +142,7 @@ class NodeReporter:
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
             mount_changed_at=mount.changed_at,
             volume_id=self._record.known,
+            writeback=self._is_writeback,
         )
 
     async def _measure(self) -> None:
@@ -235,12 +240,9 @@ class NodeReporter:
 def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
     """What an agent on `node` knows of other nodes from the last report of its partition."""
     left = {each.node: each for each in last.staged_elsewhere}
-    if last.staged_bytes or last.staged_unknown:
-        left[last.node] = StagedElsewhere(
-            node=last.node, staged_bytes=last.staged_bytes, staged_unknown=last.staged_unknown
-        )
-    elif last.node in left:
-        del left[last.node]
+    left.pop(last.node, None)
+    if own := left_on_node(last):
+        left[last.node] = own
     others = [each for each in left.values() if each.node not in ("", node)]
     # What is unknown may be more than all that is known.
     ranked = sorted(others, key=lambda each: (not each.staged_unknown, -each.staged_bytes))

@@ -27,7 +27,7 @@ from paddlewheel.contracts.run_keys import Record, RunKey, parse_run_record, set
 from paddlewheel.contracts.subjects import work_filter
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import AlreadyExists, Permanent, Retry, Unavailable
+from paddlewheel.core.errors import AlreadyExists, NotFound, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, Verb, earliest
@@ -145,7 +145,7 @@ class RecordWriter:
             case WriteRun(run):
                 await self._write_run(run)
             case CancelRun(run):
-                await self._create(run.cancel, b"{}")
+                await self._cancel(run)
             case ForgetRun(run):
                 self._sure.pop(run, None)
                 await self._remove(run.pattern)
@@ -163,6 +163,14 @@ class RecordWriter:
         await self._create(run.spec, to_json(spec))
         self._sure = {key: until for key, until in self._sure.items() if until > now}
         self._sure[run] = now + SURE_SECONDS
+
+    async def _cancel(self, run: RunKey) -> None:
+        """Unless nobody asks for it: agents work on no such run, and its cancel would stay for ever."""
+        try:
+            await self._breaker.call(self._runs.get(run.spec))
+        except NotFound:
+            return
+        await self._create(run.cancel, b"{}")
 
     async def _create(self, key: str, record: bytes) -> None:
         try:

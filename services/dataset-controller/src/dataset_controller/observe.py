@@ -37,7 +37,7 @@ from paddlewheel.contracts.dataset_names import (
     volume_secret_name,
 )
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import spec_of
+from paddlewheel.contracts.objects import deleted_at, spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import key_of, uid_of
@@ -242,9 +242,12 @@ class Observer:
         if not own.deleted_at:
             return ()
         claim = claim_name(own.key.name)
+        found_claim = self._watch.of(names.CLAIM).get(Key(own.key.namespace, claim))
+        may_start = found_claim is not None and not deleted_at(found_claim)
 
         async def users() -> tuple[str, ...]:
-            return _names_of_users(await self._cluster.list(PODS, own.key.namespace), claim)
+            pods = await self._cluster.list(PODS, own.key.namespace)
+            return _names_of_users(pods, claim, may_start=may_start)
 
         found = await self._reads.attempt(names.POD, own.key, users)
         if not isinstance(found, Trouble):
@@ -262,8 +265,10 @@ def _found(secret: Object | Trouble | None) -> Object | None:
     return None if isinstance(secret, Trouble) else secret
 
 
-def _names_of_users(pods: Objects, claim: str) -> tuple[str, ...]:
-    return tuple(sorted(pod["metadata"]["name"] for pod in pods if _uses(pod, claim)))
+def _names_of_users(pods: Objects, claim: str, *, may_start: bool) -> tuple[str, ...]:
+    """With `may_start`, also those that no node has taken yet: none takes them once the claim goes."""
+    users = (pod for pod in pods if _uses(pod, claim) and (may_start or spec_of(pod).get("nodeName")))
+    return tuple(sorted(pod["metadata"]["name"] for pod in users))
 
 
 def _uses(pod: Object, claim: str) -> bool:

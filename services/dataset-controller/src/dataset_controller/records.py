@@ -97,7 +97,8 @@ class NodeRecords:
         return tuple(heard.complete for _, heard in sorted(self._heard.get(set_uid, {}).items()))
 
     def replayed(self, set_uid: str) -> frozenset[int]:
-        """Partitions that have not reported since this service started: their reports are of any age."""
+        """Partitions that have not reported since this service started, or its connection came back: their
+        reports are of any age."""
         heard = self._heard.get(set_uid, {})
         return frozenset(partition for partition, each in heard.items() if each.is_replayed)
 
@@ -124,7 +125,7 @@ class NodeRecords:
             return
         stamped = report.model_copy(update={"updated_at": self._clock.now()})
         unsaid = () if before is None else left_unsaid(before.complete, report)
-        heard[node.partition] = _Heard(entry, stamped, unsaid, is_replayed=not self.is_known)
+        heard[node.partition] = _Heard(entry, stamped, unsaid, is_replayed=entry.is_stored)
         if not report.staged_unknown:
             self._heard[node.set_uid] = {i: each.without(report.node) for i, each in heard.items()}
 
@@ -135,7 +136,7 @@ class _Heard:
 
     Args:
         unsaid: what was known before of nodes that it does not name.
-        is_replayed: it was on the bus when this service started.
+        is_replayed: it was on the bus when this service started, or its connection came back.
     """
 
     entry: Entry

@@ -146,11 +146,17 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """One key-value entry. `value` is None when the key was deleted."""
+    """One key-value entry. `value` is None when the key was deleted.
+
+    Args:
+        is_stored: given by a watch that lists what there is, as at its beginning and after a lost connection:
+            when it was written is not known.
+    """
 
     key: str
     value: bytes | None
     revision: int
+    is_stored: bool = field(default=False, compare=False)
 
 
 class KeyValue(Protocol):
@@ -183,7 +189,7 @@ class KeyValue(Protocol):
     def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         """Yield all live entries that match, then None once, then every change until cancelled.
 
-        Reconnects by itself; after a lost connection entries may be yielded again.
+        Reconnects by itself; after a lost connection entries may be yielded again, as `is_stored`.
         """
         ...
 

@@ -97,12 +97,14 @@ class ScriptedRuntime:
         script: operation -> how it ends; without an entry it succeeds. `RUNNING` leaves it unfinished.
         repeat: seconds after which all reports are written again, as real agents do; 0 = never.
         seen: the records of the started runs, oldest first.
+        away: nobody takes a run, until `come_back`.
     """
 
     bus: Bus
     script: Mapping[str, RunPhase] = field(default_factory=dict)
     repeat: float = 0.0
     seen: list[RunSpec] = field(default_factory=list)
+    away: bool = False
     _reports: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -148,8 +150,20 @@ class ScriptedRuntime:
 
     async def _take_runs(self) -> None:
         async for entry in self.bus.key_value(RUNS_BUCKET).watch(record_pattern(Record.SPEC)):
-            if entry is not None and entry.value is not None:
+            if entry is not None and entry.value is not None and not self.away:
                 await self._take(from_json(RunSpec, entry.value))
+
+    async def come_back(self) -> None:
+        """Take what the bus has; a run that is cancelled ends without having been started."""
+        self.away = False
+        runs = self.bus.key_value(RUNS_BUCKET)
+        cancelled = {entry.key for entry in await runs.entries(record_pattern(Record.CANCEL))}
+        for entry in await runs.entries(record_pattern(Record.SPEC)):
+            spec = from_json(RunSpec, entry.value or b"{}")
+            if RunKey(spec.set_uid, spec.run_id).cancel in cancelled:
+                await self.end(spec, RunPhase.CANCELLED)
+            elif spec not in self.seen:
+                await self._take(spec)
 
     async def _take(self, spec: RunSpec) -> None:
         self.seen.append(spec)

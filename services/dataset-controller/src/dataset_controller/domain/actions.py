@@ -17,7 +17,7 @@ class WriteRun:
 
 @dataclass(frozen=True)
 class CancelRun:
-    """Ask the runtime to stop the run."""
+    """Ask the runtime to stop the run, if its record is on the bus."""
 
     run: RunKey
 

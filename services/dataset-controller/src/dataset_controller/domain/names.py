@@ -92,6 +92,7 @@ class JobPhase(StrEnum):
 
 BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
 """Its run was requested, and has not ended as far as its status says."""
+ENDED = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 
 
 class Cond:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
+from paddlewheel.contracts.staged_writes import left_on_node
 
 
 def left_unsaid(before: NodeStatus, report: NodeStatus) -> tuple[StagedElsewhere, ...]:
     """Writes by the word of a partition's report, on nodes that the next one does not name: an agent that has
     not found the report before on the bus knows of its own node only."""
-    own = StagedElsewhere(
-        node=before.node, staged_bytes=before.staged_bytes, staged_unknown=before.staged_unknown
-    )
+    own = left_on_node(before)
     named = {"", report.node, *(each.node for each in report.staged_elsewhere)}
-    told = (own, *before.staged_elsewhere)
+    told = (*([own] if own else ()), *before.staged_elsewhere)
     return tuple(
         each for each in told if each.node not in named and (each.staged_bytes or each.staged_unknown)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 from paddlewheel.bus.keys import check_key, check_pattern
 from paddlewheel.bus.ports import Entry
@@ -57,8 +58,9 @@ class MemoryKeyValue:
 
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         changes: asyncio.Queue[Entry | None] = asyncio.Queue()
-        for entry in (*self._matching(check_pattern(pattern)), None):
-            changes.put_nowait(entry)
+        for entry in self._matching(check_pattern(pattern)):
+            changes.put_nowait(replace(entry, is_stored=True))
+        changes.put_nowait(None)
         self._watchers[changes] = pattern
         try:
             while True:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import replace
 
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
@@ -188,6 +189,7 @@ class Listing:
         return iter(out)
 
     def _add(self, entry: Entry) -> None:
+        entry = replace(entry, is_stored=not self.complete)
         self._seen.add(entry.key)
         if entry.value is not None:
             self._known.add(entry.key)

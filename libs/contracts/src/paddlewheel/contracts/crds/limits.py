@@ -23,3 +23,6 @@ STRATEGIES = ("sequence", "random", "sampler")
 MEDIUM_TYPES = ("MEM", "SSD", "HDD")
 CACHE_ENGINES = ("juicefs",)
 """Cache engines, the default first."""
+
+NODES_WITH_WRITES = 64
+"""Nodes with writes that no store has, of those that are recorded."""

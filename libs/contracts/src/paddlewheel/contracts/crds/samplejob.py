@@ -23,6 +23,8 @@ from paddlewheel.contracts.crds.operations import OPERATIONS, WORDS, OperationOp
 JOB_NAME_LENGTH = 53
 JOBS_BEFORE = 32
 """Jobs that one may wait for."""
+CANCELLED_RUNS = 256
+"""Runs that a job with spec.terminate ends; those beyond go on."""
 _TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
@@ -115,19 +117,18 @@ class SampleJobStatus(CommonStatus):
         str, says("Its uid: the run ends with that SampleSet, also when another gets its name.")
     ] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
-    request_time: Annotated[
-        str | None,
-        says(
-            "When this run was decided on; a job with spec.terminate cancels the runs from before its"
-            " cancellationTime.",
-            format="date-time",
-        ),
-    ] = None
     progress: SampleJobProgress | None = None
     cancellation_time: Annotated[
         str | None,
         says("With spec.terminate: when it began to cancel what ran and waited.", format="date-time"),
     ] = None
+    cancelled_runs: Annotated[
+        tuple[str, ...],
+        says(
+            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself.",
+            maxItems=CANCELLED_RUNS,
+        ),
+    ] = ()
     start_time: Annotated[str | None, says("When the run started.", format="date-time")] = None
     completion_time: Annotated[str | None, says("When the run ended.", format="date-time")] = None
 

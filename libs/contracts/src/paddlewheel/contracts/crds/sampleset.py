@@ -23,7 +23,13 @@ from paddlewheel.contracts.crds.base import (
     says,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, SecretReference
-from paddlewheel.contracts.crds.limits import CACHE_ENGINES, MEDIUM_TYPES, PARTITIONS, PATH_LENGTH
+from paddlewheel.contracts.crds.limits import (
+    CACHE_ENGINES,
+    MEDIUM_TYPES,
+    NODES_WITH_WRITES,
+    PARTITIONS,
+    PATH_LENGTH,
+)
 from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
     HOST_DIRECTORIES_REMEDY,
@@ -269,6 +275,13 @@ class SampleSetStatus(CommonStatus):
         bool,
         says("Pods write to the caches of their nodes first, by the mount option writeback, or did once."),
     ] = False
+    nodes_with_writes: Annotated[
+        list[str],
+        says(
+            "Nodes without a runtime pod that have what no store has, as the condition StagedWrites says.",
+            maxItems=NODES_WITH_WRITES,
+        ),
+    ] = Field(default_factory=list)
     cache_directories: Annotated[
         list[str],
         says("What the runtime pods have, or had, for caches on their nodes; none is left out again."),

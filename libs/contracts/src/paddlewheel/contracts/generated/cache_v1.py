@@ -331,6 +331,8 @@ class NodeStatus(WireModel):
     """UUID of the volume that the set was first mounted from, empty before that. A set has this volume for life: while any
     record of it says so, no agent formats another one for it, or mounts one.
     """
+    writeback: Bool = False
+    """Pods write to the cache first: while it is mounted, there may be more than staged_bytes a moment later."""
 
 
 class StagedElsewhere(WireModel):

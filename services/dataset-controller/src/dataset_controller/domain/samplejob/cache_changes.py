@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dataset_controller.domain.names import Cond, JobPhase
+from dataset_controller.domain.names import ENDED, Cond, JobPhase
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed, SampleJobSucceeded
 from paddlewheel.contracts.reasons import Reason
 
-_ENDED = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 _END_FACTS = (SampleJobSucceeded.__name__, SampleJobFailed.__name__)
 
 
@@ -24,7 +23,7 @@ def _change(job: SampleJob) -> CacheChange | None:
     """A clear that has failed may have emptied some caches, unless it never ran; a warmup that has failed has
     not filled them."""
     phase, mark = job.status.phase, CacheMark(_ended_at(job.status), job.key.name)
-    if job.type == "clear" and phase in _ENDED and job.status.started:
+    if job.type == "clear" and phase in ENDED and job.status.started:
         return CacheChange(mark, Reason.CACHE_CLEARED)
     if job.type == "warmup" and phase is JobPhase.SUCCEEDED:
         complete = job.status.condition(Cond.COMPLETE)

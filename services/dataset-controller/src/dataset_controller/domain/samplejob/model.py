@@ -40,11 +40,11 @@ class JobStatus(ObjectStatus):
     set_uid: str = ""
     """Of that set: another may get its name."""
     type: str = ""
-    requested: str = ""
-    """When the run in `run_id` was decided on."""
     progress: Mapping[str, Any] = field(default_factory=dict)
     cancels_since: str = ""
     """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
+    cancelled_runs: tuple[str, ...] = ()
+    """Ids of the runs that it ends."""
     started: str = ""
     completed: str = ""
 
@@ -54,8 +54,8 @@ class JobStatus(ObjectStatus):
             "sampleSetName": self.set_name,
             "sampleSetUid": self.set_uid,
             "type": self.type,
-            "requestTime": self.requested,
             "cancellationTime": self.cancels_since,
+            "cancelledRuns": list(self.cancelled_runs),
             "startTime": self.started,
             "completionTime": self.completed,
             "progress": dict(self.progress),

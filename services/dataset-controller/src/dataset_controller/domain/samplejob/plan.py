@@ -56,7 +56,8 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
         return plan_deletion(seen, now)
     finalizer = job_finalizer(job.key.name)
     metadata = None if finalizer in job.finalizers else {"finalizers": [*job.finalizers, finalizer]}
-    return replace(_plan_live(seen, now), metadata=metadata)
+    todo = _plan_live(seen, now)
+    return replace(todo, metadata=metadata, actions=(*cancels_left(seen, todo.status), *todo.actions))
 
 
 def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -96,7 +97,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         return JobPlan(status, requeue_after=BUS_SECONDS)
     others = decide_termination(seen, status, now)
     if not others.may_start:
-        return JobPlan(others.status, others.actions, requeue_after=others.wake_after)
+        return JobPlan(others.status, requeue_after=others.wake_after)
     turn = decide_turn(seen)
     if turn.message:
         status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
@@ -104,7 +105,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     run = _next_run(seen, request)
     status = others.status.with_condition(Cond.STARTED, False, Reason.RUN_REQUESTED, "", now)
     event = KubernetesEvent("Normal", Reason.RUN_REQUESTED, f"requested {seen.job.spec.type} as run {run}")
-    return JobPlan(with_run(seen, status, run, now), events=(event,), requeue_after=AT_ONCE)
+    return JobPlan(with_run(seen, status, run), events=(event,), requeue_after=AT_ONCE)
 
 
 def _next_run(seen: ObservedJob, request: Request) -> str:
@@ -177,7 +178,9 @@ def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
     if not is_missing:
         problem = None
     records = _records(seen, request, by is not None, now)
-    status = _with_acceptance(seen, _present_progress(seen, now), problem, now)
+    status = _present_progress(seen, now)
+    if seen.state is not None or seen.are_records_known:
+        status = _with_acceptance(seen, status, problem, now)
     is_early = seen.state is not None and status.progress != progress_of(seen.state)
     again = PROGRESS_SECONDS if is_early else RECHECK_SECONDS if problem else RUN_SECONDS
     return JobPlan(status, records, events=refusal_events(seen.status, status), requeue_after=again)
@@ -232,13 +235,11 @@ def _start_anew(seen: ObservedJob, now: datetime) -> JobPlan:
 def _records(
     seen: ObservedJob, request: Request | None, is_cancelled: bool, now: datetime
 ) -> tuple[RecordAction, ...]:
-    """Cancels first: a bus that does not take them takes nothing after them, so none of the runs that were to
-    end goes on beside the one that ended them."""
     record = _record(seen, request, now)
-    cancels = _own_cancel(seen) if is_cancelled else cancels_left(seen)
+    cancel = _own_cancel(seen) if is_cancelled else ()
     if record is None or (is_cancelled and seen.state is None):
-        return cancels
-    return (*cancels, record)
+        return cancel
+    return (*cancel, record)
 
 
 def _own_cancel(seen: ObservedJob) -> tuple[CancelRun, ...]:

@@ -41,14 +41,14 @@ def ended_status(
 
 def unstarted_status(seen: ObservedJob, run: str, reason: str, message: str, now: datetime) -> JobStatus:
     """The job fails before its run was requested. `run`: the id that the run would have had."""
-    status = with_run(seen, present_status(seen), run, now)
+    status = with_run(seen, present_status(seen), run)
     status = replace(status, phase=JobPhase.FAILED, completed=seconds_stamp(now))
     status = status.with_condition(Cond.STARTED, False, reason, message, now)
     status = status.with_condition(Cond.COMPLETE, False, reason, message, now)
     return with_facts(seen, status, now)
 
 
-def with_run(seen: ObservedJob, status: JobStatus, run: str, now: datetime) -> JobStatus:
+def with_run(seen: ObservedJob, status: JobStatus, run: str) -> JobStatus:
     """Of a run that is requested now, with nothing of the one before."""
     return replace(
         status,
@@ -57,7 +57,6 @@ def with_run(seen: ObservedJob, status: JobStatus, run: str, now: datetime) -> J
         set_name=seen.job.set_name,
         set_uid=seen.sample_set.uid if seen.sample_set else "",
         type=seen.job.type,
-        requested=seen.status.requested if run == seen.status.run_id else seconds_stamp(now),
         progress={},
         started="",
         completed="",

@@ -129,6 +129,8 @@ class SetStatus(ObjectStatus):
     """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
+    nodes_with_writes: tuple[str, ...] = ()
+    """That StagedWrites tells of: the bus may lose the reports that named them."""
 
     @property
     def was_mounted(self) -> bool:
@@ -150,6 +152,7 @@ class SetStatus(ObjectStatus):
             "cacheStatus": dict(self.cache),
             **({"lastCacheChange": {k: v for k, v in mark.items() if v}} if self.cache_mark.at else {}),
             **({"wasWriteback": True} if self.was_writeback else {}),
+            **({"nodesWithWrites": list(self.nodes_with_writes)} if self.nodes_with_writes else {}),
             **({"cacheDirectories": list(self.cache_directories)} if self.cache_directories else {}),
             **self._render_common(_EXPLAINED_BY),
         }
@@ -226,8 +229,8 @@ class ObservedSet:
         nodes: those that carry the set's label or one of its runtime pods.
         runs: states of the set's runs by run id.
         reports: the latest report of each partition's agent.
-        replayed: partitions whose report was on the bus already when this service started: it may be of any
-            age.
+        replayed: partitions whose report was on the bus already when this service started, or its connection
+            came back: it may be of any age.
         job_keys: keys of the unfinished sync runs of SampleJobs.
         cache_change: the last one.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None

@@ -89,6 +89,7 @@ def parse_status(obj: Object) -> SetStatus:
         cache=dict(raw.get("cacheStatus") or {}),
         cache_directories=tuple(map(str, raw.get("cacheDirectories") or ())),
         was_writeback=bool(raw.get("wasWriteback")),
+        nodes_with_writes=tuple(map(str, raw.get("nodesWithWrites") or ())),
         cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
         **parse_common(raw),
     )

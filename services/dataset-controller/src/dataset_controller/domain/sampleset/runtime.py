@@ -109,8 +109,10 @@ def wanted_partitions(seen: ObservedSet) -> int:
 
 
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
-    """The agent has reported lately."""
-    return report.updated_at is not None and (now - report.updated_at).total_seconds() <= REPORT_SECONDS
+    """The agent has reported lately. Of a report from the future, after the clock was set back, nobody can
+    say so."""
+    at = report.updated_at
+    return at is not None and abs((now - at).total_seconds()) <= REPORT_SECONDS
 
 
 def is_serious(report: NodeStatus) -> bool:

@@ -7,20 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun
-from dataset_controller.domain.names import BEGUN, Cond, JobPhase
+from dataset_controller.domain.names import BEGUN, ENDED, Cond, JobPhase
 from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.policies.dependencies import awaited_by
 from dataset_controller.domain.sampleset.policies.ahead import requested_runs
+from paddlewheel.contracts.crds.samplejob import CANCELLED_RUNS
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age, seconds_stamp
 
 CANCEL_SECONDS = 60.0
 """Time that cancelled runs get to end; one that no agent works on never reports it."""
 LOOK_AGAIN_SECONDS = 1.0
 """While the run of another job was just decided on: the id, by which it is cancelled, is not known yet."""
+CANCEL_AGAIN_SECONDS = 15.0
+"""Between two cancels of what has not ended: its record may have come onto the bus since, or the cancel been
+lost."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +32,19 @@ class TerminationDecision:
 
     status: JobStatus
     may_start: bool = True
-    actions: tuple[CancelRun, ...] = ()
     wake_after: float | None = None
 
 
 def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> TerminationDecision:
-    """Cancel the set's other unfinished runs once and wait for them, but not forever."""
+    """Record which of the set's runs the job ends, and wait for their end, but not forever."""
     if not seen.job.spec.terminate or status.holds(Cond.OTHERS_CANCELLED):
         return TerminationDecision(status)
     others = _others(seen)
-    status = replace(status, cancels_since=status.cancels_since or seconds_stamp(now))
+    status = replace(
+        status,
+        cancels_since=status.cancels_since or seconds_stamp(now),
+        cancelled_runs=_extended(status.cancelled_runs, others),
+    )
     status = status.with_condition(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
     left = CANCEL_SECONDS - age(status.cancels_since, now)
     is_starting = _is_another_starting(seen)
@@ -46,8 +52,13 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
         return TerminationDecision(
             status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, _unended(others), now)
         )
-    cancels = _cancels(seen, others)
-    return TerminationDecision(status, False, cancels, min(left, LOOK_AGAIN_SECONDS) if is_starting else left)
+    again = LOOK_AGAIN_SECONDS if is_starting else CANCEL_AGAIN_SECONDS
+    return TerminationDecision(status, False, min(left, again))
+
+
+def _extended(recorded: tuple[str, ...], others: Iterable[str]) -> tuple[str, ...]:
+    new = sorted(run for run in others if run not in recorded)
+    return (*recorded, *new)[:CANCELLED_RUNS]
 
 
 def _is_another_starting(seen: ObservedJob) -> bool:
@@ -79,22 +90,24 @@ def _is_under_way(seen: ObservedJob, other: SampleJob) -> bool:
     return is_begun and not is_ended(seen.runs.get(other.status.run_id))
 
 
-def _cancels(seen: ObservedJob, runs: Iterable[str]) -> tuple[CancelRun, ...]:
-    set_uid = seen.sample_set.uid if seen.sample_set else ""
-    return tuple(CancelRun(RunKey(set_uid, run)) for run in sorted(runs))
-
-
 def _unended(others: Mapping[str, str]) -> str:
     """Who goes on for now: the bus, or every agent, may be away."""
     names = ", ".join(others[run] for run in sorted(others))
     return f"cancelled, but not ended {CANCEL_SECONDS:.0f} s later: {names}" if names else ""
 
 
-def cancels_left(seen: ObservedJob) -> tuple[CancelRun, ...]:
-    """Of a job that has begun: runs that it has cancelled, and that have not ended. While the bus was away it
-    took no cancel; it takes them before the job's own run."""
-    others = (other for other in seen.others.values() if _is_under_way(seen, other))
-    return _cancels(seen, [other.status.run_id for other in others if _ends_run(seen.job, other)])
+def cancels_left(seen: ObservedJob, status: JobStatus | None) -> tuple[CancelRun, ...]:
+    """Until the job ends: of the runs that it ends, those whose end the bus has not told. To be carried out
+    first: a bus that does not take a cancel takes nothing after it, so none of those runs goes on beside the
+    job's own. Also of a job that has failed: its record may have stayed on a bus that was away.
+
+    Args:
+        status: the wanted one.
+    """
+    if status is None or status.phase in ENDED or seen.sample_set is None:
+        return ()
+    left = (run for run in status.cancelled_runs if not is_ended(seen.runs.get(run)))
+    return tuple(CancelRun(seen.sample_set.run_key(run)) for run in left)
 
 
 def cancelled_by(seen: ObservedJob) -> str | None:
@@ -103,26 +116,18 @@ def cancelled_by(seen: ObservedJob) -> str | None:
     those that it is to run after."""
     own, others = seen.job, seen.others.values()
     if own.status.phase in BEGUN:
-        return next((other.key.name for other in others if _ends_run(other, own)), None)
+        run = own.status.run_id
+        return next((other.key.name for other in others if run in other.status.cancelled_runs), None)
     awaited = awaited_by(own, seen.others)
     rivals = (other for other in others if other.key.name not in awaited)
     return next((other.key.name for other in rivals if _ends_waiting(other, own)), None)
 
 
-def _ends_run(job: SampleJob, other: SampleJob) -> bool:
-    """It began to cancel others when the run of `other` was requested already. Of one of the same second,
-    or whose time is not known, nobody can say: only its cancel on the bus ends it."""
-    return _is_rival(job, other) and "" < other.status.requested < job.status.cancels_since
-
-
 def _ends_waiting(job: SampleJob, other: SampleJob) -> bool:
     """It is younger, and began while `other` waited."""
+    is_rival = job.spec.terminate and job.set_name == other.set_name
     is_younger = (job.created_at, job.key.name) > (other.created_at, other.key.name)
-    return _is_rival(job, other) and is_younger and job.status.cancels_since > _started_again_at(other)
-
-
-def _is_rival(job: SampleJob, other: SampleJob) -> bool:
-    return job.spec.terminate and job.set_name == other.set_name
+    return is_rival and is_younger and job.status.cancels_since > _started_again_at(other)
 
 
 def _started_again_at(job: SampleJob) -> str:

@@ -36,18 +36,24 @@ def decide_runtime(
 ) -> tuple[Action, ...]:
     """Service and StatefulSet, once the claim is bound; of one that is there, the template as it is now. None
     is made for other caches than those that nodes have."""
-    has_moved = find_moved_cache(seen, spec) is not None
     if not runtime.bound or find_old_layout(seen) is not None:
         return ()
     identity = seen.sample_set.identity
     actions: list[Action] = []
     if seen.children.service is None:
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
-    if seen.children.stateful_set is None and not has_moved:
+    if seen.children.stateful_set is None and find_moved_cache(seen, spec) is None:
         actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
-    elif seen.children.stateful_set is not None and not _is_elsewhere(seen) and not has_moved:
-        actions += _update(seen.children.stateful_set, render.pod_template(identity, spec, config))
-    return tuple(actions)
+    return (*actions, *decide_template(seen, spec, config))
+
+
+def decide_template(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig) -> tuple[Action, ...]:
+    """The pods' template of a StatefulSet that is there, unless its pods would then have other caches than
+    those that nodes have, or mount elsewhere than where users look."""
+    stateful_set = seen.children.stateful_set
+    if stateful_set is None or _is_elsewhere(seen) or find_moved_cache(seen, spec) is not None:
+        return ()
+    return _update(stateful_set, render.pod_template(seen.sample_set.identity, spec, config))
 
 
 def _update(stateful_set: Object, template: dict[str, Any]) -> tuple[Action, ...]:

@@ -83,13 +83,15 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
     """Pods go on using it: there is a runtime, Secrets follow the user's, labels and status its mounts."""
     own = seen.sample_set
     seen = replace(seen, children=ours(seen.children, own.uid))
-    kept = keep_runtime(seen, config, now)
+    kept, runtime = keep_runtime(seen, config, now), runtime_of(seen, now)
     if kept.obstacle:
         message = f"{message}; no runtime pod can {_TASKS[reason]} it: {kept.obstacle}"
+    elif runtime.first_trouble:
+        message = f"{message}; {runtime.first_trouble}"
     status = observed_status(seen, unready_status(seen, reason, "", now), now)
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
-    runtime, count = runtime_of(seen, now), wanted_partitions(seen)
+    count = wanted_partitions(seen)
     is_home = homes(seen, runtime, count)
     labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
     return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=LOOK_AGAIN_SECONDS)

@@ -1,6 +1,6 @@
 """The runtime of a set that is being deleted, and that pods use, or whose nodes have writes that no store
 has: without it mounts are dead and nothing is uploaded. It is made again when somebody has deleted it, or
-scaled it down, and when the next user came while it was being removed."""
+scaled it down, and when the next user came while it was being removed. Its pods are as those of any set."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataset_controller.domain import names
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.admission import admit
+from dataset_controller.domain.sampleset.policies.children import decide_template
 from dataset_controller.domain.sampleset.policies.staging import partitions_to_upload
-from paddlewheel.contracts.objects import key_of, spec_of
+from paddlewheel.contracts.objects import Object, key_of, spec_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 
@@ -31,11 +32,8 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Kep
     if not _is_needed(seen):
         return KeptRuntime()
     count = partitions_to_upload(seen, now)
-    runtime = seen.children.stateful_set
-    if runtime is not None:
-        is_small = int(spec_of(runtime).get("replicas", 1)) < count
-        change = {"spec": {"replicas": count}}
-        return KeptRuntime((Patch(names.STATEFUL_SET, key_of(runtime), change),) if is_small else ())
+    if seen.children.stateful_set is not None:
+        return KeptRuntime(_update(seen, seen.children.stateful_set, config, count))
     if own.spec is None:
         return KeptRuntime(obstacle=own.problem.message if own.problem else "")
     admission = admit(seen, own.spec)
@@ -48,6 +46,17 @@ def _is_needed(seen: ObservedSet) -> bool:
     """Users of what was never mounted have no mount to lose. While the reports are not known, there may be no
     writes."""
     return seen.status.was_mounted if seen.users else seen.are_records_known
+
+
+def _update(seen: ObservedSet, runtime: Object, config: RuntimeConfig, count: int) -> tuple[Action, ...]:
+    """A bad image, or one that is gone, may be the very reason why the set still waits."""
+    is_small = int(spec_of(runtime).get("replicas", 1)) < count
+    change = {"spec": {"replicas": count}}
+    scaling = (Patch(names.STATEFUL_SET, key_of(runtime), change),) if is_small else ()
+    spec = seen.sample_set.spec
+    if spec is None or admit(seen, spec).secrets is None:
+        return scaling
+    return (*scaling, *decide_template(seen, spec, config))
 
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:

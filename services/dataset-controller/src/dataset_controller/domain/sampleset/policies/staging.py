@@ -23,8 +23,10 @@ from paddlewheel.contracts.sizes import iec
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
 _UNMEASURED = "an amount that its agent cannot measure"
+_UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
 _OUTDATED = "an amount that its agent has not reported lately"
+_NO_PARTITION = -1
 
 
 def staged_writes(
@@ -46,6 +48,8 @@ def staged_writes(
     if not is_free:
         here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
     left = _kept(seen, _elsewhere(seen, reports))
+    if not is_free:
+        left += (each for each in _forgotten(seen) if is_leaving(each.partition))
     if here or left:
         found, remedy = _list(here + left), _remedy(seen, left)
         return f"waits until what pods have written is uploaded: {found}; {remedy}"
@@ -57,18 +61,19 @@ def writes_left(seen: ObservedSet) -> str:
     recorded of them stays until agents have answered."""
     if _is_given_up(seen):
         return ""
-    found = _left(seen)
+    found, forgotten = _left(seen), _forgotten(seen)
     if not found:
-        return _recorded(seen) if is_answer_due(seen) else ""
+        return _recorded(seen) if forgotten or is_answer_due(seen) else ""
+    named = _list(found + forgotten)
     return (
-        f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
+        f"no store has what pods have written: {named}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
 
 
 def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
     """The same as names of nodes, also when they are given up."""
-    return frozenset(each.node for each in _left(seen))
+    return frozenset(each.node for each in (*_left(seen), *_forgotten(seen)))
 
 
 def is_answer_due(seen: ObservedSet) -> bool:
@@ -84,7 +89,7 @@ def partitions_to_upload(seen: ObservedSet, now: datetime) -> int:
     here = [*_kept(seen, map(_writes, seen.reports)), *_unanswered(seen, now)]
     count = max((each.partition + 1 for each in here), default=0)
     labelled = {key_of(node).name for node in seen.nodes} - {pod.node for pod in seen.pods}
-    left = {each.node for each in _kept(seen, _elsewhere(seen, seen.reports))}
+    left = {each.node for each in (*_kept(seen, _elsewhere(seen, seen.reports)), *_forgotten(seen))}
     return max(count, wanted_partitions(seen)) + len(left & labelled)
 
 
@@ -98,7 +103,14 @@ class _Writes:
     unknown: str = ""
 
     def __str__(self) -> str:
-        return f"{self.unknown or iec(self.size)} on node {self.node}"
+        return f"{self._amount} on node {self.node}"
+
+    @property
+    def _amount(self) -> str:
+        known = iec(self.size)
+        if not self.unknown:
+            return known
+        return f"at least {known}" if self.size else self.unknown
 
 
 def _writes(report: NodeStatus) -> _Writes:
@@ -113,13 +125,22 @@ def _left(seen: ObservedSet) -> list[_Writes]:
     return _kept(seen, [*map(_writes, gone), *_elsewhere(seen, seen.reports)])
 
 
+def _forgotten(seen: ObservedSet) -> list[_Writes]:
+    """On nodes that had some when that was recorded, and that no report names: the bus has lost it. A report
+    from there settles it; one of an agent that was never there does not."""
+    told = {report.node for report in seen.reports}
+    told |= {each.node for report in seen.reports for each in report.staged_elsewhere}
+    lost = (node for node in seen.status.nodes_with_writes if node not in told)
+    return _kept(seen, [_Writes(_NO_PARTITION, node, unknown=_UNREPORTED) for node in lost])
+
+
 def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> Iterator[_Writes]:
     """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
     held = _held(seen)
     for report in reports:
         for each in report.staged_elsewhere:
             if each.node not in held:
-                unknown = _UNMEASURED if each.staged_unknown else ""
+                unknown = _UNMEASURED_THERE if each.staged_unknown else ""
                 yield _Writes(report.partition, each.node, each.staged_bytes, unknown)
 
 
