@@ -6,6 +6,7 @@ Without a bus only the tree is walked, which is the floor. Prints seconds and MB
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -27,31 +28,21 @@ from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunSpec, WarmupOperation
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.testkit.storage import run_juicefs
+from paddlewheel.testkit.storage import JuiceFsVolume, run_juicefs
 
-FILES = 1_000_000
-FOLDER_FILES = 9_009
-"""Of each of the 111 directories that two levels of ten make."""
+DEPTH, WIDTH = 2, 10
+"""Levels of directories, and directories in each."""
+FOLDER_FILES = 9_010
+"""Of each of the 111 directories that this makes."""
+FILES = FOLDER_FILES * sum(WIDTH**level for level in range(DEPTH + 1))
+SIZES = (10 << 10, 100 << 10, 1 << 20)
 THREADS = 16
 PARTITIONS = 10
 
 
 async def measure() -> list[Row]:
     """On the mounted data set, as the agents see it: the floor is a bare parallel walk of the same mount."""
-    async with data_stand(1) as stand:
-        tree = (
-            "--dirs",
-            "10",
-            "--depth",
-            "2",
-            "--files",
-            str(FOLDER_FILES),
-            "--threads",
-            "10",
-            "--write",
-            "0",
-        )
-        await asyncio.to_thread(run_juicefs, "mdtest", stand.metaurl, "/many", *tree, timeout=2400)
+    async with data_stand(1, prepare=_fill) as stand:
         top = str(stand.mount() / "many")
         floor = await _run(top)
         planned = await _run(top, stand.harness.runtimes.nats_url)
@@ -60,6 +51,32 @@ async def measure() -> list[Row]:
         Row("data.planning_over_walk", planned["seconds"] / floor["seconds"], 1.5, "x"),
         Row("data.memory_of_planning", planned["megabytes"], 300.0, "MB"),
     ]
+
+
+def _fill(volume: JuiceFsVolume, folder: Path) -> None:
+    """Metadata of a million files: 20 times as fast as creating them, and planning reads no bytes."""
+    keys = ("--access-key", volume.access_key, "--secret-key", volume.secret_key)
+    scratch, dump = f"{volume.metaurl.rpartition('/')[0]}/2", folder / "dump.json"
+    store = ("--storage", volume.storage, "--bucket", volume.bucket)
+    run_juicefs("format", scratch, volume.name, *store, *keys)
+    run_juicefs("dump", scratch, str(dump), "--keep-secret-key")
+    tree = json.loads(dump.read_bytes())
+    inodes = itertools.count(2)
+    tree["FSTree"]["entries"] = {"many": _directory(inodes, DEPTH)}
+    used = next(inodes)
+    tree["Counters"] |= {"usedInodes": used, "nextInodes": used + 1}
+    dump.write_text(json.dumps(tree, indent=1))  # the client reads it by lines
+    run_juicefs("load", volume.metaurl, str(dump), timeout=600)
+
+
+def _directory(inodes: Iterator[int], depth: int) -> dict[str, Any]:
+    files = {f"file-{i}": {"attr": _attr(inodes, "regular", SIZES[i % 3])} for i in range(FOLDER_FILES)}
+    below = {f"dir-{i}": _directory(inodes, depth - 1) for i in range(WIDTH if depth else 0)}
+    return {"attr": _attr(inodes, "directory", 4096), "entries": files | below}
+
+
+def _attr(inodes: Iterator[int], kind: str, length: int) -> dict[str, Any]:
+    return {"inode": next(inodes), "type": kind, "mode": 0o755, "nlink": 1, "length": length}
 
 
 async def _run(*arguments: str) -> Any:
@@ -134,7 +151,7 @@ def main(top: str, nats_url: str = "") -> None:
     began = time.monotonic()
     files = asyncio.run(_plan(Path(top), nats_url)) if nats_url else sum(1 for _ in walk(top))
     seconds = time.monotonic() - began
-    assert files > FILES * 0.99, files
+    assert files == FILES, files
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"seconds": seconds, "megabytes": peak}))
 

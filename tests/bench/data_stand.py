@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,11 +110,16 @@ class DataStand:
 
 
 @asynccontextmanager
-async def data_stand(agents: int, mount: Mapping[str, str] | None = None) -> AsyncIterator[DataStand]:
+async def data_stand(
+    agents: int,
+    mount: Mapping[str, str] | None = None,
+    prepare: Callable[[JuiceFsVolume, Path], None] | None = None,
+) -> AsyncIterator[DataStand]:
     """Mounted agents.
 
     Args:
         mount: mount options of the set beside those that small disks need.
+        prepare: fills the volume before anything mounts it; gets a folder to work in.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paddlewheel-bench-")))
@@ -128,6 +133,8 @@ async def data_stand(agents: int, mount: Mapping[str, str] | None = None) -> Asy
         store.make_bucket("volumes")
         keys = (store.access_key, store.secret_key)
         volume = JuiceFsVolume("bench", "minio", f"http://{store.endpoint}/volumes", f"{redis}/1", *keys)
+        if prepare:
+            await asyncio.to_thread(prepare, volume, folder)
         options = json.dumps({**MOUNT, **(mount or {})})
         runtimes = RuntimeSet(folder, server.url, volume, {"MOUNT_OPTIONS": options})
         runtimes.write_secret("source", {"access-key": keys[0], "secret-key": keys[1]})
