@@ -17,7 +17,7 @@ from tests.bench.rows import Row
 
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
-from cache_runtime.domain.model import Batch, File, Identity
+from cache_runtime.domain.model import Batch, File, Identity, ListedChunk
 from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.operations.base import RunOperation
@@ -28,7 +28,6 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import (
-    Chunk,
     FileEntry,
     NodeStatus,
     RunPhase,
@@ -105,9 +104,8 @@ def _files(number: int) -> list[File]:
     return [File(f"{random.getrandbits(144):036x}", 1 << 20) for _ in range(FILES_PER_CHUNK)]
 
 
-def _chunk(number: int) -> Chunk:
-    files = [FileEntry(path=file.path, size=file.size) for file in _files(number)]
-    return Chunk(run_id=RUN, id=number, files=files)
+def _chunk(number: int) -> ListedChunk:
+    return ListedChunk(RUN, 0, number, _files(number))
 
 
 async def _run(url: str) -> RunState:

@@ -15,7 +15,7 @@ import pytest
 from cache_runtime import agent, execution
 from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.model import Identity, RunRecords
+from cache_runtime.domain.model import File, Identity, ListedChunk, RunRecords
 from cache_runtime.domain.runs import HEARTBEAT, QUIET
 from cache_runtime.publication import pack
 from cache_runtime.records import Recorded, RunStore
@@ -23,7 +23,6 @@ from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.generated.cache_v1 import (
-    Chunk,
     FileEntry,
     PartitionState,
     PartitionTotals,
@@ -159,8 +158,8 @@ class Bench:
 
     async def publish(self, number: int, *paths: str, partition: int = 0) -> None:
         """A chunk of these files, or of one that has its number."""
-        files = [FileEntry(path=path) for path in paths or [f"f{number}"]]
-        chunk = Chunk(run_id="r", id=number, partition=partition, files=files)
+        files = [File(path, 0) for path in paths or [f"f{number}"]]
+        chunk = ListedChunk("r", partition, number, files)
         await self.bus.work.put(work_subject("s", "r", partition, number), pack(chunk))
 
     async def step(self) -> bool:
@@ -548,7 +547,7 @@ async def test_what_cannot_be_counted_at_the_end_does_not_keep_the_run(bench: Be
 
     bench.recount = refuse
     await bench.lead(listed=True, chunks=1)
-    await bench.bus.work.put(work_subject("s", "r", 0, 0), pack(Chunk(run_id="r", partition=0)))
+    await bench.bus.work.put(work_subject("s", "r", 0, 0), pack(ListedChunk("r", 0, 0)))
     step = asyncio.create_task(bench.step())
     await _reasons_of(bench, tries=3)
     await bench.clock.advance(COUNT_PATIENCE)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_runtime.domain.chunking import Limits, Splitter, encoded_size, split
-from cache_runtime.domain.model import File
+from cache_runtime.domain.model import File, ListedChunk
 from cache_runtime.domain.strategy import random, shares
 from cache_runtime.publication import MAX_CHUNK, pack, unpack
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, WarmupOperation
@@ -24,39 +24,35 @@ def make_splitter(partitions: int, limits: Limits | None = None) -> Splitter:
     return Splitter("run-1", partitions, limits or Limits())
 
 
-def files_of(chunk: Chunk) -> list[File]:
-    return [File(entry.path, entry.size) for entry in chunk.files]
-
-
 @given(FILES, st.integers(1, 5), LIMITS)
 def test_every_file_is_in_exactly_one_chunk(files: list[File], partitions: int, limits: Limits) -> None:
     splitter = make_splitter(partitions, limits)
     chunks = list(split(files, splitter))
 
-    assert sorted(f for chunk in chunks for f in files_of(chunk)) == sorted(files)
+    assert sorted(f for chunk in chunks for f in chunk.files) == sorted(files)
     for index, total in enumerate(splitter.totals):
         own = [chunk for chunk in chunks if chunk.partition == index]
         assert [chunk.id for chunk in own] == list(range(total.chunks))
         assert sum(len(chunk.files) for chunk in own) == total.files
-        assert sum(f.size for chunk in own for f in files_of(chunk)) == total.bytes
+        assert sum(f.size for chunk in own for f in chunk.files) == total.bytes
 
 
 @given(FILES, st.integers(1, 5), LIMITS)
 def test_chunks_stay_within_their_limits(files: list[File], partitions: int, limits: Limits) -> None:
     held = Counter[int]()
     for chunk in split(files, make_splitter(partitions, limits)):
-        size = sum(f.size for f in files_of(chunk))
+        size = sum(f.size for f in chunk.files)
         if len(chunk.files) > 1:
             assert len(chunk.files) <= limits.files
             assert size <= limits.bytes_after(held[chunk.partition])
-            assert sum(encoded_size(f) for f in files_of(chunk)) <= limits.encoded
+            assert sum(encoded_size(f) for f in chunk.files) <= limits.encoded
         held[chunk.partition] += size
 
 
 def test_chunks_of_a_large_partition_are_larger_but_small_beside_the_whole() -> None:
     held, sizes = 0, []
     for chunk in split((File(str(n), 1 << 20) for n in range(100_000)), make_splitter(1)):
-        sizes.append(sum(f.size for f in files_of(chunk)))
+        sizes.append(sum(f.size for f in chunk.files))
         assert sizes[-1] <= max(Limits().bytes, held // Limits().share)
         held += sizes[-1]
     assert max(sizes) <= Limits().growth * Limits().bytes
@@ -86,7 +82,7 @@ def test_the_same_files_give_the_same_chunks(files: list[File], partitions: int,
 def test_a_file_larger_than_a_chunk_is_a_chunk_alone() -> None:
     files = [File("a", 1), File("big", 100), File("b", 1)]
     chunks = list(split(files, make_splitter(1, Limits(bytes=10))))
-    assert [[f.path for f in files_of(chunk)] for chunk in chunks] == [["a"], ["big"], ["b"]]
+    assert [[f.path for f in chunk.files] for chunk in chunks] == [["a"], ["big"], ["b"]]
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60), st.integers(1, 70))
@@ -114,19 +110,21 @@ def test_the_worst_chunk_fits_the_bus_and_comes_back() -> None:
     for chunk in split(files, make_splitter(1)):
         data = pack(chunk)
         assert len(data) < 960 * 1024
-        assert [(e.path, e.size) for e in unpack(data).files] == [tuple(f) for f in files_of(chunk)]
+        assert [(e.path, e.size) for e in unpack(data).files] == [tuple(f) for f in chunk.files]
 
 
 def test_a_chunk_keeps_its_place() -> None:
-    files = [FileEntry(path="a%FF", size=5)]
-    chunk = unpack(pack(Chunk(run_id="run-7", partition=3, id=12, files=files)))
-    assert (chunk.run_id, chunk.partition, chunk.id) == ("run-7", 3, 12)
+    files = [FileEntry(path="a%FF", size=1 << 40), FileEntry(path='"\\\n \u3000é', size=0)]
+    listed = [File(file.path, file.size) for file in files]
+    assert unpack(pack(ListedChunk("run-7", 3, 12, listed))) == Chunk(
+        run_id="run-7", partition=3, id=12, files=files
+    )
 
 
 def test_a_file_for_one_partition_goes_there_and_nowhere_else() -> None:
     splitter = make_splitter(3)
-    chunks = [*splitter.add(File("b", 0), 2), *splitter.add(File("a", 0), 0), *splitter.flush()]
-    assert [(chunk.partition, chunk.id, files_of(chunk)) for chunk in chunks] == [
+    chunks = [*splitter.add([File("b", 0)], 2), *splitter.add([File("a", 0)], 0), *splitter.flush()]
+    assert [(chunk.partition, chunk.id, chunk.files) for chunk in chunks] == [
         (0, 0, [File("a", 0)]),
         (2, 0, [File("b", 0)]),
     ]

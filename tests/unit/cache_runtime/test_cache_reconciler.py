@@ -21,7 +21,7 @@ from cache_runtime import agent, master, publication
 from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
-from cache_runtime.domain.model import Batch, File, Identity
+from cache_runtime.domain.model import Batch, File, Identity, ListedChunk
 from cache_runtime.domain.runs import HEARTBEAT, SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
@@ -35,7 +35,6 @@ from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import (
-    Chunk,
     FileEntry,
     NodeStatus,
     PartitionState,
@@ -693,8 +692,7 @@ async def test_a_chunk_published_twice_counts_once(harness: Harness) -> None:
     async with harness.agents(0, 1):
         await harness.ask()
         await eventually(lambda: len(harness.operation.began) == 2, what="work began")
-        files = [FileEntry(path=file.path, size=file.size) for file in FILES[0:6:2]]
-        again = pack(Chunk(run_id="run-1", partition=0, id=0, files=files))
+        again = pack(ListedChunk("run-1", 0, 0, FILES[0:6:2]))
         harness.operation.gate.set()
         await eventually(lambda: (0, 0) in harness.operation.done)
         await harness.bus.work.put(work_subject("set-1", "run-1", 0, 0), again)
@@ -702,7 +700,7 @@ async def test_a_chunk_published_twice_counts_once(harness: Harness) -> None:
     assert harness.operation.done.count((0, 0)) == 1
 
 
-@pytest.mark.parametrize("data", [b"nonsense", pack(Chunk(run_id="run-1", partition=1, id=3)), None])
+@pytest.mark.parametrize("data", [b"nonsense", pack(ListedChunk("run-1", 1, 3)), None])
 async def test_work_that_is_lost_or_unreadable_is_published_again(
     harness: Harness, data: bytes | None
 ) -> None:

@@ -36,6 +36,7 @@ from cache_runtime.domain.runs import (
 )
 from cache_runtime.operations.clear import partitions_to_clear
 from cache_runtime.operations.sync import bandwidth_share, copy_time
+from cache_runtime.publication import pack, unpack
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ClearOperation,
@@ -225,7 +226,8 @@ def test_endings() -> None:
 
 def listing(paths: list[str]) -> tuple[list[Chunk], Splitter]:
     splitter = Splitter("r", 1, Limits(files=3))
-    return list(split([File(path, 10) for path in paths], splitter)), splitter
+    chunks = split([File(path, 10) for path in paths], splitter)
+    return [unpack(pack(each)) for each in chunks], splitter
 
 
 def test_a_file_that_was_skipped_because_the_listing_changed_is_no_success() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import orjson
 import structlog
 import zstandard
 
 from cache_runtime.domain.chunking import Limits, Splitter
+from cache_runtime.domain.model import ListedChunk
 from cache_runtime.domain.runs import Problem, is_recorded, repeated
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import as_failure, persistently
@@ -17,7 +19,7 @@ from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, PartitionTotals, RunSpec
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.subjects import work_subject
-from paddlewheel.contracts.wire import from_json, to_json
+from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 
@@ -121,9 +123,7 @@ class Publication:
     async def _put_recounts(self, totals: Sequence[PartitionTotals]) -> list[PartitionTotals]:
         """The totals with them."""
         given = [index for index, total in enumerate(totals) if total.files]
-        await self._put_all(
-            Chunk(run_id=self._spec.run_id, id=totals[index].chunks, partition=index) for index in given
-        )
+        await self._put_all(ListedChunk(self._spec.run_id, index, totals[index].chunks) for index in given)
         return [
             total.model_copy(update={"chunks": total.chunks + 1}) if index in given else total
             for index, total in enumerate(totals)
@@ -135,9 +135,7 @@ class Publication:
         self._splitter = self._new_splitter()
         count = 0
         async for batch in self.operation.list(self._spec):
-            await self._put_all(
-                [chunk for file in batch.files for chunk in self._splitter.add(file, batch.partition)]
-            )
+            await self._put_all(self._splitter.add(batch.files, batch.partition))
             count += len(batch.files)
             self._note_advance(count)
         await self._put_all(self._splitter.flush())
@@ -155,7 +153,7 @@ class Publication:
     def _new_splitter(self) -> Splitter:
         return Splitter(self._spec.run_id, max(1, self._spec.partitions), self._limits)
 
-    async def _put_all(self, chunks: Iterable[Chunk]) -> None:
+    async def _put_all(self, chunks: Iterable[ListedChunk]) -> None:
         for chunk in chunks:
             if not self.operation.is_dry(self._spec) and not self._is_there(chunk):
                 await self._wait_for_room()
@@ -174,12 +172,12 @@ class Publication:
     async def _tell(self, error: Retry | None) -> None:
         self.problem = repeated(Reason.PUBLISHING_RETRIED, str(error)) if error else None
 
-    def _is_there(self, chunk: Chunk) -> bool:
+    def _is_there(self, chunk: ListedChunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""
         is_published = chunk.id < self._published.get(chunk.partition, 0)
         return is_published or is_recorded(self._part(chunk.partition), chunk)
 
-    async def _put(self, chunk: Chunk) -> int:
+    async def _put(self, chunk: ListedChunk) -> int:
         """Bytes that it takes in the stream, its subject among them."""
         subject, data = self._subject(chunk.partition, chunk.id), pack(chunk)
         await self._work.put(subject, data)
@@ -194,9 +192,11 @@ class Publication:
         return work_subject(self._spec.set_uid, self._spec.run_id, partition, chunk)
 
 
-def pack(chunk: Chunk) -> bytes:
-    """A chunk on the wire: zstd over proto3 JSON."""
-    return zstandard.ZstdCompressor(level=3).compress(to_json(chunk))
+def pack(chunk: ListedChunk) -> bytes:
+    """A chunk on the wire: zstd over the proto3 JSON of `Chunk`."""
+    files = [{"path": path, "size": str(size)} for path, size in chunk.files]
+    message = {"runId": chunk.run_id, "id": str(chunk.id), "partition": chunk.partition, "files": files}
+    return zstandard.ZstdCompressor(level=3).compress(orjson.dumps(message))
 
 
 def readable(data: bytes | None, run_id: str, partition: int, number: int) -> Chunk | None:

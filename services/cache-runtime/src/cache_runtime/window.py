@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 
+from cache_runtime.domain.model import ListedChunk
 from cache_runtime.domain.runs import is_recorded, next_chunk
-from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState
+from paddlewheel.contracts.generated.cache_v1 import PartitionState
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
@@ -42,7 +43,7 @@ class Window:
         self._ahead.clear()
         self._bytes = 0
 
-    def add(self, chunk: Chunk, size: int) -> None:
+    def add(self, chunk: ListedChunk, size: int) -> None:
         """Count a chunk that was published, which takes so many bytes in the stream."""
         self._ahead[chunk.partition].append((chunk.id, size))
         self._bytes += size
@@ -81,6 +82,6 @@ class Window:
         """Whether there were any."""
         before = self._bytes
         for partition, ahead in self._ahead.items():
-            while ahead and is_recorded(self._part(partition), Chunk(partition=partition, id=ahead[0][0])):
+            while ahead and is_recorded(self._part(partition), ListedChunk("", partition, ahead[0][0])):
                 self._bytes -= ahead.popleft()[1]
         return self._bytes < before

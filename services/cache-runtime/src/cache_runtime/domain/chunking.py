@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from heapq import heapreplace
 
 from cache_runtime.domain.digest import digest_of, sum_of
-from cache_runtime.domain.model import File
-from paddlewheel.contracts.generated.cache_v1 import Chunk, ChunkLimits, FileEntry, PartitionTotals, RunState
+from cache_runtime.domain.model import File, ListedChunk
+from paddlewheel.contracts.generated.cache_v1 import ChunkLimits, PartitionTotals, RunState
 
 ENTRY_OVERHEAD = 40
 """JSON around one path: names of fields, quotes, size."""
@@ -56,6 +56,11 @@ class _OpenChunk:
     bytes: int = 0
     encoded: int = 0
 
+    def add(self, file: File, encoded: int) -> None:
+        self.files.append(file)
+        self.bytes += file.size
+        self.encoded += encoded
+
 
 @dataclass
 class _Partition:
@@ -85,19 +90,22 @@ class Splitter:
         """By partition; a chunk is counted once it is complete."""
         return [PartitionTotals(files=p.files, bytes=p.bytes, chunks=p.chunks) for p in self._partitions]
 
-    def add(self, file: File, partition: int | None = None) -> Iterator[Chunk]:
-        """Yields the chunk that had no room for the file, if any."""
-        index = self._least_loaded() if partition is None else partition
-        target, encoded = self._partitions[index], encoded_size(file)
-        if not self._fits(target, file, encoded):
-            yield self._complete(index)
-        target.open.files.append(file)
-        target.open.bytes += file.size
-        target.open.encoded += encoded
-        target.files += 1
-        target.bytes += file.size
+    def add(self, files: Iterable[File], partition: int | None = None) -> Iterator[ListedChunk]:
+        """Yields the chunks that had no room for the next file.
 
-    def flush(self) -> Iterator[Chunk]:
+        Args:
+            partition: that takes all files; None for the one with the fewest bytes.
+        """
+        for file in files:
+            index = self._least_loaded() if partition is None else partition
+            target, encoded = self._partitions[index], encoded_size(file)
+            if not self._fits(target, file.size, encoded):
+                yield self._complete(index)
+            target.open.add(file, encoded)
+            target.files += 1
+            target.bytes += file.size
+
+    def flush(self) -> Iterator[ListedChunk]:
         """Complete the chunks that are still open."""
         for index, partition in enumerate(self._partitions):
             if partition.open.files:
@@ -113,21 +121,23 @@ class Splitter:
                 return index
             heapreplace(self._loads, now)
 
-    def _fits(self, partition: _Partition, file: File, encoded: int) -> bool:
-        chunk = partition.open
+    def _fits(self, partition: _Partition, size: int, encoded: int) -> bool:
+        chunk, limits = partition.open, self._limits
         if not chunk.files:
             return True
         return (
-            len(chunk.files) < self._limits.files
-            and chunk.bytes + file.size <= self._limits.bytes_after(partition.bytes - chunk.bytes)
-            and chunk.encoded + encoded <= self._limits.encoded
+            len(chunk.files) < limits.files
+            and chunk.encoded + encoded <= limits.encoded
+            and (
+                chunk.bytes + size <= limits.bytes
+                or chunk.bytes + size <= limits.bytes_after(partition.bytes - chunk.bytes)
+            )
         )
 
-    def _complete(self, index: int) -> Chunk:
+    def _complete(self, index: int) -> ListedChunk:
         partition = self._partitions[index]
-        files = [FileEntry.model_construct(path=file.path, size=file.size) for file in partition.open.files]
-        chunk = Chunk(run_id=self._run_id, id=partition.chunks, partition=index, files=files)
-        self.digest = sum_of((self.digest, digest_of(files)))
+        chunk = ListedChunk(self._run_id, index, partition.chunks, partition.open.files)
+        self.digest = sum_of((self.digest, digest_of(chunk.files)))
         partition.chunks += 1
         partition.open = _OpenChunk()
         return chunk
@@ -140,8 +150,7 @@ def encoded_size(file: File) -> int:
     return len(json.dumps(file.path)) + ENTRY_OVERHEAD
 
 
-def split(files: Iterable[File], splitter: Splitter) -> Iterator[Chunk]:
+def split(files: Iterable[File], splitter: Splitter) -> Iterator[ListedChunk]:
     """All chunks of a stream."""
-    for file in files:
-        yield from splitter.add(file)
+    yield from splitter.add(files)
     yield from splitter.flush()

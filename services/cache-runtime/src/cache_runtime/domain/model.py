@@ -25,6 +25,16 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class ListedChunk:
+    """A chunk as it is listed, before it is a message: models of its files would take a fifth of the time."""
+
+    run_id: str
+    partition: int
+    id: int
+    files: Sequence[File] = ()
+
+
+@dataclass(frozen=True)
 class FileStat:
     """A regular file of the mounted tree."""
 

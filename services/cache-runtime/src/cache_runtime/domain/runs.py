@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from cache_runtime.domain.digest import digest_of, sum_of
-from cache_runtime.domain.model import Outcome, RunRecords
+from cache_runtime.domain.model import ListedChunk, Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ChunkLimits,
@@ -325,7 +325,7 @@ def eta(sums: Progress, state: RunState, elapsed: float) -> float:
     return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
 
 
-def is_recorded(part: PartitionState, chunk: Chunk) -> bool:
+def is_recorded(part: PartitionState, chunk: Chunk | ListedChunk) -> bool:
     """Whether the chunk is finished."""
     return chunk.id < part.watermark or chunk.id in part.chunks
 
