@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import cast
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
+from cache_runtime import node
 from cache_runtime.app import App
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Identity
@@ -26,15 +28,37 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 
 
 async def _nothing_staged() -> int:
     return 0
 
 
-def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
-    """Of a node without a mount."""
-    mount = SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+async def _hang() -> int:
+    await asyncio.Event().wait()
+    return 0
+
+
+async def _fail() -> int:
+    raise Retry("CacheUnreadable", "Input/output error")
+
+
+def make_mount() -> SimpleNamespace:
+    """There is none."""
+    return SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+
+
+def make_reporter(
+    nodes: KeyValue,
+    cache: SimpleNamespace,
+    *,
+    mount: SimpleNamespace | None = None,
+    clock: ManualClock | None = None,
+    is_writeback: bool = False,
+) -> NodeReporter:
+    """Of a node without a mount, unless there is one."""
+    mount = mount or make_mount()
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
     return NodeReporter(
@@ -44,8 +68,9 @@ def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
         ReportedVolume(nodes, "uid"),
         [],
         CacheLimit(0),
-        ManualClock(),
+        clock or ManualClock(),
         10.0,
+        is_writeback=is_writeback,
     )
 
 
@@ -67,8 +92,10 @@ async def test_what_others_report_is_read_once_whether_it_names_a_volume_or_not(
     assert len(reads) == 1
 
 
-async def test_two_reports_at_a_time_share_what_is_measured() -> None:
-    """The last one of an agent that ends, and a regular one."""
+async def test_no_second_measurement_begins_while_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each holds a thread, for as long as the disk hangs."""
     nodes, go = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()
     looks = []
 
@@ -78,15 +105,16 @@ async def test_two_reports_at_a_time_share_what_is_measured() -> None:
         return 7
 
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=staged))
-    both = asyncio.gather(reporter.report(), reporter.report())
-    while not looks:
-        await asyncio.sleep(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report()
+        while not looks:
+            await asyncio.sleep(0)
+        await reporter.report()
     go.set()
-    await both
+    await reporter.report()
     assert len(looks) == 1
-    entry = await nodes.get("uid.0")
-    assert entry is not None
-    assert from_json(NodeStatus, entry.value or b"").staged_bytes == 7
+    assert await _reported(nodes) == (7, False)
 
 
 async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
@@ -99,18 +127,33 @@ async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
     assert await nodes.get("uid.0") is not None
 
 
+HERE = NodeStatus(node="node", staged_bytes=7)
+PODS_WROTE = NodeStatus(node="node", staged_bytes=7, mounted=True, writeback=True)
+
+
 @pytest.mark.parametrize(
-    ("before", "staged", "unknown"),
+    ("before", "is_writeback", "staged", "unknown"),
     [
-        (None, 0, True),
-        (NodeStatus(node="node", staged_bytes=7), 7, False),
-        (NodeStatus(node="node", staged_unknown=True), 0, True),
-        (NodeStatus(node="other", staged_bytes=7), 0, True),
+        (None, False, 0, True),
+        (HERE, False, 7, False),
+        (NodeStatus(node="node", staged_bytes=7, staged_unknown=True), False, 7, True),
+        (PODS_WROTE, False, 7, True),
+        (NodeStatus(node="other", staged_bytes=7), False, 0, True),
+        (HERE, True, 7, True),
+        (NodeStatus(node="node"), True, 0, True),
     ],
-    ids=["new", "same node", "unknown before", "other node"],
+    ids=[
+        "new",
+        "same node",
+        "unknown before",
+        "died while pods wrote",
+        "other node",
+        "writeback",
+        "nothing before",
+    ],
 )
 async def test_what_cannot_be_measured_is_as_before_or_unknown(
-    before: NodeStatus | None, staged: int, unknown: bool
+    before: NodeStatus | None, is_writeback: bool, staged: int, unknown: bool
 ) -> None:
     nodes = MemoryBus().key_value(NODES_BUCKET)
     if before is not None:
@@ -122,13 +165,116 @@ async def test_what_cannot_be_measured_is_as_before_or_unknown(
             raise Retry("CacheUnreadable", "Input/output error")
         return 3
 
-    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=measure))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=measure), is_writeback=is_writeback)
     for _ in range(2):
         await reporter.report()
         assert await _reported(nodes) == (staged, unknown)
     is_well = True
     await reporter.report()
     assert await _reported(nodes) == (3, False)
+
+
+@pytest.mark.parametrize("measure", [_hang, _fail])
+@pytest.mark.parametrize("is_writeback", [True, False])
+async def test_a_figure_from_before_the_mount_was_lost_is_the_least_that_pods_have_left(
+    measure: Callable[[], Awaitable[int]], is_writeback: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they write to the cache first, they may have written since."""
+    nodes, clock, cache = MemoryBus().key_value(NODES_BUCKET), ManualClock(), SimpleNamespace()
+    mount = make_mount()
+    mount.changed_at, cache.staged_bytes = clock.now(), _nothing_staged
+    reporter = make_reporter(nodes, cache, mount=mount, clock=clock, is_writeback=is_writeback)
+    await reporter.report()
+    assert await _reported(nodes) == (0, False)
+    await clock.advance(1.0)
+    mount.changed_at, cache.staged_bytes = clock.now(), measure
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report()
+        assert await _reported(nodes) == (0, is_writeback)
+        await reporter.report_last()
+
+
+async def test_a_mount_that_hangs_does_not_keep_staged_writes_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while the database is away: the figures of the cache and the data set need it."""
+    nodes, hangs = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()
+
+    async def hang(_: NodeReporter) -> None:
+        hangs.set()
+        await _hang()
+
+    async def staged() -> int:
+        await hangs.wait()
+        return 7
+
+    monkeypatch.setattr(NodeReporter, "_measure_tree", hang)
+    monkeypatch.setattr(node, "PATIENCE", 0.01)
+    mount, cache = make_mount(), SimpleNamespace(staged_bytes=staged)
+    mount.is_mounted = True
+    reporter = make_reporter(nodes, cache, mount=mount, is_writeback=True)
+    for measure, figure in ((staged, (7, False)), (_nothing_staged, (0, False))):
+        cache.staged_bytes = measure
+        for _ in range(500):
+            await reporter.report()
+            if await _reported(nodes) == figure:
+                break
+        assert await _reported(nodes) == figure
+    await reporter.report_last()
+
+
+async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be unknown in each other report."""
+    nodes, clock = MemoryBus().key_value(NODES_BUCKET), ManualClock()
+    cache = SimpleNamespace(staged_bytes=_nothing_staged)
+    reporter = make_reporter(nodes, cache, clock=clock, is_writeback=True)
+    await reporter.report()
+    cache.staged_bytes = _hang
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        for unknown in (False, False, False, True):
+            await clock.advance(10.0)
+            await reporter.report()
+            assert await _reported(nodes) == (0, unknown)
+        await reporter.report_last()
+
+
+@pytest.mark.parametrize(
+    ("measure", "staged", "unknown"), [(_nothing_staged, 0, False), (_hang, 7, True), (_fail, 7, True)]
+)
+async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
+    measure: Callable[[], Awaitable[int]], staged: int, unknown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what was measured while the client was ending, nor what has not been answered since."""
+    nodes, cache = MemoryBus().key_value(NODES_BUCKET), SimpleNamespace()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def early() -> int:
+        asked.set()
+        await answer.wait()
+        return 0
+
+    async def seven() -> int:
+        return 7
+
+    cache.staged_bytes = seven
+    reporter = make_reporter(nodes, cache, is_writeback=True)
+    await reporter.report()
+    assert await _reported(nodes) == (7, False)
+    cache.staged_bytes = early
+    regular = asyncio.create_task(reporter.report())
+    await asked.wait()
+    await end(regular)
+    answer.set()
+    cache.staged_bytes = measure
+    with monkeypatch.context() as patch:
+        if unknown:
+            patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report_last()
+    assert await _reported(nodes) == (staged, unknown)
 
 
 ON_A = StagedElsewhere(node="a", staged_bytes=7)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine, VolumeRecord
+from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -78,10 +80,12 @@ class NodeReporter:
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._is_writeback = is_writeback
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
-        self._staged: int | None = None
+        lasts = RECENT * interval + PATIENCE
+        self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
         self._has_recalled = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
-        self._measuring: asyncio.Task[None] | None = None
+        measures = (self._measure_disks, self._staged.measure, self._measure_cache)
+        self._measurements = [_Measurement(measure) for measure in measures]
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
         self.changed = asyncio.Event()
@@ -97,10 +101,17 @@ class NodeReporter:
                 waiter.cancel()
             self.changed.clear()
 
-    def close(self) -> None:
-        """Nobody waits for figures any more."""
-        if self._measuring is not None:
-            self._measuring.cancel()
+    async def report_last(self) -> None:
+        """Once `run` and the mount have ended. What was measured before does not count: at its end the client
+        writes what it has buffered."""
+        self._stop_measuring()
+        self._staged.expire()
+        await self.report()
+        self._stop_measuring()
+
+    def _stop_measuring(self) -> None:
+        for measurement in self._measurements:
+            measurement.stop()
 
     async def report(self) -> None:
         """Write the record now."""
@@ -127,8 +138,8 @@ class NodeReporter:
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
             cache_capacity=self._limit.of(disks, use.cached),
-            staged_bytes=self._staged or 0,
-            staged_unknown=self._staged is None,
+            staged_bytes=self._staged.bytes,
+            staged_unknown=self._staged.is_unknown,
             staged_elsewhere=list(self._elsewhere),
             hit_bytes=use.hit,
             miss_bytes=use.miss,
@@ -148,33 +159,23 @@ class NodeReporter:
     async def _measure(self) -> None:
         """Bring the figures up to date as far as that is possible soon. While a database or a disk does not
         answer, the last ones are reported."""
-        task = self._measuring = self._measuring or asyncio.create_task(self._measure_all())
-        await asyncio.wait({task}, timeout=PATIENCE)
-        if task.done():
-            # Another report may have waited for the same one.
-            self._measuring = None if self._measuring is task else self._measuring
+        running = {measurement.running() for measurement in self._measurements}
+        done, _ = await asyncio.wait(running, timeout=PATIENCE)
+        for task in done:
             task.result()
 
-    async def _measure_all(self) -> None:
+    async def _measure_disks(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
-        await self._measure_staged()
-        if self._engine.mount.is_mounted:
-            await self._measure_cache()
 
     async def _measure_cache(self) -> None:
+        if not self._engine.mount.is_mounted:
+            return
         try:
             await self._measure_tree()
             self._use = await self._engine.cache.use()
         except Retry as error:
             self._use = CacheUse()
             log.warning("cache not measured", problem=str(error))
-
-    async def _measure_staged(self) -> None:
-        """What was there before counts while the disk does not answer: it has not reached the store since."""
-        try:
-            self._staged = await self._engine.cache.staged_bytes()
-        except (Retry, OSError) as error:
-            log.warning("staged writes not measured", problem=str(error))
 
     async def _recall(self) -> None:
         """Once, before the first report replaces that of the agent before. What that has found on this node
@@ -188,7 +189,7 @@ class NodeReporter:
         if last is None:
             return
         if last.node == self._identity.node:
-            self._staged = None if last.staged_unknown else last.staged_bytes
+            self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
 
     async def _last_report(self) -> NodeStatus | None:
@@ -235,6 +236,25 @@ class NodeReporter:
             self._seen, self._changed_at = counters, now
         if now - self._changed_at < SETTLED_AFTER:
             self._tree = await self._engine.volume.size()
+
+
+class _Measurement:
+    """It may take long, or for ever: no second one begins before its end, and none waits for another."""
+
+    def __init__(self, measure: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._measure = measure
+        self._task: asyncio.Task[None] | None = None
+
+    def running(self) -> asyncio.Task[None]:
+        """The one that does not answer yet, or else a new one."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._measure())
+        return self._task
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
 
 def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
