@@ -54,6 +54,7 @@ def make_reporter(
     cache: SimpleNamespace,
     *,
     mount: SimpleNamespace | None = None,
+    record: ReportedVolume | None = None,
     clock: ManualClock | None = None,
     is_writeback: bool = False,
 ) -> NodeReporter:
@@ -65,7 +66,7 @@ def make_reporter(
         nodes,
         me,
         engine,
-        ReportedVolume(nodes, "uid"),
+        record or ReportedVolume(nodes, "uid"),
         [],
         CacheLimit(0),
         clock or ManualClock(),
@@ -357,9 +358,13 @@ async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: p
     assert status.staged_elsewhere == [ON_A]
 
 
+async def _report(nodes: KeyValue) -> NodeStatus:
+    return from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+
+
 async def _reported(nodes: KeyValue) -> tuple[int, bool]:
     """Staged bytes, and whether they are unknown."""
-    status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+    status = await _report(nodes)
     return status.staged_bytes, status.staged_unknown
 
 
@@ -389,6 +394,91 @@ async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
     for _ in range(2):
         await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
         assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"
+
+
+ILL = SimpleNamespace(
+    is_mounted=False, message="no key", ailment=Ailment("SecretMissing", "no key"), changed_at=None
+)
+
+
+@pytest.mark.parametrize("key", ["uid.0", "uid.1"])
+async def test_a_record_that_cannot_be_read_keeps_no_agent_from_reporting_and_each_from_formatting(
+    key: str,
+) -> None:
+    """Whether it is its own or another's, and also when the agent was started anew."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put(key, b"{")
+    for _ in range(2):
+        reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+        for _ in range(2):
+            await reporter.report()
+            report = await _report(nodes)
+            assert (report.ailment, report.volume_unknown) == ("SecretMissing", key == "uid.0")
+            with pytest.raises(Retry, match=rf"record '{key}' .* delete this record") as found:
+                await ReportedVolume(nodes, "uid").recall()
+            assert found.value.reason == "RecordUnreadable"
+
+
+async def test_an_agent_whose_record_could_not_be_read_notices_that_it_was_deleted() -> None:
+    """As the message advises where nothing was ever mounted."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    await nodes.delete("uid.0")
+    await reporter.report()
+    assert not (await _report(nodes)).volume_unknown
+    assert await ReportedVolume(nodes, "uid").recall() == ""
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+async def test_an_agent_whose_record_could_not_be_read_takes_the_volume_from_one_that_was_restored(
+    partition: int,
+) -> None:
+    """Its own, which it replaces, or another's; what it has found out itself by then stays."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    restored = NodeStatus(partition=partition, node="node", staged_bytes=7, volume_id="first")
+    await nodes.put(f"uid.{partition}", to_json(restored))
+    for _ in range(2):
+        await reporter.report()
+        report = await _report(nodes)
+        assert (report.volume_id, report.volume_unknown, report.staged_bytes) == ("first", False, 0)
+
+
+async def test_a_record_that_was_restored_is_not_replaced_before_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    await nodes.put("uid.0", to_json(NodeStatus(node="node", volume_id="first")))
+
+    async def unreachable(_: str) -> list[Entry]:
+        raise Retry("BusUnreachable", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nodes, "entries", unreachable)
+        await reporter.report()
+    await reporter.report()
+    assert (await _report(nodes)).volume_id == "first"
+
+
+async def test_an_agent_that_has_mounted_names_its_volume_in_place_of_a_record_that_could_not_be_read() -> (
+    None
+):
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    record = ReportedVolume(nodes, "uid")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), record=record)
+    await reporter.report()
+    record.keep("first")
+    await reporter.report()
+    report = await _report(nodes)
+    assert (report.volume_id, report.volume_unknown) == ("first", False)
 
 
 @pytest.mark.parametrize(

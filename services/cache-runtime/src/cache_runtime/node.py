@@ -17,6 +17,7 @@ from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
 from paddlewheel.contracts.staged_writes import left_on_node
 from paddlewheel.contracts.wire import from_json, to_json
@@ -82,7 +83,7 @@ class NodeReporter:
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
         lasts = RECENT * interval + PATIENCE
         self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
-        self._has_recalled = False
+        self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
         measures = (self._measure_disks, self._staged.measure, self._measure_cache)
         self._measurements = [_Measurement(measure) for measure in measures]
@@ -153,6 +154,7 @@ class NodeReporter:
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
             mount_changed_at=mount.changed_at,
             volume_id=self._record.known,
+            volume_unknown=self._is_volume_unknown,
             writeback=self._is_writeback,
         )
 
@@ -180,28 +182,44 @@ class NodeReporter:
     async def _recall(self) -> None:
         """Once, before the first report replaces that of the agent before. What that has found on this node
         counts until there is a figure of one's own; what it has left on others stays known, and so does the
-        set's volume, which may be in that report only. Raises Retry."""
+        set's volume, which may be in that report only. Once more while that cannot be read: somebody may have
+        restored or deleted it. Raises Retry."""
+        if self._has_recalled and not self._is_volume_unknown:
+            return
+        last = await self._last_report()
+        await self._recall_volume()
+        self._was_unreadable = last.volume_unknown
         if self._has_recalled:
             return
-        await self._record.recall()
-        last = await self._last_report()
         self._has_recalled = True
-        if last is None:
-            return
         if last.node == self._identity.node:
             self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
 
-    async def _last_report(self) -> NodeStatus | None:
+    @property
+    def _is_volume_unknown(self) -> bool:
+        return self._was_unreadable and not self._record.known
+
+    async def _recall_volume(self) -> None:
+        """A record that cannot be read keeps agents from formatting, and none from saying so: one's own stays
+        marked as such, and others are not replaced. Raises Retry."""
+        try:
+            await self._record.recall()
+        except Retry as error:
+            if error.reason != Reason.RECORD_UNREADABLE:
+                raise
+
+    async def _last_report(self) -> NodeStatus:
+        """An empty one where there is none. Raises Retry."""
         me = self._identity
         try:
             entry = await self._nodes.get(str(NodeKey(me.set_uid, me.partition)))
             return from_json(NodeStatus, entry.value or b"{}")
         except NotFound:
-            return None
+            return NodeStatus()
         except Permanent as error:
             log.warning("malformed node record", problem=error.message)
-            return None
+            return NodeStatus(volume_unknown=True)
 
     async def _hand_over(self) -> None:
         """The agents of other partitions report what is left where they are."""

@@ -335,6 +335,8 @@ class NodeStatus(WireModel):
     """
     writeback: Bool = False
     """Pods write to the cache first: while it is mounted, there may be more than staged_bytes a moment later."""
+    volume_unknown: Bool = False
+    """This record is in the place of one that could not be read, and that may have named the volume."""
 
 
 class StagedElsewhere(WireModel):
