@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import cast
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
+from cache_runtime import node
 from cache_runtime.app import App
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Identity
@@ -26,26 +28,50 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 
 
 async def _nothing_staged() -> int:
     return 0
 
 
-def make_reporter(nodes: KeyValue, cache: SimpleNamespace) -> NodeReporter:
-    """Of a node without a mount."""
-    mount = SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+async def _hang() -> int:
+    await asyncio.Event().wait()
+    return 0
+
+
+async def _fail() -> int:
+    raise Retry("CacheUnreadable", "Input/output error")
+
+
+def make_mount() -> SimpleNamespace:
+    """There is none."""
+    return SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+
+
+def make_reporter(
+    nodes: KeyValue,
+    cache: SimpleNamespace,
+    *,
+    mount: SimpleNamespace | None = None,
+    record: ReportedVolume | None = None,
+    clock: ManualClock | None = None,
+    is_writeback: bool = False,
+) -> NodeReporter:
+    """Of a node without a mount, unless there is one."""
+    mount = mount or make_mount()
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=cache))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
     return NodeReporter(
         nodes,
         me,
         engine,
-        ReportedVolume(nodes, "uid"),
+        record or ReportedVolume(nodes, "uid"),
         [],
         CacheLimit(0),
-        ManualClock(),
+        clock or ManualClock(),
         10.0,
+        is_writeback=is_writeback,
     )
 
 
@@ -67,8 +93,10 @@ async def test_what_others_report_is_read_once_whether_it_names_a_volume_or_not(
     assert len(reads) == 1
 
 
-async def test_two_reports_at_a_time_share_what_is_measured() -> None:
-    """The last one of an agent that ends, and a regular one."""
+async def test_no_second_measurement_begins_while_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each holds a thread, for as long as the disk hangs."""
     nodes, go = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()
     looks = []
 
@@ -78,15 +106,16 @@ async def test_two_reports_at_a_time_share_what_is_measured() -> None:
         return 7
 
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=staged))
-    both = asyncio.gather(reporter.report(), reporter.report())
-    while not looks:
-        await asyncio.sleep(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report()
+        while not looks:
+            await asyncio.sleep(0)
+        await reporter.report()
     go.set()
-    await both
+    await reporter.report()
     assert len(looks) == 1
-    entry = await nodes.get("uid.0")
-    assert entry is not None
-    assert from_json(NodeStatus, entry.value or b"").staged_bytes == 7
+    assert await _reported(nodes) == (7, False)
 
 
 async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
@@ -99,18 +128,33 @@ async def test_a_disk_that_fails_does_not_end_the_reports() -> None:
     assert await nodes.get("uid.0") is not None
 
 
+HERE = NodeStatus(node="node", staged_bytes=7)
+PODS_WROTE = NodeStatus(node="node", staged_bytes=7, mounted=True, writeback=True)
+
+
 @pytest.mark.parametrize(
-    ("before", "staged", "unknown"),
+    ("before", "is_writeback", "staged", "unknown"),
     [
-        (None, 0, True),
-        (NodeStatus(node="node", staged_bytes=7), 7, False),
-        (NodeStatus(node="node", staged_unknown=True), 0, True),
-        (NodeStatus(node="other", staged_bytes=7), 0, True),
+        (None, False, 0, True),
+        (HERE, False, 7, False),
+        (NodeStatus(node="node", staged_bytes=7, staged_unknown=True), False, 7, True),
+        (PODS_WROTE, False, 7, True),
+        (NodeStatus(node="other", staged_bytes=7), False, 0, True),
+        (HERE, True, 7, True),
+        (NodeStatus(node="node"), True, 0, True),
     ],
-    ids=["new", "same node", "unknown before", "other node"],
+    ids=[
+        "new",
+        "same node",
+        "unknown before",
+        "died while pods wrote",
+        "other node",
+        "writeback",
+        "nothing before",
+    ],
 )
 async def test_what_cannot_be_measured_is_as_before_or_unknown(
-    before: NodeStatus | None, staged: int, unknown: bool
+    before: NodeStatus | None, is_writeback: bool, staged: int, unknown: bool
 ) -> None:
     nodes = MemoryBus().key_value(NODES_BUCKET)
     if before is not None:
@@ -122,13 +166,116 @@ async def test_what_cannot_be_measured_is_as_before_or_unknown(
             raise Retry("CacheUnreadable", "Input/output error")
         return 3
 
-    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=measure))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=measure), is_writeback=is_writeback)
     for _ in range(2):
         await reporter.report()
         assert await _reported(nodes) == (staged, unknown)
     is_well = True
     await reporter.report()
     assert await _reported(nodes) == (3, False)
+
+
+@pytest.mark.parametrize("measure", [_hang, _fail])
+@pytest.mark.parametrize("is_writeback", [True, False])
+async def test_a_figure_from_before_the_mount_was_lost_is_the_least_that_pods_have_left(
+    measure: Callable[[], Awaitable[int]], is_writeback: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they write to the cache first, they may have written since."""
+    nodes, clock, cache = MemoryBus().key_value(NODES_BUCKET), ManualClock(), SimpleNamespace()
+    mount = make_mount()
+    mount.changed_at, cache.staged_bytes = clock.now(), _nothing_staged
+    reporter = make_reporter(nodes, cache, mount=mount, clock=clock, is_writeback=is_writeback)
+    await reporter.report()
+    assert await _reported(nodes) == (0, False)
+    await clock.advance(1.0)
+    mount.changed_at, cache.staged_bytes = clock.now(), measure
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report()
+        assert await _reported(nodes) == (0, is_writeback)
+        await reporter.report_last()
+
+
+async def test_a_mount_that_hangs_does_not_keep_staged_writes_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while the database is away: the figures of the cache and the data set need it."""
+    nodes, hangs = MemoryBus().key_value(NODES_BUCKET), asyncio.Event()
+
+    async def hang(_: NodeReporter) -> None:
+        hangs.set()
+        await _hang()
+
+    async def staged() -> int:
+        await hangs.wait()
+        return 7
+
+    monkeypatch.setattr(NodeReporter, "_measure_tree", hang)
+    monkeypatch.setattr(node, "PATIENCE", 0.01)
+    mount, cache = make_mount(), SimpleNamespace(staged_bytes=staged)
+    mount.is_mounted = True
+    reporter = make_reporter(nodes, cache, mount=mount, is_writeback=True)
+    for measure, figure in ((staged, (7, False)), (_nothing_staged, (0, False))):
+        cache.staged_bytes = measure
+        for _ in range(500):
+            await reporter.report()
+            if await _reported(nodes) == figure:
+                break
+        assert await _reported(nodes) == figure
+    await reporter.report_last()
+
+
+async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be unknown in each other report."""
+    nodes, clock = MemoryBus().key_value(NODES_BUCKET), ManualClock()
+    cache = SimpleNamespace(staged_bytes=_nothing_staged)
+    reporter = make_reporter(nodes, cache, clock=clock, is_writeback=True)
+    await reporter.report()
+    cache.staged_bytes = _hang
+    with monkeypatch.context() as patch:
+        patch.setattr(node, "PATIENCE", 0.0)
+        for unknown in (False, False, False, True):
+            await clock.advance(10.0)
+            await reporter.report()
+            assert await _reported(nodes) == (0, unknown)
+        await reporter.report_last()
+
+
+@pytest.mark.parametrize(
+    ("measure", "staged", "unknown"), [(_nothing_staged, 0, False), (_hang, 7, True), (_fail, 7, True)]
+)
+async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
+    measure: Callable[[], Awaitable[int]], staged: int, unknown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what was measured while the client was ending, nor what has not been answered since."""
+    nodes, cache = MemoryBus().key_value(NODES_BUCKET), SimpleNamespace()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def early() -> int:
+        asked.set()
+        await answer.wait()
+        return 0
+
+    async def seven() -> int:
+        return 7
+
+    cache.staged_bytes = seven
+    reporter = make_reporter(nodes, cache, is_writeback=True)
+    await reporter.report()
+    assert await _reported(nodes) == (7, False)
+    cache.staged_bytes = early
+    regular = asyncio.create_task(reporter.report())
+    await asked.wait()
+    await end(regular)
+    answer.set()
+    cache.staged_bytes = measure
+    with monkeypatch.context() as patch:
+        if unknown:
+            patch.setattr(node, "PATIENCE", 0.0)
+        await reporter.report_last()
+    assert await _reported(nodes) == (staged, unknown)
 
 
 ON_A = StagedElsewhere(node="a", staged_bytes=7)
@@ -211,9 +358,13 @@ async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: p
     assert status.staged_elsewhere == [ON_A]
 
 
+async def _report(nodes: KeyValue) -> NodeStatus:
+    return from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+
+
 async def _reported(nodes: KeyValue) -> tuple[int, bool]:
     """Staged bytes, and whether they are unknown."""
-    status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+    status = await _report(nodes)
     return status.staged_bytes, status.staged_unknown
 
 
@@ -243,6 +394,91 @@ async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
     for _ in range(2):
         await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged)).report()
         assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"
+
+
+ILL = SimpleNamespace(
+    is_mounted=False, message="no key", ailment=Ailment("SecretMissing", "no key"), changed_at=None
+)
+
+
+@pytest.mark.parametrize("key", ["uid.0", "uid.1"])
+async def test_a_record_that_cannot_be_read_keeps_no_agent_from_reporting_and_each_from_formatting(
+    key: str,
+) -> None:
+    """Whether it is its own or another's, and also when the agent was started anew."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put(key, b"{")
+    for _ in range(2):
+        reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+        for _ in range(2):
+            await reporter.report()
+            report = await _report(nodes)
+            assert (report.ailment, report.volume_unknown) == ("SecretMissing", key == "uid.0")
+            with pytest.raises(Retry, match=rf"record '{key}' .* delete this record") as found:
+                await ReportedVolume(nodes, "uid").recall()
+            assert found.value.reason == "RecordUnreadable"
+
+
+async def test_an_agent_whose_record_could_not_be_read_notices_that_it_was_deleted() -> None:
+    """As the message advises where nothing was ever mounted."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    await nodes.delete("uid.0")
+    await reporter.report()
+    assert not (await _report(nodes)).volume_unknown
+    assert await ReportedVolume(nodes, "uid").recall() == ""
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+async def test_an_agent_whose_record_could_not_be_read_takes_the_volume_from_one_that_was_restored(
+    partition: int,
+) -> None:
+    """Its own, which it replaces, or another's; what it has found out itself by then stays."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    restored = NodeStatus(partition=partition, node="node", staged_bytes=7, volume_id="first")
+    await nodes.put(f"uid.{partition}", to_json(restored))
+    for _ in range(2):
+        await reporter.report()
+        report = await _report(nodes)
+        assert (report.volume_id, report.volume_unknown, report.staged_bytes) == ("first", False, 0)
+
+
+async def test_a_record_that_was_restored_is_not_replaced_before_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=ILL)
+    await reporter.report()
+    await nodes.put("uid.0", to_json(NodeStatus(node="node", volume_id="first")))
+
+    async def unreachable(_: str) -> list[Entry]:
+        raise Retry("BusUnreachable", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nodes, "entries", unreachable)
+        await reporter.report()
+    await reporter.report()
+    assert (await _report(nodes)).volume_id == "first"
+
+
+async def test_an_agent_that_has_mounted_names_its_volume_in_place_of_a_record_that_could_not_be_read() -> (
+    None
+):
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    await nodes.put("uid.0", b"{")
+    record = ReportedVolume(nodes, "uid")
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), record=record)
+    await reporter.report()
+    record.keep("first")
+    await reporter.report()
+    report = await _report(nodes)
+    assert (report.volume_id, report.volume_unknown) == ("first", False)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines import mounts
 from cache_runtime.engines.juicefs import client, mount
 from cache_runtime.engines.ports import Engine
+from cache_runtime.node import NodeReporter
+from cache_runtime.reconciler import RunReconciler
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
@@ -22,6 +24,9 @@ from paddlewheel.core.tasks import end
 
 async def _forever(*_: object) -> None:
     await asyncio.Event().wait()
+
+
+async def _nothing() -> None: ...
 
 
 async def test_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +59,37 @@ async def test_a_mount_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> Non
     stuck = asyncio.create_task(_forever())
     await app._end_of(stuck)
     await end(stuck)
+
+
+async def test_no_report_says_that_the_mount_has_ended_while_it_ends() -> None:
+    """It would be taken for the last one of an agent that is killed now: no writes were left here."""
+    seen: list[str] = []
+
+    async def regular() -> None:
+        try:
+            await _forever()
+        finally:
+            seen.append("no more regular reports")
+
+    async def mounted(unmount: asyncio.Event) -> None:
+        await unmount.wait()
+        seen.append("unmounted")
+
+    async def report_last() -> None:
+        seen.append("last report")
+
+    stop = asyncio.Event()
+    stop.set()
+    ending = object.__new__(app.App)
+    engine = SimpleNamespace(
+        mount=SimpleNamespace(run=mounted, is_mounted=False), transfer=SimpleNamespace(close=_nothing)
+    )
+    ending._clock, ending._engine = ManualClock(), cast(Engine, engine)  # type: ignore[assignment]
+    ending._settings = cast(CacheRuntimeSettings, SimpleNamespace(flush_wait=0.0))
+    ending._runs = cast(RunReconciler, SimpleNamespace(run=_forever))
+    ending._node = cast(NodeReporter, SimpleNamespace(run=regular, report_last=report_last))
+    await ending.run(stop)
+    assert seen == ["no more regular reports", "unmounted", "last report"]
 
 
 async def test_a_long_flush_is_looked_at_ever_less() -> None:

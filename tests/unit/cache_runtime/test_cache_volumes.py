@@ -134,6 +134,10 @@ async def test_a_record_that_cannot_be_read_may_be_the_one_that_names_the_volume
     with pytest.raises(Retry, match=r"record 'uid\.0' .* cannot be read") as found:
         await ensure(database, nodes)
     assert (found.value.reason, database.uuid) == ("RecordUnreadable", "")
+    await nodes.put("uid.0", to_json(NodeStatus(volume_unknown=True)))
+    with pytest.raises(Retry, match=r"record 'uid\.0' .* in the place of one that could not") as found:
+        await ensure(database, nodes)
+    assert (found.value.reason, database.uuid) == ("RecordUnreadable", "")
     assert await ensure(Database(UUID), nodes) == UUID
     await nodes.put("uid.1", to_json(NodeStatus(partition=1, volume_id=UUID)))
     with pytest.raises(Permanent, match=f"mounted from volume {UUID}"):

@@ -79,12 +79,13 @@ class App:
         finally:
             await end(runs)
             await self._flush()
+            # No report may say that the mount has ended in order before it has.
+            await end(node)
             unmount.set()
             await _end_of(mount)
             await self._engine.transfer.close()
-            await self._node.report()
-            await end(node, stopping)
-            self._node.close()
+            await self._node.report_last()
+            await end(stopping)
         for task in (runs, node):
             if not task.cancelled():
                 task.result()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine, VolumeRecord
+from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
 from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
 from paddlewheel.contracts.staged_writes import left_on_node
 from paddlewheel.contracts.wire import from_json, to_json
@@ -78,10 +81,12 @@ class NodeReporter:
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._is_writeback = is_writeback
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
-        self._staged: int | None = None
-        self._has_recalled = False
+        lasts = RECENT * interval + PATIENCE
+        self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
+        self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
-        self._measuring: asyncio.Task[None] | None = None
+        measures = (self._measure_disks, self._staged.measure, self._measure_cache)
+        self._measurements = [_Measurement(measure) for measure in measures]
         self._seen: tuple[int, int] | None = None
         self._changed_at = 0.0
         self.changed = asyncio.Event()
@@ -97,10 +102,17 @@ class NodeReporter:
                 waiter.cancel()
             self.changed.clear()
 
-    def close(self) -> None:
-        """Nobody waits for figures any more."""
-        if self._measuring is not None:
-            self._measuring.cancel()
+    async def report_last(self) -> None:
+        """Once `run` and the mount have ended. What was measured before does not count: at its end the client
+        writes what it has buffered."""
+        self._stop_measuring()
+        self._staged.expire()
+        await self.report()
+        self._stop_measuring()
+
+    def _stop_measuring(self) -> None:
+        for measurement in self._measurements:
+            measurement.stop()
 
     async def report(self) -> None:
         """Write the record now."""
@@ -127,8 +139,8 @@ class NodeReporter:
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
             cache_capacity=self._limit.of(disks, use.cached),
-            staged_bytes=self._staged or 0,
-            staged_unknown=self._staged is None,
+            staged_bytes=self._staged.bytes,
+            staged_unknown=self._staged.is_unknown,
             staged_elsewhere=list(self._elsewhere),
             hit_bytes=use.hit,
             miss_bytes=use.miss,
@@ -142,26 +154,24 @@ class NodeReporter:
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
             mount_changed_at=mount.changed_at,
             volume_id=self._record.known,
+            volume_unknown=self._is_volume_unknown,
             writeback=self._is_writeback,
         )
 
     async def _measure(self) -> None:
         """Bring the figures up to date as far as that is possible soon. While a database or a disk does not
         answer, the last ones are reported."""
-        task = self._measuring = self._measuring or asyncio.create_task(self._measure_all())
-        await asyncio.wait({task}, timeout=PATIENCE)
-        if task.done():
-            # Another report may have waited for the same one.
-            self._measuring = None if self._measuring is task else self._measuring
+        running = {measurement.running() for measurement in self._measurements}
+        done, _ = await asyncio.wait(running, timeout=PATIENCE)
+        for task in done:
             task.result()
 
-    async def _measure_all(self) -> None:
+    async def _measure_disks(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
-        await self._measure_staged()
-        if self._engine.mount.is_mounted:
-            await self._measure_cache()
 
     async def _measure_cache(self) -> None:
+        if not self._engine.mount.is_mounted:
+            return
         try:
             await self._measure_tree()
             self._use = await self._engine.cache.use()
@@ -169,38 +179,47 @@ class NodeReporter:
             self._use = CacheUse()
             log.warning("cache not measured", problem=str(error))
 
-    async def _measure_staged(self) -> None:
-        """What was there before counts while the disk does not answer: it has not reached the store since."""
-        try:
-            self._staged = await self._engine.cache.staged_bytes()
-        except (Retry, OSError) as error:
-            log.warning("staged writes not measured", problem=str(error))
-
     async def _recall(self) -> None:
         """Once, before the first report replaces that of the agent before. What that has found on this node
         counts until there is a figure of one's own; what it has left on others stays known, and so does the
-        set's volume, which may be in that report only. Raises Retry."""
+        set's volume, which may be in that report only. Once more while that cannot be read: somebody may have
+        restored or deleted it. Raises Retry."""
+        if self._has_recalled and not self._is_volume_unknown:
+            return
+        last = await self._last_report()
+        await self._recall_volume()
+        self._was_unreadable = last.volume_unknown
         if self._has_recalled:
             return
-        await self._record.recall()
-        last = await self._last_report()
         self._has_recalled = True
-        if last is None:
-            return
         if last.node == self._identity.node:
-            self._staged = None if last.staged_unknown else last.staged_bytes
+            self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
 
-    async def _last_report(self) -> NodeStatus | None:
+    @property
+    def _is_volume_unknown(self) -> bool:
+        return self._was_unreadable and not self._record.known
+
+    async def _recall_volume(self) -> None:
+        """A record that cannot be read keeps agents from formatting, and none from saying so: one's own stays
+        marked as such, and others are not replaced. Raises Retry."""
+        try:
+            await self._record.recall()
+        except Retry as error:
+            if error.reason != Reason.RECORD_UNREADABLE:
+                raise
+
+    async def _last_report(self) -> NodeStatus:
+        """An empty one where there is none. Raises Retry."""
         me = self._identity
         try:
             entry = await self._nodes.get(str(NodeKey(me.set_uid, me.partition)))
             return from_json(NodeStatus, entry.value or b"{}")
         except NotFound:
-            return None
+            return NodeStatus()
         except Permanent as error:
             log.warning("malformed node record", problem=error.message)
-            return None
+            return NodeStatus(volume_unknown=True)
 
     async def _hand_over(self) -> None:
         """The agents of other partitions report what is left where they are."""
@@ -235,6 +254,25 @@ class NodeReporter:
             self._seen, self._changed_at = counters, now
         if now - self._changed_at < SETTLED_AFTER:
             self._tree = await self._engine.volume.size()
+
+
+class _Measurement:
+    """It may take long, or for ever: no second one begins before its end, and none waits for another."""
+
+    def __init__(self, measure: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._measure = measure
+        self._task: asyncio.Task[None] | None = None
+
+    def running(self) -> asyncio.Task[None]:
+        """The one that does not answer yet, or else a new one."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._measure())
+        return self._task
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
 
 def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:

@@ -31,7 +31,8 @@ class ReportedVolume:
         """Read the reports until one names a volume.
 
         Raises:
-            Retry: the bus does not answer; or none names one, and one cannot be read, which may have done so.
+            Retry: the bus does not answer; or none names one, and one cannot be read, or is in the place of
+                one that could not (RecordUnreadable).
         """
         if not self._recorded:
             self._recorded = await self._read()
@@ -51,6 +52,8 @@ class ReportedVolume:
                 continue
             if report.volume_id:
                 return report.volume_id
+            if report.volume_unknown:
+                unreadable.append(entry.key)
         if unreadable and not self._mounted:
             raise Retry(Reason.RECORD_UNREADABLE, _unreadable(unreadable[0]))
         return ""
@@ -58,6 +61,7 @@ class ReportedVolume:
 
 def _unreadable(key: str) -> str:
     return (
-        f"record {key!r} in bucket {NODES_BUCKET} of the bus cannot be read, and no other says which volume"
-        " the set has: restore the bus from its backup, or delete this record if the set was never mounted"
+        f"record {key!r} in bucket {NODES_BUCKET} of the bus cannot be read, or is in the place of one that"
+        " could not, and no other says which volume the set has: restore the bus from its backup, or delete"
+        " this record if the set was never mounted"
     )

@@ -322,7 +322,9 @@ class NodeStatus(WireModel):
     mount_changed_at: Timestamp | None = None
     """Since when it has been mounted, or has not."""
     staged_unknown: Bool = False
-    """No agent has been able to read the cache directories of this node yet: staged_bytes says nothing."""
+    """There may be more than staged_bytes: the cache directories of this node could not be read lately or, where pods write to the
+    cache first, since the mount has changed.
+    """
     staged_elsewhere: list[StagedElsewhere] = []
     """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
     runs there again uploads it.
@@ -333,6 +335,8 @@ class NodeStatus(WireModel):
     """
     writeback: Bool = False
     """Pods write to the cache first: while it is mounted, there may be more than staged_bytes a moment later."""
+    volume_unknown: Bool = False
+    """This record is in the place of one that could not be read, and that may have named the volume."""
 
 
 class StagedElsewhere(WireModel):
