@@ -739,6 +739,29 @@ async def test_terminate_cancels_the_first_sync_that_no_agent_took_before_the_bu
     assert not data.runtime.runs("sync")
 
 
+async def test_a_warmup_of_the_set_that_was_cancelled_stays_so_when_the_job_that_ended_it_is_done(
+    data: DataHarness,
+) -> None:
+    """The bus has lost the run and its cancel before an agent heard of them, and the set writes it again."""
+    data.runtime.away = True
+    uid = await data.start_set(warmup={}, noSync=True)
+    await data.runtime.report(uid, 1, mounted=True)
+    await data.drive()
+    own = (await data.expect_phase("PartialReady"))["jobsName"]["warmupJobName"]
+    await data.create_job(make_sample_job("c-ends", terminate=True, **WARM))
+    await data.wait(70)
+    assert (await data.expect_job("Pending", "c-ends"))["jobName"], "it has waited for the set long enough"
+    bucket = data.bus.key_value(RUNS_BUCKET)
+    for key in (RunKey(uid, own).cancel, RunKey(uid, own).spec):
+        await bucket.delete(key)
+    await data.runtime.come_back()
+    await data.drive()
+    await data.expect_job("Succeeded", "c-ends")
+    await data.wait(20)
+    await data.expect_condition("Warmed", "Cancelled")
+    assert own not in [run.run_id for run in data.runtime.runs("warmup")]
+
+
 async def test_a_cancelled_run_that_the_bus_loses_is_not_begun_again(data: DataHarness) -> None:
     await data.ready_set()
     data.runtime.script = {"warmup": RunPhase.RUNNING}

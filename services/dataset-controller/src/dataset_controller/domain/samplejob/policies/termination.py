@@ -98,7 +98,7 @@ def _unended(others: Mapping[str, str]) -> str:
 
 def cancels_left(seen: ObservedJob, status: JobStatus | None) -> tuple[CancelRun, ...]:
     """Until the job ends: of the runs that it ends, those whose end the bus has not told. To be carried out
-    first: a bus that does not take a cancel takes nothing after it, so none of those runs goes on beside the
+    first: no run is written before the bus has taken each cancel, so none of those runs goes on beside the
     job's own. Also of a job that has failed: its record may have stayed on a bus that was away.
 
     Args:
