@@ -500,6 +500,53 @@ def test_a_job_records_the_runs_that_it_ends_also_those_that_come_while_it_waits
     assert len(most.cancelled_runs) == CANCELLED_RUNS
 
 
+def test_a_run_whose_end_was_told_is_not_cancelled_when_the_bus_has_forgotten_it() -> None:
+    """Nor is a later one with the same id: those of the set's warmups are made from what is asked for."""
+    cancelled = {"run-of-a": RunState(phase=RunPhase.CANCELLED)}
+    for own in (replace(begun("Running"), runs=cancelled), begun("Succeeded"), begun("Failed")):
+        seen = replace(own, job=ending(own.job, "run-of-a"), others={"a": make_other_job("a", "Failed")})
+        status = plan(seen, NOW).status
+        assert status is not None
+        assert status.cancelled_runs == ()
+        later = replace(seen, job=replace(seen.job, status=status), runs={})
+        assert not any(isinstance(action, CancelRun) for action in plan(later, NOW).actions)
+
+
+def test_a_run_whose_end_was_told_counts_until_those_who_would_write_it_again_know() -> None:
+    """The bus may lose it before they do."""
+    for own, other, run in (
+        (make_set("Ready"), make_other_job("a", "Running"), "run-of-a"),
+        (SYNCING, make_other_job("a"), "first"),
+        (WARMING, make_other_job("a"), "warms"),
+    ):
+        for phase in ("Running", "Succeeded"):
+            seen = replace(
+                begun(phase, other), sample_set=own, runs={run: RunState(phase=RunPhase.CANCELLED)}
+            )
+            status = plan(replace(seen, job=ending(seen.job, run, "gone")), NOW).status
+            assert status is not None
+            assert status.cancelled_runs == ((run, "gone") if phase == "Running" else (run,))
+
+
+def test_what_has_ended_makes_room_for_other_runs_to_end() -> None:
+    ids = [f"r{i:03}" for i in range(CANCELLED_RUNS + 1)]
+    seen = rival_of(terminate=True)
+    seen = replace(seen, job=ending(seen.job, *ids[:-1]), runs=dict.fromkeys(ids, RUNNING))
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    status = plan(late, NOW).status
+    assert status is not None
+    done = status.condition("OthersCancelled")
+    assert done is not None
+    untold, told = done.message.split("; ")
+    assert untold == f"not cancelled, for a job ends at most {CANCELLED_RUNS} at a time: run {ids[-1]}"
+    assert told.startswith(f"cancelled, but not ended 60 s later: run {ids[0]}, run {ids[1]}, ")
+    assert ids[-1] not in told
+    seen = replace(seen, runs={**seen.runs, ids[0]: RunState(phase=RunPhase.CANCELLED)})
+    status = plan(seen, NOW).status
+    assert status is not None
+    assert status.cancelled_runs == tuple(ids[1:])
+
+
 def test_a_job_that_goes_on_without_the_end_of_others_names_them() -> None:
     seen = rival_of(make_other_job("a", "Running"), terminate=True)
     seen = replace(seen, runs={"r9": RUNNING})

@@ -125,7 +125,8 @@ class SampleJobStatus(CommonStatus):
     cancelled_runs: Annotated[
         tuple[str, ...],
         says(
-            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself.",
+            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself,"
+            " until their end is known.",
             maxItems=CANCELLED_RUNS,
         ),
     ] = ()
