@@ -403,6 +403,42 @@ def test_a_job_that_ends_the_others_waits_for_what_the_set_is_about_to_run(own: 
     assert other.status.phase is JobPhase.PENDING
 
 
+def ready_to_start(*others: SampleJob, starting: str = "", cancelled: str = "", **spec: Any) -> ObservedJob:
+    """A job that has ended the others a while ago, and waited for the set since, which is done by now."""
+    done, own = condition("OthersCancelled", "True", "Cancelled", 900), make_set("Ready")
+    seen = rival_of(*others, terminate=True, **spec)
+    status = parse_job({**dict(seen.obj), "status": {"conditions": [done]}}).status
+    status = replace(status, cancels_since=ago(900), cancelled_runs=(cancelled,) if cancelled else ())
+    seen = replace(seen, job=replace(seen.job, status=status), sample_set=own)
+    return replace(seen, starting=frozenset(filter(None, [starting])))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (ready_to_start(make_other_job("b", "Running", **WARM)), "SampleJob b"),
+        (ready_to_start(make_other_job("b", "Pending", **WARM)), "SampleJob b"),
+        (ready_to_start(make_other_job("b", **WARM), starting="b"), "SampleJob b"),
+        (ready_to_start(make_other_job("b", "Running", **WARM), cancelled="run-of-b"), ""),
+        (ready_to_start(make_other_job("b", "Running", **remove("x"))), ""),
+        (ready_to_start(line("b", 60, 10, **WARM)), ""),
+    ],
+    ids=["runs", "is requested", "begins", "is cancelled", "no conflict", "in line"],
+)
+def test_a_job_that_ends_the_others_waits_for_those_that_began_while_it_waited_for_the_set(
+    seen: ObservedJob, expected: str
+) -> None:
+    """One with a higher priority may run before it, beside the set's own warmup."""
+    assert waits_for(seen) == (f"waits for {expected}" if expected else "")
+
+
+def test_a_job_that_ends_the_others_does_not_wait_longer_for_those_that_do_not_end() -> None:
+    """The pass in which their time is over records some of them."""
+    seen = rival_of(make_other_job("a", "Running", **WARM), terminate=True)
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    assert waits_for(late) == ""
+
+
 def ending(job: SampleJob, *runs: str) -> SampleJob:
     """With the ids of the runs that it ends."""
     return replace(job, status=replace(job.status, cancelled_runs=runs))
@@ -709,6 +745,27 @@ async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:
     for name in ("a-runs", "b-waits"):
         assert (await data.expect_job("Failed", name))["reason"] == "Cancelled"
     assert not data.runtime.runs("clear")
+
+
+async def test_a_job_that_ends_the_others_does_not_run_beside_one_that_overtook_it(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    uid = await data.start_set(warmup={}, noSync=True)
+    await data.expect_phase("Mount")
+    await data.create_job(make_sample_job("ends", terminate=True, **remove("x")))
+    assert await state_of(data, "ends") == ("Pending", "waits for the set's own warmup")
+    await data.runtime.report(uid, 1, mounted=True)
+    await data.drive()
+    [own] = data.runtime.runs("warmup")
+    await data.create_job(make_sample_job("overtakes", priority=10, **WARM))
+    await data.expect_job("Running", "overtakes")
+    await data.runtime.end(own, RunPhase.SUCCEEDED)
+    await data.wait(20)
+    await data.expect_phase("Ready")
+    assert await state_of(data, "ends") == ("Pending", "waits for SampleJob overtakes")
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "overtakes")
+    await data.expect_job("Succeeded", "ends")
 
 
 async def test_a_cancel_that_the_bus_did_not_take_is_made_up_for(data: DataHarness) -> None:

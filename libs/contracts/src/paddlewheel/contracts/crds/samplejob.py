@@ -24,7 +24,7 @@ JOB_NAME_LENGTH = 53
 JOBS_BEFORE = 32
 """Jobs that one may wait for."""
 CANCELLED_RUNS = 256
-"""Runs that a job with spec.terminate ends; those beyond go on."""
+"""Runs that a job with spec.terminate ends at a time; those beyond go on."""
 _TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 

@@ -100,7 +100,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, requeue_after=others.wake_after)
-    turn = decide_turn(seen)
+    turn = decide_turn(seen, others.status.cancelled_runs)
     if turn.message:
         status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
         return JobPlan(status, requeue_after=turn.wake_after)
