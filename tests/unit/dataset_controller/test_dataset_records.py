@@ -84,6 +84,14 @@ async def test_the_cancel_of_a_run_that_the_bus_does_not_have_leaves_no_record()
     assert await bus.key_value(RUNS_BUCKET).entries(">") == []
 
 
+async def test_the_cancel_of_a_run_that_is_written_next_is_there_before_it() -> None:
+    """The bus has lost both: without its cancel the run would be worked on until the next pass."""
+    bus, clock = MemoryBus(), ManualClock()
+    runs = bus.key_value(RUNS_BUCKET)
+    assert await make_writer(bus, clock).apply(OWNER, [CancelRun(RUN), WriteRun(SPEC)]) == Applied()
+    assert (await runs.get(RUN.cancel)).revision < (await runs.get(RUN.spec)).revision
+
+
 async def test_a_forgotten_run_leaves_no_record_and_others_stay() -> None:
     bus, clock = MemoryBus(), ManualClock()
     runs = bus.key_value(RUNS_BUCKET)
@@ -223,6 +231,26 @@ async def test_a_record_that_is_refused_keeps_no_other_from_being_written() -> N
     bus.errors[RUN.spec] = TOO_LARGE
     await make_writer(bus, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
     assert [e.key for e in await bus.key_value(RUNS_BUCKET).entries(">")] == [RUN.spec, RUN.cancel]
+
+
+async def test_no_run_is_written_before_the_bus_has_taken_the_cancels_that_come_first() -> None:
+    bus, clock = RefusingBus(), ManualClock()
+    runs, writer = bus.key_value(RUNS_BUCKET), make_writer(bus, clock)
+    other = RunKey("set-uid", "run-2")
+    await runs.put(other.spec, b"{}")
+    actions: list[RecordAction] = [CancelRun(other), WriteRun(SPEC), ForgetRun(RunKey("set-uid", "run-3"))]
+    await runs.put("set-uid.run-3.state", b"{}")
+    bus.errors[other.cancel] = Retry("BusFull", "maximum bytes exceeded")
+    for _ in range(2):  # refused, and then not tried again at once
+        applied = await writer.apply(OWNER, actions)
+        assert [(t.reason, t.key.name) for t in applied.troubles] == [("BusFull", other.cancel)]
+        assert [entry.key for entry in await runs.entries(">")] == [other.spec]
+    assert bus.tries == {other.cancel: 1}
+    bus.errors.clear()
+    assert applied.retry_after is not None
+    await clock.advance(applied.retry_after)
+    assert await writer.apply(OWNER, actions) == Applied()
+    assert [entry.key for entry in await runs.entries(">")] == [other.spec, other.cancel, RUN.spec]
 
 
 async def test_a_refused_record_is_tried_at_once_after_an_edit_and_forgotten_with_its_owner() -> None:

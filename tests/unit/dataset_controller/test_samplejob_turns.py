@@ -403,6 +403,42 @@ def test_a_job_that_ends_the_others_waits_for_what_the_set_is_about_to_run(own: 
     assert other.status.phase is JobPhase.PENDING
 
 
+def ready_to_start(*others: SampleJob, starting: str = "", cancelled: str = "", **spec: Any) -> ObservedJob:
+    """A job that has ended the others a while ago, and waited for the set since, which is done by now."""
+    done, own = condition("OthersCancelled", "True", "Cancelled", 900), make_set("Ready")
+    seen = rival_of(*others, terminate=True, **spec)
+    status = parse_job({**dict(seen.obj), "status": {"conditions": [done]}}).status
+    status = replace(status, cancels_since=ago(900), cancelled_runs=(cancelled,) if cancelled else ())
+    seen = replace(seen, job=replace(seen.job, status=status), sample_set=own)
+    return replace(seen, starting=frozenset(filter(None, [starting])))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (ready_to_start(make_other_job("b", "Running", **WARM)), "SampleJob b"),
+        (ready_to_start(make_other_job("b", "Pending", **WARM)), "SampleJob b"),
+        (ready_to_start(make_other_job("b", **WARM), starting="b"), "SampleJob b"),
+        (ready_to_start(make_other_job("b", "Running", **WARM), cancelled="run-of-b"), ""),
+        (ready_to_start(make_other_job("b", "Running", **remove("x"))), ""),
+        (ready_to_start(line("b", 60, 10, **WARM)), ""),
+    ],
+    ids=["runs", "is requested", "begins", "is cancelled", "no conflict", "in line"],
+)
+def test_a_job_that_ends_the_others_waits_for_those_that_began_while_it_waited_for_the_set(
+    seen: ObservedJob, expected: str
+) -> None:
+    """One with a higher priority may run before it, beside the set's own warmup."""
+    assert waits_for(seen) == (f"waits for {expected}" if expected else "")
+
+
+def test_a_job_that_ends_the_others_does_not_wait_longer_for_those_that_do_not_end() -> None:
+    """The pass in which their time is over records some of them."""
+    seen = rival_of(make_other_job("a", "Running", **WARM), terminate=True)
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    assert waits_for(late) == ""
+
+
 def ending(job: SampleJob, *runs: str) -> SampleJob:
     """With the ids of the runs that it ends."""
     return replace(job, status=replace(job.status, cancelled_runs=runs))
@@ -498,6 +534,53 @@ def test_a_job_records_the_runs_that_it_ends_also_those_that_come_while_it_waits
     most = plan(many, NOW).status
     assert most is not None
     assert len(most.cancelled_runs) == CANCELLED_RUNS
+
+
+def test_a_run_whose_end_was_told_is_not_cancelled_when_the_bus_has_forgotten_it() -> None:
+    """Nor is a later one with the same id: those of the set's warmups are made from what is asked for."""
+    cancelled = {"run-of-a": RunState(phase=RunPhase.CANCELLED)}
+    for own in (replace(begun("Running"), runs=cancelled), begun("Succeeded"), begun("Failed")):
+        seen = replace(own, job=ending(own.job, "run-of-a"), others={"a": make_other_job("a", "Failed")})
+        status = plan(seen, NOW).status
+        assert status is not None
+        assert status.cancelled_runs == ()
+        later = replace(seen, job=replace(seen.job, status=status), runs={})
+        assert not any(isinstance(action, CancelRun) for action in plan(later, NOW).actions)
+
+
+def test_a_run_whose_end_was_told_counts_until_those_who_would_write_it_again_know() -> None:
+    """The bus may lose it before they do."""
+    for own, other, run in (
+        (make_set("Ready"), make_other_job("a", "Running"), "run-of-a"),
+        (SYNCING, make_other_job("a"), "first"),
+        (WARMING, make_other_job("a"), "warms"),
+    ):
+        for phase in ("Running", "Succeeded"):
+            seen = replace(
+                begun(phase, other), sample_set=own, runs={run: RunState(phase=RunPhase.CANCELLED)}
+            )
+            status = plan(replace(seen, job=ending(seen.job, run, "gone")), NOW).status
+            assert status is not None
+            assert status.cancelled_runs == ((run, "gone") if phase == "Running" else (run,))
+
+
+def test_what_has_ended_makes_room_for_other_runs_to_end() -> None:
+    ids = [f"r{i:03}" for i in range(CANCELLED_RUNS + 1)]
+    seen = rival_of(terminate=True)
+    seen = replace(seen, job=ending(seen.job, *ids[:-1]), runs=dict.fromkeys(ids, RUNNING))
+    late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
+    status = plan(late, NOW).status
+    assert status is not None
+    done = status.condition("OthersCancelled")
+    assert done is not None
+    untold, told = done.message.split("; ")
+    assert untold == f"not cancelled, for a job ends at most {CANCELLED_RUNS} at a time: run {ids[-1]}"
+    assert told.startswith(f"cancelled, but not ended 60 s later: run {ids[0]}, run {ids[1]}, ")
+    assert ids[-1] not in told
+    seen = replace(seen, runs={**seen.runs, ids[0]: RunState(phase=RunPhase.CANCELLED)})
+    status = plan(seen, NOW).status
+    assert status is not None
+    assert status.cancelled_runs == tuple(ids[1:])
 
 
 def test_a_job_that_goes_on_without_the_end_of_others_names_them() -> None:
@@ -664,6 +747,27 @@ async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:
     assert not data.runtime.runs("clear")
 
 
+async def test_a_job_that_ends_the_others_does_not_run_beside_one_that_overtook_it(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    uid = await data.start_set(warmup={}, noSync=True)
+    await data.expect_phase("Mount")
+    await data.create_job(make_sample_job("ends", terminate=True, **remove("x")))
+    assert await state_of(data, "ends") == ("Pending", "waits for the set's own warmup")
+    await data.runtime.report(uid, 1, mounted=True)
+    await data.drive()
+    [own] = data.runtime.runs("warmup")
+    await data.create_job(make_sample_job("overtakes", priority=10, **WARM))
+    await data.expect_job("Running", "overtakes")
+    await data.runtime.end(own, RunPhase.SUCCEEDED)
+    await data.wait(20)
+    await data.expect_phase("Ready")
+    assert await state_of(data, "ends") == ("Pending", "waits for SampleJob overtakes")
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "overtakes")
+    await data.expect_job("Succeeded", "ends")
+
+
 async def test_a_cancel_that_the_bus_did_not_take_is_made_up_for(data: DataHarness) -> None:
     await data.ready_set()
     data.runtime.script = {"warmup": RunPhase.RUNNING}
@@ -737,6 +841,29 @@ async def test_terminate_cancels_the_first_sync_that_no_agent_took_before_the_bu
     await data.expect_phase("SyncFailed")
     await data.expect_job("Succeeded", "c-ends")
     assert not data.runtime.runs("sync")
+
+
+async def test_a_warmup_of_the_set_that_was_cancelled_stays_so_when_the_job_that_ended_it_is_done(
+    data: DataHarness,
+) -> None:
+    """The bus has lost the run and its cancel before an agent heard of them, and the set writes it again."""
+    data.runtime.away = True
+    uid = await data.start_set(warmup={}, noSync=True)
+    await data.runtime.report(uid, 1, mounted=True)
+    await data.drive()
+    own = (await data.expect_phase("PartialReady"))["jobsName"]["warmupJobName"]
+    await data.create_job(make_sample_job("c-ends", terminate=True, **WARM))
+    await data.wait(70)
+    assert (await data.expect_job("Pending", "c-ends"))["jobName"], "it has waited for the set long enough"
+    bucket = data.bus.key_value(RUNS_BUCKET)
+    for key in (RunKey(uid, own).cancel, RunKey(uid, own).spec):
+        await bucket.delete(key)
+    await data.runtime.come_back()
+    await data.drive()
+    await data.expect_job("Succeeded", "c-ends")
+    await data.wait(20)
+    await data.expect_condition("Warmed", "Cancelled")
+    assert own not in [run.run_id for run in data.runtime.runs("warmup")]
 
 
 async def test_a_cancelled_run_that_the_bus_loses_is_not_begun_again(data: DataHarness) -> None:

@@ -275,6 +275,13 @@ def test_a_recorded_sync_is_requested() -> None:
     assert decide(observe("Syncing", sync_job="s1", runs=taken)) == expected
 
 
+def test_a_sync_that_a_job_has_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
+    cancel = CancelRun(RunKey(OWNER_UID, "s1"))
+    seen = observe("Syncing", sync_job="s1", cancelled_runs=frozenset(["s1", "w1"]))
+    assert decide(seen).actions == (cancel, record("s1", sync=SYNC))
+    assert decide(replace(seen, engine_secret=None)).actions == (cancel,)
+
+
 def test_a_set_says_what_its_sync_waits_for() -> None:
     away = {"reason": "PartitionAway", "message": "partition 1: away"}
     status = decide(
@@ -738,6 +745,12 @@ def test_a_set_that_is_warm_is_ready() -> None:
     assert later.status is not None
     assert (later.status.phase, later.status.warmup_job) == (SetPhase.READY, "w0")
     assert later.status.condition("Warmed") == known
+
+
+def test_a_warmup_that_a_job_has_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
+    run = WARMUP_RUNS[0]
+    todo = decide(warming(0, cancelled_runs=frozenset([run])))
+    assert todo.actions == (CancelRun(RunKey(OWNER_UID, run)), record(run, warmup=WARMUP))
 
 
 def test_a_set_whose_warmup_was_cancelled_is_used_cold() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import structlog
@@ -107,16 +107,22 @@ class RecordWriter:
 
     async def apply(self, owner: Owner, actions: Sequence[RecordAction]) -> Applied:
         """Until the bus is unreachable; what is left is planned again. A record that the bus refuses keeps no
-        other from being tried, and backs off by itself."""
+        other from being tried, and backs off by itself; but a cancel that is not taken holds back the runs:
+        none begins beside one that it is to end."""
         self._refusals.retain(owner.uid, map(_record, actions))
         silence: tuple[Trouble, ...] = ()
+        requested = frozenset(_key(action.run) for action in actions if isinstance(action, WriteRun))
+        is_held = False
         for action in actions:
+            if is_held and isinstance(action, WriteRun):
+                continue
             try:
-                await self._try(owner, action)
+                is_done = await self._try(owner, action, requested)
             except Unavailable as error:
                 log.info("records wait for the bus", error=str(error))
                 silence = (_trouble(BUS, action, error),)
                 break
+            is_held |= isinstance(action, CancelRun) and not is_done
         retry_after = BUS_RETRY if silence else self._refusals.retry_after(owner.uid)
         return Applied(troubles=(*self._refusals.of(owner.uid), *silence), retry_after=retry_after)
 
@@ -124,28 +130,29 @@ class RecordWriter:
         """The owner is gone."""
         self._refusals.retain(owner_uid, ())
 
-    async def _try(self, owner: Owner, action: RecordAction) -> None:
-        """Carry out what was not refused a moment ago. An answer is a refusal, also one that may pass, as of
-        a bucket that is full. Raises Unavailable."""
+    async def _try(self, owner: Owner, action: RecordAction, requested: Set[RunKey]) -> bool:
+        """Carry out what was not refused a moment ago, and say whether the bus has taken it. An answer is a
+        refusal, also one that may pass, as of a bucket that is full. Raises Unavailable."""
         record, clock = _record(action), self._clock
         if self._refusals.waiting(owner, record, clock.monotonic()):
-            return
+            return False
         try:
-            await self._perform(action)
+            await self._perform(action, requested)
         except Unavailable:
             raise
         except (Retry, Permanent) as error:
             log.error("the bus refuses a record", record=record, error=str(error))
             self._refusals.hold(owner, record, _trouble(RECORD, action, error), clock.monotonic())
-        else:
-            self._refusals.release(owner.uid, record)
+            return False
+        self._refusals.release(owner.uid, record)
+        return True
 
-    async def _perform(self, action: RecordAction) -> None:
+    async def _perform(self, action: RecordAction, requested: Set[RunKey]) -> None:
         match action:
             case WriteRun(run):
                 await self._write_run(run)
             case CancelRun(run):
-                await self._cancel(run)
+                await self._cancel(run, is_requested=run in requested)
             case ForgetRun(run):
                 self._sure.pop(run, None)
                 await self._remove(run.pattern)
@@ -157,20 +164,28 @@ class RecordWriter:
 
     async def _write_run(self, spec: RunSpec) -> None:
         """Once; one that the bus has lost is written again."""
-        now, run = self._clock.monotonic(), RunKey(spec.set_uid, spec.run_id)
+        now, run = self._clock.monotonic(), _key(spec)
         if now < self._sure.get(run, float("-inf")):
             return
         await self._create(run.spec, to_json(spec))
         self._sure = {key: until for key, until in self._sure.items() if until > now}
         self._sure[run] = now + SURE_SECONDS
 
-    async def _cancel(self, run: RunKey) -> None:
-        """Unless nobody asks for it: agents work on no such run, and its cancel would stay for ever."""
+    async def _cancel(self, run: RunKey, *, is_requested: bool) -> None:
+        """Unless nobody asks for it: agents work on no such run, and its cancel would stay for ever.
+
+        Args:
+            is_requested: its record is written next.
+        """
+        if is_requested or await self._has_spec(run):
+            await self._create(run.cancel, b"{}")
+
+    async def _has_spec(self, run: RunKey) -> bool:
         try:
             await self._breaker.call(self._runs.get(run.spec))
         except NotFound:
-            return
-        await self._create(run.cancel, b"{}")
+            return False
+        return True
 
     async def _create(self, key: str, record: bytes) -> None:
         try:
@@ -197,11 +212,15 @@ def _is_not_spec(entry: Entry) -> bool:
     return record is None or record.record is not Record.SPEC
 
 
+def _key(spec: RunSpec) -> RunKey:
+    return RunKey(spec.set_uid, spec.run_id)
+
+
 def _record(action: RecordAction) -> str:
     """Key or pattern in the bucket."""
     match action:
         case WriteRun(spec):
-            return RunKey(spec.set_uid, spec.run_id).spec
+            return _key(spec).spec
         case CancelRun(run):
             return run.cancel
         case ForgetRun(run):

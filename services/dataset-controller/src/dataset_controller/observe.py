@@ -99,6 +99,8 @@ class Observer:
         volume_secret = Key(key.namespace, volume_secret_name(key.name))
         is_needed = mounts_by_csi(children.volume, has_csi)
         driver = await self._secrets.read(volume_secret, patient=patient) if is_needed else None
+        job_keys = await self._job_keys(key)
+        jobs = self._jobs(key)
         return ObservedSet(
             sample_set=own,
             engine_secret=engine,
@@ -109,8 +111,9 @@ class Observer:
             runs=self._runs.of(own.uid),
             reports=self._nodes.of(own.uid),
             replayed=self._nodes.replayed(own.uid),
-            job_keys=await self._job_keys(key),
-            cache_change=last_change(self._jobs(key)),
+            job_keys=job_keys,
+            cache_change=last_change(jobs),
+            cancelled_runs=frozenset(run for job in jobs for run in job.status.cancelled_runs),
             users=None if isinstance(users, Trouble) else users,
             are_users_fresh=kept is None,
             has_csi=has_csi,

@@ -15,7 +15,7 @@ from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunSpec, RunState
 from paddlewheel.contracts.run_keys import NodeKey, Record, RunKey, record_pattern
 from paddlewheel.contracts.wire import from_json, to_json
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.kube.ports import Object
 
 ENGINE = {
@@ -154,23 +154,35 @@ class ScriptedRuntime:
                 await self._take(from_json(RunSpec, entry.value))
 
     async def come_back(self) -> None:
-        """Take what the bus has; a run that is cancelled ends without having been started."""
+        """Take what the bus has."""
         self.away = False
-        runs = self.bus.key_value(RUNS_BUCKET)
-        cancelled = {entry.key for entry in await runs.entries(record_pattern(Record.CANCEL))}
-        for entry in await runs.entries(record_pattern(Record.SPEC)):
+        for entry in await self.bus.key_value(RUNS_BUCKET).entries(record_pattern(Record.SPEC)):
             spec = from_json(RunSpec, entry.value or b"{}")
-            if RunKey(spec.set_uid, spec.run_id).cancel in cancelled:
-                await self.end(spec, RunPhase.CANCELLED)
-            elif spec not in self.seen:
+            if spec not in self.seen:
                 await self._take(spec)
 
     async def _take(self, spec: RunSpec) -> None:
+        if await self._is_cancelled(spec):
+            await self.end(spec, RunPhase.CANCELLED)
+            return
         self.seen.append(spec)
         await self._write(spec, RunPhase.RUNNING, started_at=datetime.now(UTC))
         phase = self.script.get(member_of(spec), RunPhase.SUCCEEDED)
         if phase is not RunPhase.RUNNING:
             await self.end(spec, phase)
+
+    async def _is_cancelled(self, spec: RunSpec) -> bool:
+        """Such a run ends without having been started."""
+        runs = self.bus.key_value(RUNS_BUCKET)
+        while True:
+            try:
+                await runs.get(RunKey(spec.set_uid, spec.run_id).cancel)
+            except NotFound:
+                return False
+            except Retry:
+                await asyncio.sleep(0.1)
+            else:
+                return True
 
     async def _obey_cancels(self) -> None:
         runs = self.bus.key_value(RUNS_BUCKET)

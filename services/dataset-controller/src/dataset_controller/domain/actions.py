@@ -10,14 +10,14 @@ from paddlewheel.contracts.run_keys import RunKey
 
 @dataclass(frozen=True)
 class WriteRun:
-    """Write the run's record unless it exists."""
+    """Write the run's record unless it exists, or the bus has not taken a cancel that comes before it."""
 
     run: RunSpec
 
 
 @dataclass(frozen=True)
 class CancelRun:
-    """Ask the runtime to stop the run, if its record is on the bus."""
+    """Ask the runtime to stop the run, if its record is on the bus, or is written by the same plan."""
 
     run: RunKey
 

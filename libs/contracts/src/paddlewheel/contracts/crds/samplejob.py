@@ -24,7 +24,7 @@ JOB_NAME_LENGTH = 53
 JOBS_BEFORE = 32
 """Jobs that one may wait for."""
 CANCELLED_RUNS = 256
-"""Runs that a job with spec.terminate ends; those beyond go on."""
+"""Runs that a job with spec.terminate ends at a time; those beyond go on."""
 _TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
@@ -125,7 +125,8 @@ class SampleJobStatus(CommonStatus):
     cancelled_runs: Annotated[
         tuple[str, ...],
         says(
-            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself.",
+            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself,"
+            " until their end is known.",
             maxItems=CANCELLED_RUNS,
         ),
     ] = ()

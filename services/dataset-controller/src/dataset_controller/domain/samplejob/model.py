@@ -44,7 +44,7 @@ class JobStatus(ObjectStatus):
     cancels_since: str = ""
     """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
     cancelled_runs: tuple[str, ...] = ()
-    """Ids of the runs that it ends."""
+    """Ids of the runs that it ends, until their job, or the set, knows of the end."""
     started: str = ""
     completed: str = ""
 

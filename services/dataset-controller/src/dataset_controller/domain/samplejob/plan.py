@@ -20,6 +20,7 @@ from dataset_controller.domain.samplejob.policies.termination import (
     cancelled_by,
     cancels_left,
     decide_termination,
+    without_ended,
 )
 from dataset_controller.domain.samplejob.policies.turns import decide_turn
 from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
@@ -56,6 +57,7 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
         return plan_deletion(seen, now)
     finalizer = job_finalizer(job.key.name)
     metadata = None if finalizer in job.finalizers else {"finalizers": [*job.finalizers, finalizer]}
+    seen = without_ended(seen)
     todo = _plan_live(seen, now)
     return replace(todo, metadata=metadata, actions=(*cancels_left(seen, todo.status), *todo.actions))
 
@@ -98,7 +100,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, requeue_after=others.wake_after)
-    turn = decide_turn(seen)
+    turn = decide_turn(seen, others.status.cancelled_runs)
     if turn.message:
         status = others.status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, turn.message, now)
         return JobPlan(status, requeue_after=turn.wake_after)

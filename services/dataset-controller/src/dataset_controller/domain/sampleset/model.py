@@ -233,6 +233,7 @@ class ObservedSet:
             came back: it may be of any age.
         job_keys: keys of the unfinished sync runs of SampleJobs.
         cache_change: the last one.
+        cancelled_runs: ids of the runs that SampleJobs with `spec.terminate` end.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
         are_users_fresh: they were looked up just now, not a few seconds ago.
@@ -257,6 +258,7 @@ class ObservedSet:
     replayed: frozenset[int] = frozenset()
     job_keys: tuple[RunKeys, ...] = ()
     cache_change: CacheChange | None = None
+    cancelled_runs: frozenset[str] = frozenset()
     users: tuple[str, ...] | None = ()
     are_users_fresh: bool = True
     has_csi: bool = False

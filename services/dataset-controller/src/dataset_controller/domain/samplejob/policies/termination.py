@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -49,8 +49,9 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
     left = CANCEL_SECONDS - age(status.cancels_since, now)
     is_starting = _is_another_starting(seen)
     if not (others or is_starting) or left <= 0:
+        message = _unended(others, status.cancelled_runs)
         return TerminationDecision(
-            status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, _unended(others), now)
+            status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, message, now)
         )
     again = LOOK_AGAIN_SECONDS if is_starting else CANCEL_AGAIN_SECONDS
     return TerminationDecision(status, False, min(left, again))
@@ -90,15 +91,40 @@ def _is_under_way(seen: ObservedJob, other: SampleJob) -> bool:
     return is_begun and not is_ended(seen.runs.get(other.status.run_id))
 
 
-def _unended(others: Mapping[str, str]) -> str:
-    """Who goes on for now: the bus, or every agent, may be away."""
-    names = ", ".join(others[run] for run in sorted(others))
-    return f"cancelled, but not ended {CANCEL_SECONDS:.0f} s later: {names}" if names else ""
+def _unended(others: Mapping[str, str], cancelled: Collection[str]) -> str:
+    """Who goes on for now: the bus, or every agent, may be away. The most important first: long messages are
+    cut."""
+    told = ", ".join(others[run] for run in sorted(others) if run in cancelled)
+    untold = ", ".join(others[run] for run in sorted(others) if run not in cancelled)
+    parts = (
+        f"not cancelled, for a job ends at most {CANCELLED_RUNS} at a time: {untold}" if untold else "",
+        f"cancelled, but not ended {CANCEL_SECONDS:.0f} s later: {told}" if told else "",
+    )
+    return "; ".join(filter(None, parts))
+
+
+def without_ended(seen: ObservedJob) -> ObservedJob:
+    """The job with those of its `cancelled_runs` that somebody still has to cancel. The bus forgets a run a
+    minute after its end, and the set may give the id to a later warmup."""
+    recorded = seen.status.cancelled_runs
+    if not recorded:
+        return seen
+    followed, is_over = _followed(seen), seen.status.phase in ENDED
+    left = tuple(run for run in recorded if run in followed or not (is_over or is_ended(seen.runs.get(run))))
+    return replace(seen, job=replace(seen.job, status=replace(seen.status, cancelled_runs=left)))
+
+
+def _followed(seen: ObservedJob) -> frozenset[str]:
+    """Runs of which the status of their job, or of the set, does not say yet that they have ended: they are
+    written again when the bus loses them."""
+    own = requested_runs(seen.sample_set, {}) if seen.sample_set else {}
+    of_jobs = (other.status.run_id for other in seen.others.values() if other.status.phase in BEGUN)
+    return frozenset((*own, *of_jobs))
 
 
 def cancels_left(seen: ObservedJob, status: JobStatus | None) -> tuple[CancelRun, ...]:
     """Until the job ends: of the runs that it ends, those whose end the bus has not told. To be carried out
-    first: a bus that does not take a cancel takes nothing after it, so none of those runs goes on beside the
+    first: no run is written before the bus has taken each cancel, so none of those runs goes on beside the
     job's own. Also of a job that has failed: its record may have stayed on a bus that was away.
 
     Args:

@@ -6,7 +6,7 @@ with which it conflicts, so that a stream of warmups does not keep a clear waiti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +29,24 @@ class Turn:
     wake_after: float | None = None
 
 
-def decide_turn(seen: ObservedJob) -> Turn:
-    """The job begins unless it conflicts with a run, or with a job before it in the line. One with
-    `spec.terminate` has ended what other jobs run, and is before all; it waits for the set alone."""
-    among_jobs = Turn() if seen.job.spec.terminate else _turn_among_jobs(seen)
+def decide_turn(seen: ObservedJob, cancelled: Collection[str]) -> Turn:
+    """The job begins unless it conflicts with a run, or with a job before it in the line.
+
+    Args:
+        cancelled: ids of the runs that it ends, and does not wait for any more.
+    """
+    among_jobs = _turn_among_jobs(seen, cancelled)
     return among_jobs if among_jobs.message else _turn_after_the_set(seen)
 
 
-def _turn_among_jobs(seen: ObservedJob) -> Turn:
+def _turn_among_jobs(seen: ObservedJob, cancelled: Collection[str]) -> Turn:
+    """One with `spec.terminate` is before all that wait, but not before those that began while it waited for
+    the set."""
     mine = seen.job.uses
-    rivals = [other for other in _candidates(seen) if conflict(mine, _uses_of_run(other))]
+    others = (other for other in _candidates(seen) if other.status.run_id not in cancelled)
+    rivals = [other for other in others if conflict(mine, _uses_of_run(other))]
     before = [other for other in rivals if _is_in_line(seen, other) and _rank(other) < _rank(seen.job)]
-    if before:
+    if before and not seen.job.spec.terminate:
         last = max(before, key=_rank)
         return Turn(f"waits for SampleJob {last.key.name}, which is before it{_priority(last)}")
     if running := sorted(other.key.name for other in rivals if other.status.phase in BEGUN):

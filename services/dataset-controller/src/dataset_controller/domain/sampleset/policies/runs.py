@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dataset_controller.domain.actions import RecordAction
-from paddlewheel.contracts.generated.cache_v1 import RunState
+from dataset_controller.domain.actions import CancelRun, RecordAction, WriteRun
+from dataset_controller.domain.sampleset.model import ObservedSet
+from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState
 from paddlewheel.contracts.reasons import Reason
 
 
@@ -67,3 +68,14 @@ class OwnRuns:
 
     def __iter__(self) -> Iterator[RunDecision]:
         return iter((self.sync, self.warmup))
+
+
+def cancels_of(seen: ObservedSet, run_id: str) -> tuple[CancelRun, ...]:
+    """A SampleJob with `spec.terminate` ends the run: in each pass, for the bus may have lost the cancel, or
+    the run's record when the job asked for it."""
+    return (CancelRun(seen.sample_set.run_key(run_id)),) if run_id in seen.cancelled_runs else ()
+
+
+def requested(seen: ObservedSet, record: RunSpec) -> tuple[RecordAction, ...]:
+    """The record of a run that goes on, which the bus may have lost; its cancel is there before it."""
+    return (*cancels_of(seen, record.run_id), WriteRun(record))

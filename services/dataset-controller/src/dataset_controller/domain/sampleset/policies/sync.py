@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dataset_controller.domain.actions import ForgetRun, WriteRun
+from dataset_controller.domain.actions import ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.operations import sync_operation
 from dataset_controller.domain.runs import RUNTIME_PREFIX, digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
-from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
+from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, cancels_of, requested
 from dataset_controller.domain.sampleset.policies.runtime_secret import SetSecrets
 from dataset_controller.domain.secrets import version
 from paddlewheel.contracts.crds import SyncOptions
@@ -59,9 +59,9 @@ def _follow(seen: ObservedSet, spec: SetSpec, secrets: SetSecrets | None, now: d
         stage = Stage.DONE if state.phase is RunPhase.SUCCEEDED else Stage.FAILED
         return RunDecision(stage, state=state)
     if secrets is None:
-        return RunDecision(Stage.RUNNING, state=state)
+        return RunDecision(Stage.RUNNING, actions=cancels_of(seen, run), state=state)
     record = make_run(seen.sample_set.identity, run, spec.partitions, _operation(spec, secrets), now)
-    return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
+    return RunDecision(Stage.RUNNING, actions=requested(seen, record), state=state)
 
 
 def _begin(seen: ObservedSet, operation: SyncOperation) -> RunDecision:

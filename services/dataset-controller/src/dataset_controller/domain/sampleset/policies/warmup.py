@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from dataset_controller.domain.actions import ForgetRun, WriteRun
+from dataset_controller.domain.actions import ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE, was_cancelled
-from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
+from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, requested
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
@@ -63,7 +63,7 @@ def _follow(
         return RunDecision(Stage.NOT_NEEDED, state=state)
     if state is None or not is_ended(state):
         record = make_run(seen.sample_set.identity, run, spec.partitions, operation, now)
-        return RunDecision(Stage.RUNNING, actions=(WriteRun(record),), state=state)
+        return RunDecision(Stage.RUNNING, actions=requested(seen, record), state=state)
     if state.phase is RunPhase.SUCCEEDED:
         return RunDecision(Stage.DONE, state=state)
     if state.phase is RunPhase.CANCELLED:
