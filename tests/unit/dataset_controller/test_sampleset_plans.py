@@ -1717,6 +1717,37 @@ def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() 
     assert " an amount that no agent has reported on node old;" in message_of(told)
 
 
+def kept_from_going(
+    reports: tuple[NodeStatus, ...], recorded: tuple[str, ...], is_deleted: bool
+) -> ObservedSet:
+    """A writeback set that its users keep from being deleted, or whose spec is refused."""
+    staged = (condition("StagedWrites", True, "StagedWrites", "no store has it"),) if recorded else ()
+    if is_deleted:
+        seen = going(1, 1, users=("a",), conditions=[], reports=reports)
+        own = seen.sample_set
+    else:
+        seen = observe("Ready", 1, SYNCED, reports=reports)
+        own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    status = replace(own.status, conditions=staged, runtime={"specReplicas": 1}, was_writeback=True)
+    return replace(seen, sample_set=replace(own, status=replace(status, nodes_with_writes=recorded)))
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "refused"])
+def test_nodes_with_writes_are_recorded_while_a_set_is_kept_or_refused(is_deleted: bool) -> None:
+    """Its pods go on writing, and uploading: the bus may lose every report before it goes."""
+    uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
+    for reports, recorded, after in (
+        ((make_report(OWNER_UID, 0, NOW), uploaded), ("gone",), ()),
+        ((make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),), (), ("gone",)),
+        ((), ("gone",), ("gone",)),
+    ):
+        seen = kept_from_going(reports, recorded, is_deleted)
+        status = decide(seen).status
+        assert status is not None
+        assert status.nodes_with_writes == after
+        assert status.holds("StagedWrites") is bool(after)
+
+
 def home_changes(seen: ObservedSet) -> list[str]:
     """Nodes whose labels change."""
     return [a.key.name for a in decide(seen).actions if isinstance(a, Patch) and a.kind == "Node"]
