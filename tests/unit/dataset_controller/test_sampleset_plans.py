@@ -1095,6 +1095,33 @@ def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
 
 
+@pytest.mark.parametrize("wanted", [1, 2], ids=["scaled away", "on another node"])
+def test_a_node_whose_agent_ended_without_a_last_word_may_have_what_pods_wrote_last(wanted: int) -> None:
+    """As by the next report of the partition, which may be long in coming, or never come."""
+    last = make_report(OWNER_UID, 1, NOW - timedelta(hours=1), node="gone", writeback=True)
+    home = {"metadata": {"name": "gone", "labels": {HOME: "1"}}}
+    spec = {"partitions": wanted, **WRITEBACK}
+
+    def after(seen: ObservedSet, **said: Any) -> ObservedSet:
+        reports = (make_report(OWNER_UID, 0, NOW, writeback=True), last.model_copy(update=said))
+        return replace(seen, nodes=(*seen.nodes, home), reports=reports)
+
+    live = observe("Ready", wanted, SYNCED, spec=spec)
+    staged = left_writes(after(live))
+    assert staged is not None
+    assert " an amount that nobody has measured on node gone," in staged.message
+    assert home_changes(after(live)) == []
+    waits = after(going(0, wanted, conditions=[], spec=spec))
+    assert " an amount that nobody has measured on node gone;" in message_of(waits)
+    assert resized(wanted + 1) in decide(waits).actions
+    # The agents of a set that is free have nothing more to say.
+    assert freedom(after(going(0, wanted, spec=spec))) == condition("Free", True, "Terminating")
+    # The agent has ended in order, or pods write to the store.
+    for said in ({"mounted": False}, {"writeback": False}):
+        assert left_writes(after(live, **said)) is None
+        assert home_changes(after(live, **said)) == ["gone"]
+
+
 def test_writes_of_a_partition_that_was_scaled_away_are_left_on_its_node() -> None:
     reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_bytes=5 << 20))
     seen = observe("Ready", 1, SYNCED, reports=reports)
@@ -1652,10 +1679,22 @@ def test_a_writeback_set_that_was_never_mounted_is_deleted_at_once(reports: tupl
 
 
 def test_a_partition_that_was_scaled_away_empty_keeps_nothing() -> None:
-    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW - timedelta(days=1)))
+    last = make_report(OWNER_UID, 1, NOW - timedelta(days=1), writeback=True, mounted=False)
+    reports = (make_report(OWNER_UID, 0, NOW), last)
     node = {"metadata": {"name": "node-1", "labels": make_labels(1)}}
     seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=reports)
     assert decide(replace(seen, nodes=(*seen.nodes, node))).actions == CLEARS
+
+
+def test_a_partition_that_was_scaled_away_is_waited_for_while_its_pod_is_there() -> None:
+    """That of a dead node goes when somebody removes it."""
+    for seconds, is_kept in ((60, False), (61, True)):
+        last = make_report(OWNER_UID, 1, NOW - timedelta(seconds=seconds), writeback=True)
+        reports = (make_report(OWNER_UID, 0, NOW), last)
+        seen = going(0, 2, replicas=1, conditions=[], spec=WRITEBACK, reports=reports)
+        free = freedom(seen)
+        assert free is not None
+        assert (free.reason == "StagedWrites") is is_kept
 
 
 def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
@@ -1770,9 +1809,11 @@ def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() 
     assert created(decide(without_runtime(seen))) == [("StatefulSet", 1)]
     both = [("Service", None), ("StatefulSet", 1)]
     assert created(decide(without_runtime(seen, service=None))) == both
-    far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
-    assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
     # One more for the node that a partition has left, if it is still there: it prefers the node's label.
+    far = replace(seen, reports=(make_report(OWNER_UID, 2, NOW, staged_bytes=1),))
+    assert created(decide(without_runtime(far))) == [("StatefulSet", 1)]
+    node = {"metadata": {"name": "node-2", "labels": {HOME: "2"}}}
+    assert created(decide(without_runtime(replace(far, nodes=(*far.nodes, node))))) == [("StatefulSet", 2)]
     left = replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),))
     assert created(decide(without_runtime(left))) == [("StatefulSet", 1)]
     gone = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}
