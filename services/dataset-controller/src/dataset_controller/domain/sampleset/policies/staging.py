@@ -139,10 +139,12 @@ def _left(seen: ObservedSet) -> list[_Writes]:
 
 
 def _forgotten(seen: ObservedSet) -> list[_Writes]:
-    """On nodes that had some when that was recorded, and that no report names: the bus has lost it. A report
-    from there settles it; one of an agent that was never there does not."""
-    told = {report.node for report in seen.reports}
-    told |= {each.node for report in seen.reports for each in report.staged_elsewhere}
+    """On nodes that had some when that was recorded, and of which no report tells: the bus has lost it. A
+    report from there settles it; one of an agent that was never there does not, nor one of any age."""
+    new = [report for report in seen.reports if report.partition not in seen.replayed]
+    told = {report.node for report in new}
+    told |= {each.node for report in new for each in report.staged_elsewhere}
+    told |= {each.node for each in (*_here(seen, seen.reports), *_left(seen))}
     lost = (node for node in seen.status.nodes_with_writes if node not in told)
     return _kept(seen, [_Writes(_NO_PARTITION, node, unknown=_UNREPORTED) for node in lost])
 
