@@ -62,12 +62,14 @@ def writes_left(seen: ObservedSet) -> str:
     recorded of them stays until agents have answered."""
     if _is_given_up(seen):
         return ""
-    found, forgotten = _left(seen), _forgotten(seen)
+    found = _left(seen)
+    if not found and is_answer_due(seen):
+        return _recorded(seen)
+    found += _forgotten(seen)
     if not found:
-        return _recorded(seen) if forgotten or is_answer_due(seen) else ""
-    named = _list(found + forgotten)
+        return ""
     return (
-        f"no store has what pods have written: {named}, where no runtime pod is any more; let one run"
+        f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
 
