@@ -54,6 +54,7 @@ async def test_entries_are_found_by_pattern(probe: Probe) -> None:
     await kv.delete("s.r1.state")
     assert [e.key for e in await kv.entries("s.*.state")] == ["s.r2.state"]
     assert {e.key for e in await kv.entries("s.>")} == {"s.r2.state", "s.r2.part-0"}
+    assert all(e.is_stored for e in await kv.entries("s.>"))
     assert {e.value for e in await kv.entries("*.*.state")} == {b"s.r2.state", b"t.r1.state"}
 
 
@@ -74,6 +75,7 @@ async def test_a_watch_lists_then_marks_the_end_then_follows(probe: Probe) -> No
         entry = await anext(watch)
         assert entry is not None
         assert (entry.key, entry.value, entry.revision) == ("s.r3.state", b"1", revision)
+        assert not entry.is_stored
         await kv.delete("s.r3.state")
         entry = await anext(watch)
         assert entry is not None

@@ -279,6 +279,7 @@ async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
 
 
 ON_A = StagedElsewhere(node="a", staged_bytes=7)
+NOTHING_ON_A = StagedElsewhere(node="a")
 UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
 
 
@@ -288,7 +289,12 @@ UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
         (None, []),
         (NodeStatus(node="a", staged_bytes=7, mounted=True), [ON_A]),
         (NodeStatus(node="a", mounted=True), []),
-        (NodeStatus(node="a", writeback=True), []),
+        (NodeStatus(node="a", writeback=True), [NOTHING_ON_A]),
+        (NodeStatus(node="a", writeback=True, staged_bytes=7), [ON_A]),
+        (
+            NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[NOTHING_ON_A]),
+            [UNKNOWN_ON_B, NOTHING_ON_A],
+        ),
         (NodeStatus(node="b", mounted=True, writeback=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="b", staged_unknown=True, staged_elsewhere=[ON_A]), [UNKNOWN_ON_B, ON_A]),
         (NodeStatus(node="a", staged_elsewhere=[ON_A]), []),
@@ -300,6 +306,8 @@ UNKNOWN_ON_B = StagedElsewhere(node="b", staged_unknown=True)
         "moved",
         "moved empty",
         "ended in order",
+        "ended in order with writes",
+        "died after one that ended in order",
         "died while pods wrote",
         "moved twice",
         "uploaded there",
@@ -340,6 +348,15 @@ def test_of_many_nodes_with_writes_those_with_unknown_ones_are_named_first() -> 
     last = NodeStatus(node="b", staged_unknown=True, staged_elsewhere=known)
     named = [each.node for each in left_behind(last, "here")]
     assert named == ["b", "n9", "n8", "n7", "n6", "n5", "n4", "n3"]
+
+
+def test_of_many_nodes_with_nothing_left_the_last_ones_are_named() -> None:
+    known: tuple[StagedElsewhere, ...] = ()
+    last = NodeStatus(node="n0", writeback=True)
+    for n in range(10):
+        known = left_behind(last, f"n{n + 1}")
+        last = NodeStatus(node=f"n{n + 1}", writeback=True, staged_elsewhere=list(known))
+    assert [each.node for each in known] == ["n9", "n8", "n7", "n6", "n5", "n4", "n3", "n2"]
 
 
 async def test_the_last_record_is_not_replaced_before_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cache_runtime.node import left_behind
 from dataset_controller.apply import BUS_RETRY, SIZE_REMEDY, SURE_SECONDS, RecordWriter
 from dataset_controller.domain.actions import (
     BUS,
@@ -432,3 +433,20 @@ async def test_a_node_that_a_partition_left_without_an_end_may_have_what_pods_wr
         [report] = nodes.of("set-uid")
         left = [StagedElsewhere(node="a", staged_unknown=True)] if mounted and writeback else []
         assert report.staged_elsewhere == left
+
+
+async def test_a_node_that_a_partition_left_in_order_has_nothing_also_for_who_missed_its_last_word() -> None:
+    """The bucket keeps one report: the connection was lost when it came, and the next agent's replaced it."""
+    nodes = NodeRecords(ManualClock(NOW))
+    told = left_behind(NodeStatus(node="a", writeback=True), "b")
+    then = NodeStatus(node="b", mounted=True, writeback=True, staged_elsewhere=list(told))
+
+    class Interrupted(MemoryKeyValue):
+        async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+            yield None
+            yield Entry("set-uid.0", to_json(NodeStatus(node="a", mounted=True, writeback=True)), 1)
+            yield Entry("set-uid.0", to_json(then), 3, is_stored=True)
+
+    await nodes.follow(Interrupted(NODES_BUCKET, lambda: None), lambda _: None)
+    [report] = nodes.of("set-uid")
+    assert report.staged_elsewhere == [StagedElsewhere(node="a")], "and not an unknown amount"

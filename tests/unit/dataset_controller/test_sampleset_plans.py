@@ -1108,6 +1108,33 @@ def test_writes_are_left_as_soon_as_the_pod_is_on_another_node() -> None:
     assert left_writes(observe("Ready", 1, SYNCED, reports=here)) is None
 
 
+@pytest.mark.parametrize("wanted", [1, 2], ids=["scaled away", "on another node"])
+def test_a_node_whose_agent_ended_without_a_last_word_may_have_what_pods_wrote_last(wanted: int) -> None:
+    """As by the next report of the partition, which may be long in coming, or never come."""
+    last = make_report(OWNER_UID, 1, NOW - timedelta(hours=1), node="gone", writeback=True)
+    home = {"metadata": {"name": "gone", "labels": {HOME: "1"}}}
+    spec = {"partitions": wanted, **WRITEBACK}
+
+    def after(seen: ObservedSet, **said: Any) -> ObservedSet:
+        reports = (make_report(OWNER_UID, 0, NOW, writeback=True), last.model_copy(update=said))
+        return replace(seen, nodes=(*seen.nodes, home), reports=reports)
+
+    live = observe("Ready", wanted, SYNCED, spec=spec)
+    staged = left_writes(after(live))
+    assert staged is not None
+    assert " an amount that nobody has measured on node gone," in staged.message
+    assert home_changes(after(live)) == []
+    waits = after(going(0, wanted, conditions=[], spec=spec))
+    assert " an amount that nobody has measured on node gone;" in message_of(waits)
+    assert resized(wanted + 1) in decide(waits).actions
+    # The agents of a set that is free have nothing more to say.
+    assert freedom(after(going(0, wanted, spec=spec))) == condition("Free", True, "Terminating")
+    # The agent has ended in order, or pods write to the store.
+    for said in ({"mounted": False}, {"writeback": False}):
+        assert left_writes(after(live, **said)) is None
+        assert home_changes(after(live, **said)) == ["gone"]
+
+
 def test_writes_of_a_partition_that_was_scaled_away_are_left_on_its_node() -> None:
     reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW, staged_bytes=5 << 20))
     seen = observe("Ready", 1, SYNCED, reports=reports)
@@ -1665,10 +1692,22 @@ def test_a_writeback_set_that_was_never_mounted_is_deleted_at_once(reports: tupl
 
 
 def test_a_partition_that_was_scaled_away_empty_keeps_nothing() -> None:
-    reports = (make_report(OWNER_UID, 0, NOW), make_report(OWNER_UID, 1, NOW - timedelta(days=1)))
+    last = make_report(OWNER_UID, 1, NOW - timedelta(days=1), writeback=True, mounted=False)
+    reports = (make_report(OWNER_UID, 0, NOW), last)
     node = {"metadata": {"name": "node-1", "labels": make_labels(1)}}
     seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=reports)
     assert decide(replace(seen, nodes=(*seen.nodes, node))).actions == CLEARS
+
+
+def test_a_partition_that_was_scaled_away_is_waited_for_while_its_pod_is_there() -> None:
+    """That of a dead node goes when somebody removes it."""
+    for seconds, is_kept in ((60, False), (61, True)):
+        last = make_report(OWNER_UID, 1, NOW - timedelta(seconds=seconds), writeback=True)
+        reports = (make_report(OWNER_UID, 0, NOW), last)
+        seen = going(0, 2, replicas=1, conditions=[], spec=WRITEBACK, reports=reports)
+        free = freedom(seen)
+        assert free is not None
+        assert (free.reason == "StagedWrites") is is_kept
 
 
 def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
@@ -1706,7 +1745,9 @@ def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() 
     assert home_changes(seen) == []
     # An agent that was never there knows nothing of it.
     elsewhere = replace(seen, reports=(make_report(OWNER_UID, 0, NOW),))
-    assert left_writes(elsewhere) == staged
+    still = left_writes(elsewhere)
+    assert still is not None
+    assert "written: an amount that no agent has reported on node old, where" in still.message
     assert home_changes(elsewhere) == []
     found = decide(elsewhere).status
     assert found is not None
@@ -1722,12 +1763,51 @@ def test_what_is_recorded_of_writes_on_nodes_stays_until_agents_have_reported() 
     after = decide(answered).status
     assert after is not None
     assert after.nodes_with_writes == ()
+    # What the bus lists after a start may be older than what is recorded, and is not said twice.
+    listed = decide(replace(answered, replayed=frozenset({1}))).status
+    assert listed is not None
+    assert listed.nodes_with_writes == ("old",)
+    left = there.model_copy(update={"staged_bytes": 1})
+    named = left_writes(replace(answered, replayed=frozenset({1}), reports=(answered.reports[0], left)))
+    assert named is not None
+    assert "written: 1 B on node old, where" in named.message
     deleted = going(0, 1, conditions=[], spec=WRITEBACK, reports=(), nodes=())
     own = replace(deleted.sample_set, status=replace(deleted.status, conditions=(staged,)))
     assert message_of(replace(deleted, sample_set=own)) == "no store has it"
     own = replace(own, status=replace(own.status, nodes_with_writes=("old",)))
     told = replace(deleted, sample_set=own, reports=(make_report(OWNER_UID, 0, NOW),))
     assert " an amount that no agent has reported on node old;" in message_of(told)
+
+
+def kept_from_going(
+    reports: tuple[NodeStatus, ...], recorded: tuple[str, ...], is_deleted: bool
+) -> ObservedSet:
+    """A writeback set that its users keep from being deleted, or whose spec is refused."""
+    staged = (condition("StagedWrites", True, "StagedWrites", "no store has it"),) if recorded else ()
+    if is_deleted:
+        seen = going(1, 1, users=("a",), conditions=[], reports=reports)
+        own = seen.sample_set
+    else:
+        seen = observe("Ready", 1, SYNCED, reports=reports)
+        own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    status = replace(own.status, conditions=staged, runtime={"specReplicas": 1}, was_writeback=True)
+    return replace(seen, sample_set=replace(own, status=replace(status, nodes_with_writes=recorded)))
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "refused"])
+def test_nodes_with_writes_are_recorded_while_a_set_is_kept_or_refused(is_deleted: bool) -> None:
+    """Its pods go on writing, and uploading: the bus may lose every report before it goes."""
+    uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
+    for reports, recorded, after in (
+        ((make_report(OWNER_UID, 0, NOW), uploaded), ("gone",), ()),
+        ((make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),), (), ("gone",)),
+        ((), ("gone",), ("gone",)),
+    ):
+        seen = kept_from_going(reports, recorded, is_deleted)
+        status = decide(seen).status
+        assert status is not None
+        assert status.nodes_with_writes == after
+        assert status.holds("StagedWrites") is bool(after)
 
 
 def home_changes(seen: ObservedSet) -> list[str]:
@@ -1752,9 +1832,11 @@ def test_a_runtime_that_somebody_deleted_is_made_again_to_upload_what_is_left() 
     assert created(decide(without_runtime(seen))) == [("StatefulSet", 1)]
     both = [("Service", None), ("StatefulSet", 1)]
     assert created(decide(without_runtime(seen, service=None))) == both
-    far = (make_report(OWNER_UID, 2, NOW, staged_bytes=1),)
-    assert created(decide(without_runtime(replace(seen, reports=far)))) == [("StatefulSet", 3)]
     # One more for the node that a partition has left, if it is still there: it prefers the node's label.
+    far = replace(seen, reports=(make_report(OWNER_UID, 2, NOW, staged_bytes=1),))
+    assert created(decide(without_runtime(far))) == [("StatefulSet", 1)]
+    node = {"metadata": {"name": "node-2", "labels": {HOME: "2"}}}
+    assert created(decide(without_runtime(replace(far, nodes=(*far.nodes, node))))) == [("StatefulSet", 2)]
     left = replace(seen, reports=(make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT]),))
     assert created(decide(without_runtime(left))) == [("StatefulSet", 1)]
     gone = {"metadata": {"name": "gone", "labels": {HOME: "0"}}}

@@ -276,13 +276,13 @@ class _Measurement:
 
 
 def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
-    """What an agent on `node` knows of other nodes from the last report of its partition."""
-    left = {each.node: each for each in last.staged_elsewhere}
-    left.pop(last.node, None)
-    if own := left_on_node(last):
-        left[last.node] = own
-    others = [each for each in left.values() if each.node not in ("", node)]
-    # What is unknown may be more than all that is known.
+    """What an agent on `node` knows of other nodes from the last report of its partition. Where pods write to
+    the cache first, also that nothing is left there: who has missed that report takes it for unknown."""
+    nothing = StagedElsewhere(node=last.node) if last.writeback else None
+    own = left_on_node(last) or nothing
+    told = (*([own] if own else ()), *(each for each in last.staged_elsewhere if each.node != last.node))
+    others = [each for each in told if each.node not in ("", node)]
+    # What is unknown may be more than all that is known; of those with nothing the last ones matter.
     ranked = sorted(others, key=lambda each: (not each.staged_unknown, -each.staged_bytes))
     return tuple(ranked[:ELSEWHERE_MAX])
 

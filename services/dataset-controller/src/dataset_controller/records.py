@@ -97,8 +97,8 @@ class NodeRecords:
         return tuple(heard.complete for _, heard in sorted(self._heard.get(set_uid, {}).items()))
 
     def replayed(self, set_uid: str) -> frozenset[int]:
-        """Partitions that have not reported since this service started, or its connection came back: their
-        reports are of any age."""
+        """Partitions whose last report came with what the bus listed when this service started, or after a
+        lost connection: it may be of any age. One that is listed unchanged had come before."""
         heard = self._heard.get(set_uid, {})
         return frozenset(partition for partition, each in heard.items() if each.is_replayed)
 
@@ -136,7 +136,7 @@ class _Heard:
 
     Args:
         unsaid: what was known before of nodes that it does not name.
-        is_replayed: it was on the bus when this service started, or its connection came back.
+        is_replayed: it came with what the bus listed when this service started, or after a lost connection.
     """
 
     entry: Entry

@@ -149,8 +149,8 @@ class Entry:
     """One key-value entry. `value` is None when the key was deleted.
 
     Args:
-        is_stored: given by a watch that lists what there is, as at its beginning and after a lost connection:
-            when it was written is not known.
+        is_stored: given by a listing of what there is, also by that of a watch at its beginning and after a
+            lost connection: when it was written is not known.
     """
 
     key: str

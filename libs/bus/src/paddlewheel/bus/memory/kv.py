@@ -59,7 +59,7 @@ class MemoryKeyValue:
     async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
         changes: asyncio.Queue[Entry | None] = asyncio.Queue()
         for entry in self._matching(check_pattern(pattern)):
-            changes.put_nowait(replace(entry, is_stored=True))
+            changes.put_nowait(entry)
         changes.put_nowait(None)
         self._watchers[changes] = pattern
         try:
@@ -69,9 +69,8 @@ class MemoryKeyValue:
             del self._watchers[changes]
 
     def _matching(self, pattern: str) -> list[Entry]:
-        return sorted(
-            (e for k, e in self._entries.items() if matches(pattern, k)), key=lambda entry: entry.revision
-        )
+        found = (replace(e, is_stored=True) for k, e in self._entries.items() if matches(pattern, k))
+        return sorted(found, key=lambda entry: entry.revision)
 
     def _write(self, key: str, value: bytes) -> int:
         self._revision += 1

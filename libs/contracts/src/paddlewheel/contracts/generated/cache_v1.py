@@ -326,8 +326,8 @@ class NodeStatus(WireModel):
     cache first, since the mount has changed.
     """
     staged_elsewhere: list[StagedElsewhere] = []
-    """What the partition has left on nodes that it was on before, as their last report says. An agent of any partition that
-    runs there again uploads it.
+    """What the partition has left on nodes that it was on before, as their last report says; with writeback, also that it is
+    nothing. Up to 8 nodes. An agent of any partition that runs there again uploads it.
     """
     volume_id: str = ""
     """UUID of the volume that the set was first mounted from, empty before that. A set has this volume for life: while any

@@ -229,8 +229,8 @@ class ObservedSet:
         nodes: those that carry the set's label or one of its runtime pods.
         runs: states of the set's runs by run id.
         reports: the latest report of each partition's agent.
-        replayed: partitions whose report was on the bus already when this service started, or its connection
-            came back: it may be of any age.
+        replayed: partitions whose report came with what the bus listed when this service started, or after a
+            lost connection: it may be of any age.
         job_keys: keys of the unfinished sync runs of SampleJobs.
         cache_change: the last one.
         cancelled_runs: ids of the runs that SampleJobs with `spec.terminate` end.

@@ -11,7 +11,12 @@ from dataset_controller.domain.sampleset.facts import FACTS, Case
 from dataset_controller.domain.sampleset.figures import runtime_status
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.children import used_directories
-from dataset_controller.domain.sampleset.policies.conditions import incomplete, with_conditions, with_mounts
+from dataset_controller.domain.sampleset.policies.conditions import (
+    incomplete,
+    with_conditions,
+    with_mounts,
+    with_staged_writes,
+)
 from dataset_controller.domain.sampleset.policies.lost_mounts import find_lost_mounts
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
@@ -57,9 +62,11 @@ def _runtime_status(seen: ObservedSet, runtime: Runtime, partitions: int, now: d
 
 def observed_status(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
     """Of a set that is refused, or kept from being deleted, while pods go on using it: where it is mounted,
-    on top of `status`. It may be degraded by that; it is ready again when nothing else speaks against it.
-    While pods still have it mounted without a StatefulSet, nothing new is said."""
+    and which nodes have writes, on top of `status`. It may be degraded by that; it is ready again when
+    nothing else speaks against it. While pods still have it mounted without a StatefulSet, nothing new is
+    said of mounts."""
     runtime, partitions = runtime_of(seen, now), wanted_partitions(seen)
+    status = with_staged_writes(seen, status, now)
     if runtime.replicas < 0 and (runtime.mounted or not status.was_mounted):
         return status
     status = with_mounts(

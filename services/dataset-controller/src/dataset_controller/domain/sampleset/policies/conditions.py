@@ -31,7 +31,7 @@ def with_conditions(
     status = _with_synced(status, runs.sync, now)
     status = _with_warmed(status, runs.warmup, seen.cache_change, now)
     status = with_capacity(status, runtime, partitions, now)
-    status = _with_staged_writes(seen, status, now)
+    status = with_staged_writes(seen, status, now)
     reason, message = _readiness(status, runtime, partitions, runs)
     if status.phase is SetPhase.READY:
         ailment = describe_ailment(runtime.ailing) if runtime.ailing else ""
@@ -42,6 +42,20 @@ def with_conditions(
 def with_mounts(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
     """Mounted and Healthy: what agents and their pods say."""
     return _with_health(_with_mounted(status, runtime, now), runtime, now)
+
+
+def with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
+    """Without a condition on sets whose partitions have left nothing behind."""
+    if not seen.are_records_known:
+        return status
+    left = writes_left(seen)
+    named = sorted(nodes_with_writes(seen)) if left else ()
+    status = replace(status, nodes_with_writes=tuple(named[:NODES_WITH_WRITES]))
+    if left:
+        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
+    if status.condition(Cond.STAGED_WRITES) is None:
+        return status
+    return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
 
 
 def _with_mounted(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatus:
@@ -62,20 +76,6 @@ def _with_health(status: SetStatus, runtime: Runtime, now: datetime) -> SetStatu
     if not is_mounted or status.condition(Cond.HEALTHY) is None:
         return status
     return status.with_condition(Cond.HEALTHY, True, Reason.HEALTHY, "", now)
-
-
-def _with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> SetStatus:
-    """Without a condition on sets whose partitions have left nothing behind."""
-    if not seen.are_records_known:
-        return status
-    left = writes_left(seen)
-    named = sorted(nodes_with_writes(seen)) if left else ()
-    status = replace(status, nodes_with_writes=tuple(named[:NODES_WITH_WRITES]))
-    if left:
-        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
-    if status.condition(Cond.STAGED_WRITES) is None:
-        return status
-    return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
 
 
 def describe_ailment(report: NodeStatus) -> str:

@@ -19,6 +19,7 @@ from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
 from paddlewheel.contracts.sizes import iec
+from paddlewheel.contracts.staged_writes import left_on_node
 
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
@@ -44,7 +45,7 @@ def staged_writes(
         waits = f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
         return "" if is_free else waits
     reports = [r for r in seen.reports if is_leaving(r.partition)]
-    here = _kept(seen, map(_writes, reports))
+    here = _here(seen, reports)
     if not is_free:
         here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
     left = _kept(seen, _elsewhere(seen, reports))
@@ -61,12 +62,14 @@ def writes_left(seen: ObservedSet) -> str:
     recorded of them stays until agents have answered."""
     if _is_given_up(seen):
         return ""
-    found, forgotten = _left(seen), _forgotten(seen)
+    found = _left(seen)
+    if not found and is_answer_due(seen):
+        return _recorded(seen)
+    found += _forgotten(seen)
     if not found:
-        return _recorded(seen) if forgotten or is_answer_due(seen) else ""
-    named = _list(found + forgotten)
+        return ""
     return (
-        f"no store has what pods have written: {named}, where no runtime pod is any more; let one run"
+        f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
 
@@ -86,11 +89,10 @@ def is_answer_due(seen: ObservedSet) -> bool:
 def partitions_to_upload(seen: ObservedSet, now: datetime) -> int:
     """How many there have to be, so that all is uploaded: each that has some, or may have, is among them, and
     there is one more for each node that they have left, which it prefers by its label."""
-    here = [*_kept(seen, map(_writes, seen.reports)), *_unanswered(seen, now)]
+    here = [*_here(seen, seen.reports), *_unanswered(seen, now)]
     count = max((each.partition + 1 for each in here), default=0)
     labelled = {key_of(node).name for node in seen.nodes} - {pod.node for pod in seen.pods}
-    left = {each.node for each in (*_kept(seen, _elsewhere(seen, seen.reports)), *_forgotten(seen))}
-    return max(count, wanted_partitions(seen)) + len(left & labelled)
+    return max(count, wanted_partitions(seen)) + len(nodes_with_writes(seen) & labelled)
 
 
 @dataclass(frozen=True)
@@ -113,32 +115,49 @@ class _Writes:
         return f"at least {known}" if self.size else self.unknown
 
 
+def _here(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
+    """On the nodes that these partitions are on."""
+    gone = _gone(seen)
+    return _kept(seen, (_writes(report) for report in reports if report.partition not in gone))
+
+
 def _writes(report: NodeStatus) -> _Writes:
     unknown = _UNMEASURED if report.staged_unknown else ""
     return _Writes(report.partition, report.node or str(report.partition), report.staged_bytes, unknown)
 
 
+def _gone(seen: ObservedSet) -> frozenset[int]:
+    """Partitions that are not on the node of their last report: the pod is on another, or there is none and
+    is to be none. The agents of a set that is free only end: where they were, nothing was to be uploaded."""
+    if seen.status.holds(Cond.FREE):
+        return frozenset()
+    count, at = _partitions(seen), _pods_at(seen)
+    moved = (r for r in seen.reports if at.get(r.partition, r.node if r.partition < count else "") != r.node)
+    return frozenset(report.partition for report in moved)
+
+
 def _left(seen: ObservedSet) -> list[_Writes]:
-    """A partition has left its node when its pod is on another, or it has none and is to have none."""
-    count, at = _partitions(seen), {pod.index: pod.node for pod in seen.pods if pod.node}
-    gone = (r for r in seen.reports if at.get(r.partition, r.node if r.partition < count else "") != r.node)
-    return _kept(seen, [*map(_writes, gone), *_elsewhere(seen, seen.reports)])
+    return _kept(seen, _elsewhere(seen, seen.reports))
 
 
 def _forgotten(seen: ObservedSet) -> list[_Writes]:
-    """On nodes that had some when that was recorded, and that no report names: the bus has lost it. A report
-    from there settles it; one of an agent that was never there does not."""
-    told = {report.node for report in seen.reports}
-    told |= {each.node for report in seen.reports for each in report.staged_elsewhere}
+    """On nodes that had some when that was recorded, and of which no report tells: the bus has lost it. A
+    report from there settles it; one of an agent that was never there does not, nor one of any age."""
+    new = [report for report in seen.reports if report.partition not in seen.replayed]
+    told = {report.node for report in new}
+    told |= {each.node for report in new for each in report.staged_elsewhere}
+    told |= {each.node for each in (*_here(seen, seen.reports), *_left(seen))}
     lost = (node for node in seen.status.nodes_with_writes if node not in told)
     return _kept(seen, [_Writes(_NO_PARTITION, node, unknown=_UNREPORTED) for node in lost])
 
 
 def _elsewhere(seen: ObservedSet, reports: Iterable[NodeStatus]) -> Iterator[_Writes]:
-    """Of nodes that these partitions have left. Where another one is mounted now, it reports them itself."""
-    held = _held(seen)
+    """On nodes that these partitions have left, the last one by the rule for the next agent, that may be long
+    in coming. Where another partition is mounted now, it reports them itself."""
+    held, gone = _held(seen), _gone(seen)
     for report in reports:
-        for each in report.staged_elsewhere:
+        last = left_on_node(report) if report.partition in gone else None
+        for each in (*([last] if last else ()), *report.staged_elsewhere):
             if each.node not in held:
                 unknown = _UNMEASURED_THERE if each.staged_unknown else ""
                 yield _Writes(report.partition, each.node, each.staged_bytes, unknown)
@@ -172,12 +191,14 @@ def _unreported(seen: ObservedSet) -> list[_Writes]:
 
 
 def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
-    """Pods may have written since. One that has been scaled away was empty when it left."""
-    mounted, count = _mounted_on(seen), _partitions(seen)
+    """Pods may have written since. Of one that has been scaled away, and whose pod has gone, the last report
+    says what it has left."""
+    mounted, at, count = _mounted_on(seen), _pods_at(seen), _partitions(seen)
     return [
-        _Writes(r.partition, r.node, unknown=_OUTDATED)
+        _Writes(r.partition, at.get(r.partition, r.node), unknown=_OUTDATED)
         for r in seen.reports
-        if r.partition in mounted and r.partition < count and not _is_current(seen, r, now)
+        if r.partition in mounted and (r.partition < count or r.partition in at)
+        if not _is_current(seen, r, now)
         if not r.staged_bytes and not r.staged_unknown
     ]
 
@@ -202,6 +223,11 @@ def _mounted_on(seen: ObservedSet) -> dict[int, str]:
     rows = (row for row in seen.status.cache.get("nodes") or () if row.get("mounted"))
     recorded = {int(row.get("partition") or 0): str(row.get("node") or "") for row in rows}
     return recorded | {int(index): node for node, index in labelled.items() if index.isdecimal()}
+
+
+def _pods_at(seen: ObservedSet) -> dict[int, str]:
+    """The node of each partition that has a pod, ready or not."""
+    return {pod.index: pod.node for pod in seen.pods if pod.node}
 
 
 def _partitions(seen: ObservedSet) -> int:
