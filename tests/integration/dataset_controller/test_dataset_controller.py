@@ -205,6 +205,24 @@ async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data:
     assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [2, 1, 1]
 
 
+async def test_a_job_with_terminate_ends_what_runs_and_waits_before_its_own_run(
+    data: DataServiceHarness,
+) -> None:
+    await data.start()
+    await data.create_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    # Of jobs of one second, the older is the first by name.
+    others = [await create_job(data, "a-runs", "Running", type="warmup")]
+    others.append(await create_job(data, "b-waits", "Pending", type="clear"))
+    await data.wait_condition(others[1], "Started", "WaitingForTurn", resource=ports.SAMPLE_JOBS)
+    spec: dict[str, Any] = {"type": "rmr", "rmrOptions": {"paths": ["old"]}}
+    await create_job(data, "c-ends", "Succeeded", terminate=True, **spec)
+    for other in others:
+        status = await data.wait_phase(other, "Failed", resource=ports.SAMPLE_JOBS, within=60)
+        assert status["reason"] == "Cancelled"
+    assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [1, 0, 1]
+
+
 async def create_job(data: DataServiceHarness, name: str, phase: str, **spec: Any) -> Key:
     key = await data.create(make_sample_job(name, **spec), ports.SAMPLE_JOBS)
     await data.wait_phase(key, phase, resource=ports.SAMPLE_JOBS, within=60)
