@@ -157,7 +157,7 @@ async def test_filters_that_it_does_not_know_are_refused(node: Node, options: di
         with pytest.raises(Permanent, match="knows no include and exclude"):
             await node.listed(**options)
         with pytest.raises(Permanent, match="knows no include and exclude"):
-            await node.engine.transfer.delete_extra(node.sync(**options))
+            await node.delete_extra(**options)
 
 
 async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
@@ -165,7 +165,7 @@ async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
         node.put({os.fsdecode(MARKER): b"other", "a": b"1"})
         assert set(await node.copy(os.fsdecode(MARKER), "a")) == {os.fsdecode(MARKER)}
         (node.lent / os.fsdecode(MARKER)).unlink()
-        await node.engine.transfer.delete_extra(node.sync())
+        await node.delete_extra()
         assert (volume / os.fsdecode(MARKER)).read_bytes() == b""
         inode = await node.tree.inode(MARKER)
         assert inode is not None

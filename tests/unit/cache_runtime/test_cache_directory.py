@@ -459,24 +459,27 @@ async def test_what_may_not_fail_again_is_deleted_later(
     write(shared, {b"a": b"1", b"extra": b"2"})
 
     def fails_once(root: bytes, top: bytes = b"") -> Iterator[Entry]:
-        if next(listings) == 0:
+        if next(listings) == 1:  # the first is that of the source
             raise OSError(problem, os.strerror(problem), "a")
         return entries(root, top)
 
     async def located(sync: SyncOperation) -> bytes:
         return source
 
+    async def opens() -> None: ...
+
     nothing = cast(LocalSources, None)
     deleted = DirectoryTransfer(
-        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared))), nothing, nothing
+        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), open=opens)), nothing, nothing
     )
     monkeypatch.setattr(deleted, "_source", located)
     monkeypatch.setattr(transfer, "entries", fails_once)
     sync = SyncOperation(source="file:///srv/import", delete_dst=True)
+    reading = await deleted.read_source(sync)
     with pytest.raises(kind, match="FileSystemFailed"):
-        await deleted.delete_extra(sync)
+        await reading.delete_extra()
     assert set(content(shared)) == {b"a", b"extra"}
-    await deleted.delete_extra(sync)
+    await reading.delete_extra()
     assert set(content(shared)) == {b"a"}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from cache_runtime.domain.model import File
+from cache_runtime.domain.model import File, TreeSize
 from cache_runtime.domain.paths import encode_path, is_safe_key, join, relative_path
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -24,6 +24,7 @@ from cache_runtime.engines.directory.copying import (
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
+from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.retrying import as_failure
 from cache_runtime.threads import in_own_thread
@@ -75,14 +76,11 @@ class DirectoryTransfer:
         finally:
             pace.stop.set()
 
-    async def delete_extra(self, sync: SyncOperation) -> None:
-        source, stop = await self._source(sync), threading.Event()
-        try:
-            await in_own_thread(lambda: self._delete_extra(sync, source, stop))
-        except OSError as error:
-            raise as_failure(error) from error
-        finally:
-            stop.set()
+    async def read_source(self, sync: SyncOperation) -> SourceReading:
+        kept = {file.path: file.size async for files in self.list(sync) for file in files}
+        return SourceReading(
+            TreeSize(len(kept), sum(kept.values())), lambda: self._delete_extra(sync, kept.keys())
+        )
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
         await self._source(sync)
@@ -119,9 +117,18 @@ class DirectoryTransfer:
             return "has left the source" if _is_absent(error, source.path) else str(error.strerror)
         return ""
 
-    def _delete_extra(self, sync: SyncOperation, source: bytes, stop: threading.Event) -> None:
-        """Both are listed completely before anything is deleted."""
-        kept = {entry.key for entry in _chosen(sync, entries(source))}
+    async def _delete_extra(self, sync: SyncOperation, kept: Collection[str]) -> None:
+        await self._shared.open()
+        stop = threading.Event()
+        try:
+            await in_own_thread(lambda: self._delete(sync, kept, stop))
+        except OSError as error:
+            raise as_failure(error) from error
+        finally:
+            stop.set()
+
+    def _delete(self, sync: SyncOperation, kept: Collection[str], stop: threading.Event) -> None:
+        """The destination is listed completely before anything is deleted."""
         below = relative_path(sync.destination, "syncOptions.destination").encode()
         if look_up(self._shared.root, below) is None:
             return
@@ -130,7 +137,7 @@ class DirectoryTransfer:
             if stop.is_set():
                 return
             path = join(below, key)
-            if key not in kept and path != MARKER:
+            if encode_path(key) not in kept and path != MARKER:
                 if key.endswith(b"/"):
                     remove_empty(self._shared.root, path.rstrip(b"/"))
                 else:
