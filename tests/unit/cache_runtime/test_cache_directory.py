@@ -8,10 +8,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -33,6 +33,7 @@ from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
+from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
@@ -450,37 +451,84 @@ class TestCopies:
         assert not left.exists()
 
 
-@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EROFS, Permanent)])
-async def test_what_may_not_fail_again_is_deleted_later(
-    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, problem: int, kind: type[Exception]
-) -> None:
-    """An NFS server that is restarted."""
-    source, listings = write(tmp_path / "source", {b"a": b"1"}), count()
-    write(shared, {b"a": b"1", b"extra": b"2"})
+@dataclass
+class Deletion:
+    """Of what the source lacks, by the engine's transfer."""
 
-    def fails_once(root: bytes, top: bytes = b"") -> Iterator[Entry]:
-        if next(listings) == 1:  # the first is that of the source
-            raise OSError(problem, os.strerror(problem), "a")
-        return entries(root, top)
+    transfer: DirectoryTransfer
+    sync: SyncOperation = field(
+        default_factory=lambda: SyncOperation(source="file:///srv/import", delete_dst=True)
+    )
+
+    async def read(self) -> SourceReading:
+        return await self.transfer.read_source(self.sync)
+
+
+@pytest.fixture
+def deletion(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path) -> Deletion:
+    """Of `d/extra` in the data set: the source has `a` only."""
+    source = write(tmp_path / "source", {b"a": b"1"})
+    write(shared, {b"a": b"1", b"d/extra": b"2"})
 
     async def located(sync: SyncOperation) -> bytes:
         return source
 
     async def opens() -> None: ...
 
-    nothing = cast(LocalSources, None)
-    deleted = DirectoryTransfer(
-        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), open=opens)), nothing, nothing
-    )
-    monkeypatch.setattr(deleted, "_source", located)
-    monkeypatch.setattr(transfer, "entries", fails_once)
-    sync = SyncOperation(source="file:///srv/import", delete_dst=True)
-    reading = await deleted.read_source(sync)
-    with pytest.raises(kind, match="FileSystemFailed"):
-        await reading.delete_extra()
-    assert set(content(shared)) == {b"a", b"extra"}
+    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), open=opens))
+    made = DirectoryTransfer(directory, cast(LocalSources, None), cast(LocalSources, None))
+    monkeypatch.setattr(made, "_source", located)
+    return Deletion(made)
+
+
+@pytest.mark.parametrize("fails", ["listing", "deleting"])
+@pytest.mark.parametrize(
+    ("problem", "kind", "reason"),
+    [
+        (errno.EIO, Retry, "FileSystemFailed"),
+        (errno.EROFS, Permanent, "DeleteFailed"),
+        (errno.EACCES, Permanent, "DeleteFailed"),
+        (errno.EPERM, Permanent, "DeleteFailed"),
+    ],
+)
+async def test_what_is_refused_is_not_deleted_later_and_what_fails_is(
+    monkeypatch: pytest.MonkeyPatch,
+    shared: Path,
+    deletion: Deletion,
+    problem: int,
+    kind: type[Retry | Permanent],
+    reason: str,
+    fails: str,
+) -> None:
+    """An NFS server refuses root (root_squash), or is restarted."""
+    reading = await deletion.read()
+
+    def fail(root: bytes, path: bytes = b"") -> NoReturn:
+        raise OSError(problem, os.strerror(problem), "extra")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transfer, "entries" if fails == "listing" else "remove", fail)
+        with pytest.raises(kind, match=r"'(d/)?extra': ") as found:
+            await reading.delete_extra()
+    assert found.value.reason == reason
+    assert ("'d/extra'" in found.value.message) == (fails == "deleting")
+    assert set(content(shared)) == {b"a", b"d/extra"}
     await reading.delete_extra()
     assert set(content(shared)) == {b"a"}
+
+
+@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EACCES, Permanent)])
+async def test_a_source_that_refuses_to_be_read_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch, deletion: Deletion, problem: int, kind: type[Retry | Permanent]
+) -> None:
+    def fail(root: bytes) -> Iterator[Entry]:
+        raise OSError(problem, os.strerror(problem), "d")
+        yield
+
+    monkeypatch.setattr(transfer, "entries", fail)
+    with pytest.raises(kind, match=r"source\.uri: .*'d': ") as found:
+        await deletion.read()
+    assert found.value.reason == "ListingFailed"
 
 
 class TestNames:

@@ -26,11 +26,12 @@ from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
 from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
-from cache_runtime.retrying import as_failure
+from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.addresses import local_path
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.places import is_inside
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 THREADS = 10
@@ -123,7 +124,7 @@ class DirectoryTransfer:
         try:
             await in_own_thread(lambda: self._delete(sync, kept, stop))
         except OSError as error:
-            raise as_failure(error) from error
+            raise _deletion_failed(error) from error
         finally:
             stop.set()
 
@@ -138,10 +139,17 @@ class DirectoryTransfer:
                 return
             path = join(below, key)
             if encode_path(key) not in kept and path != MARKER:
-                if key.endswith(b"/"):
-                    remove_empty(self._shared.root, path.rstrip(b"/"))
-                else:
-                    remove(self._shared.root, path)
+                self._delete_one(path)
+
+    def _delete_one(self, path: bytes) -> None:
+        """Raises OSError that names the path, not only its last part."""
+        try:
+            if path.endswith(b"/"):
+                remove_empty(self._shared.root, path.rstrip(b"/"))
+            else:
+                remove(self._shared.root, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
 
 
 def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:
@@ -154,7 +162,7 @@ def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:
 
 
 async def _listed(listing: Iterator[Entry]) -> Sequence[File]:
-    """The next files. Raises Retry."""
+    """The next files. Raises Retry, or Permanent for a directory that may not be read."""
 
     def read() -> Sequence[File]:
         return [
@@ -165,7 +173,19 @@ async def _listed(listing: Iterator[Entry]) -> Sequence[File]:
     try:
         return await in_own_thread(read)
     except OSError as error:
-        raise Retry("ListingFailed", f"source.uri: {error.strerror}: {error.filename!r}") from error
+        if error.errno == errno.EACCES:
+            text = f"source.uri: let the cache agents read every directory of it: {described(error)}"
+            raise Permanent(Reason.LISTING_FAILED, text) from error
+        raise Retry(Reason.LISTING_FAILED, f"source.uri: {described(error)}") from error
+
+
+def _deletion_failed(error: OSError) -> Retry | Permanent:
+    """What an NFS server refuses to root (root_squash), it refuses again; one that restarts answers later."""
+    failure = as_failure(error)
+    if error.errno != errno.EACCES and isinstance(failure, Retry):
+        return failure
+    text = f"syncOptions.delete-dst: {described(error)}; let the cache agents, which are root, delete there"
+    return Permanent("DeleteFailed", text)
 
 
 def _is_due(sync: SyncOperation, found: os.stat_result, copied: os.stat_result | None) -> bool:
