@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -508,10 +510,9 @@ async def test_what_is_refused_is_not_deleted_later_and_what_fails_is(
 
     with monkeypatch.context() as patched:
         patched.setattr(transfer, "entries" if fails == "listing" else "remove", fail)
-        with pytest.raises(kind, match=r"'(d/)?extra': ") as found:
+        named = "'d/extra'" if fails == "deleting" else "'extra'"
+        with pytest.raises(kind, match=f"^{reason}: .*{named}: "):
             await reading.delete_extra()
-    assert found.value.reason == reason
-    assert ("'d/extra'" in found.value.message) == (fails == "deleting")
     assert set(content(shared)) == {b"a", b"d/extra"}
     await reading.delete_extra()
     assert set(content(shared)) == {b"a"}
@@ -526,9 +527,35 @@ async def test_a_source_that_refuses_to_be_read_is_not_asked_again(
         yield
 
     monkeypatch.setattr(transfer, "entries", fail)
-    with pytest.raises(kind, match=r"source\.uri: .*'d': ") as found:
+    with pytest.raises(kind, match=r"^ListingFailed: source\.uri: .*'d': "):
         await deletion.read()
-    assert found.value.reason == "ListingFailed"
+
+
+async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, deletion: Deletion, tmp_path: Path
+) -> None:
+    """Not even empty files and directories, which have no block to wait for: what a later run removes would
+    come back. One file is in the middle of its copy."""
+    keys = [b"%d/empty" % number for number in range(100)]
+    write(tmp_path / "source", dict.fromkeys(keys, b""))
+    began, before = threading.Event(), content(shared)
+
+    def blocked(source: int, target: int, pace: Pace) -> None:
+        began.set()
+        pace.stop.wait()
+
+    monkeypatch.setattr(copying, "_copy_content", blocked)
+    sync = SyncOperation(source="file:///srv/import", threads=1)
+    copying_all = asyncio.create_task(deletion.transfer.copy(sync, keys, 0))
+    await asyncio.to_thread(began.wait)
+    copying_all.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying_all
+    for thread in threading.enumerate():
+        if thread.name == "blocking-call":
+            await asyncio.to_thread(thread.join)
+    assert content(shared) == before
+    assert {path.name for path in shared.iterdir()} == {"a", "d", "0"}
 
 
 class TestNames:

@@ -27,7 +27,7 @@ from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
 from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.retrying import as_failure, described
-from cache_runtime.threads import in_own_thread
+from cache_runtime.threads import in_own_thread, in_own_thread_until
 from paddlewheel.contracts.addresses import local_path
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.places import is_inside
@@ -72,10 +72,7 @@ class DirectoryTransfer:
                 problems = zip(keys, pool.map(copy_one, keys), strict=True)
                 return {key: problem for key, problem in problems if problem}
 
-        try:
-            return await in_own_thread(copy_all)
-        finally:
-            pace.stop.set()
+        return await in_own_thread_until(pace.stop, copy_all)
 
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         kept = {file.path: file.size async for files in self.list(sync) for file in files}
@@ -107,6 +104,7 @@ class DirectoryTransfer:
         if not is_safe_key(source.path) or path == MARKER:
             return "such a key would leave the data set, or replace what marks it"
         try:
+            pace.check()
             with opened_file(source) as (handle, found):
                 if _is_due(sync, found, look_up(self._shared.root, path)):
                     make_directories(self._shared.root, path.rpartition(b"/")[0])
@@ -122,11 +120,9 @@ class DirectoryTransfer:
         await self._shared.open()
         stop = threading.Event()
         try:
-            await in_own_thread(lambda: self._delete(sync, kept, stop))
+            await in_own_thread_until(stop, lambda: self._delete(sync, kept, stop))
         except OSError as error:
             raise _deletion_failed(error) from error
-        finally:
-            stop.set()
 
     def _delete(self, sync: SyncOperation, kept: Collection[str], stop: threading.Event) -> None:
         """The destination is listed completely before anything is deleted."""
