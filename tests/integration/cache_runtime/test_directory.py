@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,47 @@ async def test_a_shared_file_system_that_goes_away_fails_and_costs_no_copy(node:
         assert set(copies_of(node)) == {"a"}
         (volume.parent / "aside").rename(volume / os.fsdecode(MARKER))
         await node.seen("a", b"1")
+
+
+@contextmanager
+def mounted_over(path: Path, content: dict[str, bytes]) -> Iterator[None]:
+    """A file system in place of what is there, which is there again afterwards."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=True)
+    try:
+        for name, data in content.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+async def test_pods_keep_what_they_have_while_the_export_is_not_mounted(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1"})
+        await warm(node, "a")
+        node.put({"b": b"1"})
+        with mounted_over(volume.parent, {"set/stray": b""}):
+            with pytest.raises(Permanent, match="mount the shared file system"):
+                await node.copy("b")
+            await asyncio.to_thread(node.engine.mount._sweep)  # type: ignore[attr-defined]
+            assert set(copies_of(node)) == {"a"}
+            assert (node.view / "a").read_bytes() == b"1"
+            assert sorted(path.name for path in (volume.parent / "set").iterdir()) == ["stray"]
+        assert await node.copy("b") == {}
+        await node.seen("b", b"1")
+        assert node.told == [""]
+
+
+async def test_pods_see_the_export_that_is_mounted_in_place_of_the_former(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"former"})
+        await warm(node, "a")
+        with mounted_over(volume.parent, {f"set/{os.fsdecode(MARKER)}": b"", "set/a": b"another"}):
+            await node.seen("a", b"another")
+            node.put({"b": b"1"})
+            assert await node.copy("b") == {}
+            await node.seen("b", b"1")
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,83 @@ async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once
     assert found.value.reason == "VolumeLost"
 
 
+@dataclass
+class Moving:
+    """A set whose address leads to `shared` first, and its mount."""
+
+    top: Path
+    shared: Path
+    caches: list[str]
+
+    def __post_init__(self) -> None:
+        self.leads_to = self.shared
+        secrets = SimpleNamespace(read=lambda name: answer("file:///srv/set"))
+        self.lent = cast(LocalSources, SimpleNamespace(locate=lambda address: answer(str(self.leads_to))))
+        record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+        link = self.top / "link"
+        self.directory = SharedDirectory(self.lent, cast(SecretFiles, secrets), link, record)
+        self.copies = Copies(self.directory.root, self.caches, 1 << 30, 0.0)
+        state = self.top / "state"
+        self.mount = DirectoryMount(
+            self.top / "view", state, self.directory, self.copies, ManualClock(), unheard
+        )
+
+    async def sync(self) -> None:
+        """What looks whether the data set is there, before it copies."""
+        transfer = DirectoryTransfer(self.directory, self.lent, self.lent)
+        await transfer.copy(SyncOperation(source="file:///srv/import"), [], 0)
+
+
+@pytest.fixture
+async def moving(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, caches: list[str]) -> Moving:
+    write(shared, {MARKER: b"", b"a": b"1"})
+    moving = Moving(tmp_path, shared, caches)
+    monkeypatch.setattr(moving.mount, "_check_view", lambda device: None)
+    await moving.directory.open()
+    moving.copies.open(moving.directory.volume_id)
+    moving.copies.add(b"a", Pace())
+    return moving
+
+
+@pytest.mark.parametrize("there", ["empty", "absent"])
+async def test_an_export_that_is_not_mounted_moves_nothing(
+    moving: Moving, tmp_path: Path, there: str
+) -> None:
+    """For a moment, in which a sync looks: no sweep may take the copies for those of files that are gone."""
+    moving.leads_to = tmp_path / "mount-point"
+    if there == "empty":
+        moving.leads_to.mkdir()
+    for attempt in (moving.sync, moving.directory.open):
+        with pytest.raises((Permanent, OSError), match=r"mount the shared file system|No such file"):
+            await attempt()
+    assert moving.directory.path.readlink() == moving.shared
+    moving.mount._sweep()
+    assert moving.copies.used == 1
+    await moving.mount._check("0:1")
+
+
+async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
+    moving: Moving, tmp_path: Path
+) -> None:
+    """Else a sync would succeed, and pods would not see its files."""
+    moving.leads_to = tmp_path / "other"
+    write(moving.leads_to, {MARKER: b""})
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await moving.sync()
+    assert moving.directory.path.readlink() == moving.shared
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await moving.mount._check("0:1")
+    await moving.directory.open()
+    assert moving.directory.path.readlink() == moving.leads_to
+    await moving.mount._check("0:1")
+
+
+async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: Path) -> None:
+    write(shared, {MARKER: b""})
+    with pytest.raises(Retry, match=r"MountLost: .*not mounted yet"):
+        await Moving(tmp_path, shared, []).sync()
+
+
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
     error = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
     told = mount_module._ailment({"/ssd/a": error})
@@ -477,7 +554,7 @@ def deletion(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path) -> D
 
     async def opens() -> None: ...
 
-    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), open=opens))
+    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), check_open=opens))
     made = DirectoryTransfer(directory, cast(LocalSources, None), cast(LocalSources, None))
     monkeypatch.setattr(made, "_source", located)
     return Deletion(made)

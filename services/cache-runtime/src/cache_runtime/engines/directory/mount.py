@@ -123,6 +123,15 @@ class DirectoryMount(BaseMount):
             await in_time(in_own_thread(self._shared.check), shared)
         except OSError as error:
             raise Retry("MountLost", f"{shared}: {error.strerror}") from error
+        if await self._has_moved():
+            raise Retry("MountLost", f"{shared}: another file system is mounted there now")
+
+    async def _has_moved(self) -> bool:
+        """Only for another volume pods are moved: until there is one, what they have is as good as ever."""
+        try:
+            return await in_time(self._shared.has_moved(), self._shared.address)
+        except (Retry, Permanent, OSError):
+            return False
 
     async def _sweep_for_ever(self) -> None:
         while True:

@@ -87,7 +87,7 @@ class DirectoryTransfer:
 
     async def _source(self, sync: SyncOperation) -> bytes:
         """Raises Retry or Permanent."""
-        await self._shared.open()
+        await self._shared.check_open()
         if sync.include or sync.exclude:
             text = "syncOptions: the engine `directory` knows no include and exclude; use start and end"
             raise Permanent("InvalidFilter", text)
@@ -117,7 +117,7 @@ class DirectoryTransfer:
         return ""
 
     async def _delete_extra(self, sync: SyncOperation, kept: Collection[str]) -> None:
-        await self._shared.open()
+        await self._shared.check_open()
         stop = threading.Event()
         try:
             await in_own_thread_until(stop, lambda: self._delete(sync, kept, stop))
