@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.contract.engines.suite import THREADS, EngineUnderTest, Node
 
+from cache_runtime.engines.directory import copies
 from cache_runtime.engines.directory import mount as directory_mount
 from cache_runtime.engines.directory.shared import MARKER
 from paddlewheel.core.errors import Permanent
@@ -120,6 +122,55 @@ async def test_a_shared_file_system_that_goes_away_fails_and_costs_no_copy(node:
         assert set(copies_of(node)) == {"a"}
         (volume.parent / "aside").rename(volume / os.fsdecode(MARKER))
         await node.seen("a", b"1")
+
+
+async def test_what_cannot_be_removed_from_a_cache_is_shown_to_nobody(
+    node: Node, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a copy on a bad block. What pods have stays mounted, and the next process mounts as well."""
+
+    def fail(layer: bytes, path: bytes) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def ailment() -> str:
+        found = node.engine.mount.ailment
+        return found.reason if found else ""
+
+    async with node.mounted():
+        await node.fill({"a": b"old", "b": b"1"})
+        await warm(node, "a", "b")
+        with (node.view / "b").open("rb") as opened, monkeypatch.context() as patched:
+            patched.setattr(copies, "remove", fail)
+            (volume / "a").write_bytes(b"another")
+            await node.seen("a", b"another")
+            await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+            assert opened.read() == b"1"
+        await eventually(lambda: ailment() == "", within=60)
+        await warm(node, "a")
+        copy, time = copies_of(node)["a"], (volume / "a").stat().st_mtime_ns
+        copy.write_bytes(b"of node")
+        os.utime(copy, ns=(time, time))
+        await node.seen("a", b"of node")
+        assert node.told == [""]
+    (volume / "a").write_bytes(b"new")
+    monkeypatch.setattr(copies, "remove", fail)
+    node.next_process()
+    async with node.mounted():
+        assert (node.view / "a").read_bytes() == b"new"
+        await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+
+
+async def test_without_any_cache_directory_pods_read_the_shared_one(node: Node, volume: Path) -> None:
+    for cache in node.caches:
+        Path(cache).touch()
+    volume.chmod(0o750)
+    async with node.mounted():
+        await node.fill({"d/a": b"1"})
+        await node.seen("d/a", b"1")
+        assert node.view.stat().st_mode & 0o7777 == 0o750
+        inodes = await node.inodes("d/a")
+        await node.engine.cache.warm(inodes, THREADS)
+        assert (await node.engine.cache.check(inodes, THREADS)).missing == 1
 
 
 @contextmanager

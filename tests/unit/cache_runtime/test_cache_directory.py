@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,11 +144,11 @@ async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once
     )
     monkeypatch.setattr(mount, "_check_view", lambda device: None)
     await opened_one.open()
-    await mount._check("0:1")
+    await mount._check()
     is_heard = True
     await record.recall()
     with pytest.raises(Retry, match="another directory than the set was mounted from") as found:
-        await mount._check("0:1")
+        await mount._check()
     assert found.value.reason == "VolumeLost"
 
 
@@ -203,7 +204,7 @@ async def test_an_export_that_is_not_mounted_moves_nothing(
     assert moving.directory.path.readlink() == moving.shared
     moving.mount._sweep()
     assert moving.copies.used == 1
-    await moving.mount._check("0:1")
+    await moving.mount._check()
 
 
 async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
@@ -216,10 +217,10 @@ async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
         await moving.sync()
     assert moving.directory.path.readlink() == moving.shared
     with pytest.raises(Retry, match=r"MountLost: .*another file system"):
-        await moving.mount._check("0:1")
+        await moving.mount._check()
     await moving.directory.open()
     assert moving.directory.path.readlink() == moving.leads_to
-    await moving.mount._check("0:1")
+    await moving.mount._check()
 
 
 async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: Path) -> None:
@@ -483,11 +484,37 @@ class TestCopies:
         assert [(directory, error.errno) for directory, error in problems.items()] == [(caches[0], errno.EIO)]
         assert set(content(Path(caches[0], "volume/raw"))) == {f"d/{stuck}".encode()}
         assert content(Path(caches[1], "volume/raw")) == {}
-        with pytest.raises(OSError, match="Input/output error"):
-            copies.open("volume")
-        monkeypatch.undo()
-        assert copies.sweep() == {}
+        changed = f"d/{stuck}".encode()
+        for opened_again in (copies, Copies(os.fsencode(shared), caches, 1 << 30, 0.0)):
+            assert list(opened_again.open("volume")) == [caches[0]]
+            assert opened_again.sound == [os.fsencode(f"{caches[1]}/volume/raw")]
+        os.utime(shared / "d" / stuck, ns=(0, Path(caches[0], "volume/raw/d", stuck).stat().st_mtime_ns))
+        (shared / "d" / stuck).write_bytes(b"1")
+        assert not has(copies, shared, changed)
+        with pytest.raises(CopyError, match="its cache directory fails"):
+            copies.add(changed, Pace())
+        copies.drop(changed)
         assert copies.used == 0
+        monkeypatch.undo()
+        (shared / "d" / stuck).write_bytes(b"333")
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
+        assert copies.used == 0
+
+    def test_a_cache_directory_that_cannot_be_made_is_left_out(self, shared: Path, caches: list[str]) -> None:
+        write(shared, ODD)
+        Path(caches[0]).touch()
+        copies = Copies(os.fsencode(shared), caches, 1 << 30, 0.0)
+        for found in (copies.open("volume"), copies.sweep()):
+            assert [(directory, error.errno) for directory, error in found.items()] == [
+                (caches[0], errno.ENOTDIR)
+            ]
+        assert copies.sound == copies.layers[1:]
+        for path in ODD:
+            with suppress(CopyError):
+                copies.add(path, Pace())
+        assert copies.used > 0
+        assert 0 < sum(has(copies, shared, path) for path in ODD) < len(ODD)
 
     def test_a_data_set_that_fails_is_no_disk_that_fails(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
