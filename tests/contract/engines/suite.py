@@ -116,6 +116,9 @@ class Node:
         failed = await self.engine.transfer.copy(self.sync(**options), [os.fsencode(key) for key in keys], 0)
         return {os.fsdecode(key): problem for key, problem in failed.items()}
 
+    async def delete_extra(self, **options: object) -> None:
+        await (await self.engine.transfer.read_source(self.sync(**options))).delete_extra()
+
     async def listed(self, **options: object) -> list[tuple[str, int]]:
         found = [file async for files in self.engine.transfer.list(self.sync(**options)) for file in files]
         return [(file.path, file.size) for file in found]

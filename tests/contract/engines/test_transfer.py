@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -99,7 +101,7 @@ async def test_only_what_the_source_lacks_is_deleted_and_nothing_copied(node: No
     async with node.mounted():
         await node.fill({"a": b"edited by hand", "extra": b"x", "d/extra": b"x"})
         node.put({"a": b"a", "late": b"late"})
-        await node.engine.transfer.delete_extra(node.sync(delete_dst=True))
+        await node.delete_extra(delete_dst=True)
         assert await node.content() == {"a": b"edited by hand"}
 
 
@@ -107,8 +109,7 @@ async def test_nothing_is_deleted_outside_the_destination_or_the_range(node: Nod
     async with node.mounted():
         await node.fill({"keep": b"1", "d/a": b"1", "d/b": b"1", "d/c": b"1"})
         node.put({"z": b"1"})
-        sync = node.sync(delete_dst=True, destination="d", start="b", end="b")
-        await node.engine.transfer.delete_extra(sync)
+        await node.delete_extra(delete_dst=True, destination="d", start="b", end="b")
         assert set(await node.content()) == {"keep", "d/a", "d/c"}
 
 
@@ -116,8 +117,22 @@ async def test_nothing_is_deleted_when_the_source_cannot_be_listed(node: Node) -
     async with node.mounted():
         await node.fill({"a": b"1"})
         with pytest.raises(Permanent):
-            await node.engine.transfer.delete_extra(node.sync(source=f"file://{node.lent}/none"))
+            await node.delete_extra(source=f"file://{node.lent}/none")
         assert await node.content() == {"a": b"1"}
+
+
+async def test_nothing_is_deleted_for_a_source_that_is_mounted_anew_after_it_was_read(node: Node) -> None:
+    """As an export that is unmounted meanwhile: what was read has all files, the directory below it none."""
+    async with node.mounted():
+        await node.fill({"a": b"1", "b": b"2", "extra": b"3"})
+        node.put({"a": b"1", "b": b"2", "d/c": b"3"})
+        reading = await node.engine.transfer.read_source(node.sync(delete_dst=True))
+        assert (reading.size.files, reading.size.bytes) == (3, 3)
+        mount = ("mount", "-t", "tmpfs", "tmpfs", str(node.lent))
+        await asyncio.to_thread(subprocess.run, mount, check=True)
+        assert await node.listed() == []
+        await reading.delete_extra()
+        assert await node.content() == {"a": b"1", "b": b"2"}
 
 
 async def test_what_is_lent_is_never_deleted(node: Node) -> None:

@@ -46,6 +46,9 @@ class Copies:
     def sync(self, **options: object) -> SyncOperation:
         return SyncOperation.model_validate({"source": f"file://{self.lent}", **options})
 
+    async def delete_extra(self, **options: object) -> None:
+        await (await self.transfer.read_source(self.sync(**options))).delete_extra()
+
     def put(self, name: str, content: bytes, mtime: int = NEW) -> None:
         """Write a file of the source."""
         write(self.lent / name, content, mtime)
@@ -194,7 +197,7 @@ async def test_the_last_pass_deletes_and_copies_nothing(copies: Copies) -> None:
     copies.put("a", b"a", OLD - 1)
     copies.put("late", b"late")
     copies.put("dt=2023/other", b"x")
-    await copies.transfer.delete_extra(copies.sync(update=True, delete_dst=True, exclude=["dt=2023"]))
+    await copies.delete_extra(update=True, delete_dst=True, exclude=["dt=2023"])
     assert copies.written() == {"a": b"edited by hand", "dt=2023/kept": b"x"}
 
 
@@ -236,7 +239,7 @@ async def test_an_include_alone_means_only_these_and_comes_before_an_exclude(
 async def test_what_is_not_included_is_not_deleted(copies: Copies) -> None:
     copies.fill({"d/kept.txt": b"1", "d/gone.jpg": b"1", "d/a.jpg": b"1"})
     copies.put("d/a.jpg", b"1", OLD)
-    await copies.transfer.delete_extra(copies.sync(include=["*.jpg"], delete_dst=True))
+    await copies.delete_extra(include=["*.jpg"], delete_dst=True)
     assert set(copies.written()) == {"d/kept.txt", "d/a.jpg"}
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.contract.engines.suite import THREADS, EngineUnderTest, Node
 
+from cache_runtime.engines.directory import copies
 from cache_runtime.engines.directory import mount as directory_mount
 from cache_runtime.engines.directory.shared import MARKER
 from paddlewheel.core.errors import Permanent
@@ -120,6 +124,96 @@ async def test_a_shared_file_system_that_goes_away_fails_and_costs_no_copy(node:
         await node.seen("a", b"1")
 
 
+async def test_what_cannot_be_removed_from_a_cache_is_shown_to_nobody(
+    node: Node, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a copy on a bad block. What pods have stays mounted, and the next process mounts as well."""
+
+    def fail(layer: bytes, path: bytes) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def ailment() -> str:
+        found = node.engine.mount.ailment
+        return found.reason if found else ""
+
+    async with node.mounted():
+        await node.fill({"a": b"old", "b": b"1"})
+        await warm(node, "a", "b")
+        with (node.view / "b").open("rb") as opened, monkeypatch.context() as patched:
+            patched.setattr(copies, "remove", fail)
+            (volume / "a").write_bytes(b"another")
+            await node.seen("a", b"another")
+            await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+            assert opened.read() == b"1"
+        await eventually(lambda: ailment() == "", within=60)
+        await warm(node, "a")
+        copy, time = copies_of(node)["a"], (volume / "a").stat().st_mtime_ns
+        copy.write_bytes(b"of node")
+        os.utime(copy, ns=(time, time))
+        await node.seen("a", b"of node")
+        assert node.told == [""]
+    (volume / "a").write_bytes(b"new")
+    monkeypatch.setattr(copies, "remove", fail)
+    node.next_process()
+    async with node.mounted():
+        assert (node.view / "a").read_bytes() == b"new"
+        await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+
+
+async def test_without_any_cache_directory_pods_read_the_shared_one(node: Node, volume: Path) -> None:
+    for cache in node.caches:
+        Path(cache).touch()
+    volume.chmod(0o750)
+    async with node.mounted():
+        await node.fill({"d/a": b"1"})
+        await node.seen("d/a", b"1")
+        assert node.view.stat().st_mode & 0o7777 == 0o750
+        inodes = await node.inodes("d/a")
+        await node.engine.cache.warm(inodes, THREADS)
+        assert (await node.engine.cache.check(inodes, THREADS)).missing == 1
+
+
+@contextmanager
+def mounted_over(path: Path, content: dict[str, bytes]) -> Iterator[None]:
+    """A file system in place of what is there, which is there again afterwards."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=True)
+    try:
+        for name, data in content.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+async def test_pods_keep_what_they_have_while_the_export_is_not_mounted(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1"})
+        await warm(node, "a")
+        node.put({"b": b"1"})
+        with mounted_over(volume.parent, {"set/stray": b""}):
+            with pytest.raises(Permanent, match="mount the shared file system"):
+                await node.copy("b")
+            await asyncio.to_thread(node.engine.mount._sweep)  # type: ignore[attr-defined]
+            assert set(copies_of(node)) == {"a"}
+            assert (node.view / "a").read_bytes() == b"1"
+            assert sorted(path.name for path in (volume.parent / "set").iterdir()) == ["stray"]
+        assert await node.copy("b") == {}
+        await node.seen("b", b"1")
+        assert node.told == [""]
+
+
+async def test_pods_see_the_export_that_is_mounted_in_place_of_the_former(node: Node, volume: Path) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"former"})
+        await warm(node, "a")
+        with mounted_over(volume.parent, {f"set/{os.fsdecode(MARKER)}": b"", "set/a": b"another"}):
+            await node.seen("a", b"another")
+            node.put({"b": b"1"})
+            assert await node.copy("b") == {}
+            await node.seen("b", b"1")
+
+
 @pytest.mark.parametrize(
     "bucket", ["file:///etc", "file://{top}/shared/../secrets", "{top}/shared/set", "s3://a"]
 )
@@ -157,7 +251,7 @@ async def test_filters_that_it_does_not_know_are_refused(node: Node, options: di
         with pytest.raises(Permanent, match="knows no include and exclude"):
             await node.listed(**options)
         with pytest.raises(Permanent, match="knows no include and exclude"):
-            await node.engine.transfer.delete_extra(node.sync(**options))
+            await node.delete_extra(**options)
 
 
 async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
@@ -165,7 +259,7 @@ async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
         node.put({os.fsdecode(MARKER): b"other", "a": b"1"})
         assert set(await node.copy(os.fsdecode(MARKER), "a")) == {os.fsdecode(MARKER)}
         (node.lent / os.fsdecode(MARKER)).unlink()
-        await node.engine.transfer.delete_extra(node.sync())
+        await node.delete_extra()
         assert (volume / os.fsdecode(MARKER)).read_bytes() == b""
         inode = await node.tree.inode(MARKER)
         assert inode is not None

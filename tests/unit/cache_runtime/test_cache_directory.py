@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -33,6 +36,7 @@ from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
+from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
@@ -140,12 +144,89 @@ async def test_a_directory_that_was_mounted_without_the_bus_is_not_the_sets_once
     )
     monkeypatch.setattr(mount, "_check_view", lambda device: None)
     await opened_one.open()
-    await mount._check("0:1")
+    await mount._check()
     is_heard = True
     await record.recall()
     with pytest.raises(Retry, match="another directory than the set was mounted from") as found:
-        await mount._check("0:1")
+        await mount._check()
     assert found.value.reason == "VolumeLost"
+
+
+@dataclass
+class Moving:
+    """A set whose address leads to `shared` first, and its mount."""
+
+    top: Path
+    shared: Path
+    caches: list[str]
+
+    def __post_init__(self) -> None:
+        self.leads_to = self.shared
+        secrets = SimpleNamespace(read=lambda name: answer("file:///srv/set"))
+        self.lent = cast(LocalSources, SimpleNamespace(locate=lambda address: answer(str(self.leads_to))))
+        record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+        link = self.top / "link"
+        self.directory = SharedDirectory(self.lent, cast(SecretFiles, secrets), link, record)
+        self.copies = Copies(self.directory.root, self.caches, 1 << 30, 0.0)
+        state = self.top / "state"
+        self.mount = DirectoryMount(
+            self.top / "view", state, self.directory, self.copies, ManualClock(), unheard
+        )
+
+    async def sync(self) -> None:
+        """What looks whether the data set is there, before it copies."""
+        transfer = DirectoryTransfer(self.directory, self.lent, self.lent)
+        await transfer.copy(SyncOperation(source="file:///srv/import"), [], 0)
+
+
+@pytest.fixture
+async def moving(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, caches: list[str]) -> Moving:
+    write(shared, {MARKER: b"", b"a": b"1"})
+    moving = Moving(tmp_path, shared, caches)
+    monkeypatch.setattr(moving.mount, "_check_view", lambda device: None)
+    await moving.directory.open()
+    moving.copies.open(moving.directory.volume_id)
+    moving.copies.add(b"a", Pace())
+    return moving
+
+
+@pytest.mark.parametrize("there", ["empty", "absent"])
+async def test_an_export_that_is_not_mounted_moves_nothing(
+    moving: Moving, tmp_path: Path, there: str
+) -> None:
+    """For a moment, in which a sync looks: no sweep may take the copies for those of files that are gone."""
+    moving.leads_to = tmp_path / "mount-point"
+    if there == "empty":
+        moving.leads_to.mkdir()
+    for attempt in (moving.sync, moving.directory.open):
+        with pytest.raises((Permanent, OSError), match=r"mount the shared file system|No such file"):
+            await attempt()
+    assert moving.directory.path.readlink() == moving.shared
+    moving.mount._sweep()
+    assert moving.copies.used == 1
+    await moving.mount._check()
+
+
+async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
+    moving: Moving, tmp_path: Path
+) -> None:
+    """Else a sync would succeed, and pods would not see its files."""
+    moving.leads_to = tmp_path / "other"
+    write(moving.leads_to, {MARKER: b""})
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await moving.sync()
+    assert moving.directory.path.readlink() == moving.shared
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await moving.mount._check()
+    await moving.directory.open()
+    assert moving.directory.path.readlink() == moving.leads_to
+    await moving.mount._check()
+
+
+async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: Path) -> None:
+    write(shared, {MARKER: b""})
+    with pytest.raises(Retry, match=r"MountLost: .*not mounted yet"):
+        await Moving(tmp_path, shared, []).sync()
 
 
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
@@ -403,11 +484,37 @@ class TestCopies:
         assert [(directory, error.errno) for directory, error in problems.items()] == [(caches[0], errno.EIO)]
         assert set(content(Path(caches[0], "volume/raw"))) == {f"d/{stuck}".encode()}
         assert content(Path(caches[1], "volume/raw")) == {}
-        with pytest.raises(OSError, match="Input/output error"):
-            copies.open("volume")
-        monkeypatch.undo()
-        assert copies.sweep() == {}
+        changed = f"d/{stuck}".encode()
+        for opened_again in (copies, Copies(os.fsencode(shared), caches, 1 << 30, 0.0)):
+            assert list(opened_again.open("volume")) == [caches[0]]
+            assert opened_again.sound == [os.fsencode(f"{caches[1]}/volume/raw")]
+        os.utime(shared / "d" / stuck, ns=(0, Path(caches[0], "volume/raw/d", stuck).stat().st_mtime_ns))
+        (shared / "d" / stuck).write_bytes(b"1")
+        assert not has(copies, shared, changed)
+        with pytest.raises(CopyError, match="its cache directory fails"):
+            copies.add(changed, Pace())
+        copies.drop(changed)
         assert copies.used == 0
+        monkeypatch.undo()
+        (shared / "d" / stuck).write_bytes(b"333")
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
+        assert copies.used == 0
+
+    def test_a_cache_directory_that_cannot_be_made_is_left_out(self, shared: Path, caches: list[str]) -> None:
+        write(shared, ODD)
+        Path(caches[0]).touch()
+        copies = Copies(os.fsencode(shared), caches, 1 << 30, 0.0)
+        for found in (copies.open("volume"), copies.sweep()):
+            assert [(directory, error.errno) for directory, error in found.items()] == [
+                (caches[0], errno.ENOTDIR)
+            ]
+        assert copies.sound == copies.layers[1:]
+        for path in ODD:
+            with suppress(CopyError):
+                copies.add(path, Pace())
+        assert copies.used > 0
+        assert 0 < sum(has(copies, shared, path) for path in ODD) < len(ODD)
 
     def test_a_data_set_that_fails_is_no_disk_that_fails(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
@@ -450,34 +557,109 @@ class TestCopies:
         assert not left.exists()
 
 
-@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EROFS, Permanent)])
-async def test_what_may_not_fail_again_is_deleted_later(
-    monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, problem: int, kind: type[Exception]
-) -> None:
-    """An NFS server that is restarted."""
-    source, listings = write(tmp_path / "source", {b"a": b"1"}), count()
-    write(shared, {b"a": b"1", b"extra": b"2"})
+@dataclass
+class Deletion:
+    """Of what the source lacks, by the engine's transfer."""
 
-    def fails_once(root: bytes, top: bytes = b"") -> Iterator[Entry]:
-        if next(listings) == 0:
-            raise OSError(problem, os.strerror(problem), "a")
-        return entries(root, top)
+    transfer: DirectoryTransfer
+    sync: SyncOperation = field(
+        default_factory=lambda: SyncOperation(source="file:///srv/import", delete_dst=True)
+    )
+
+    async def read(self) -> SourceReading:
+        return await self.transfer.read_source(self.sync)
+
+
+@pytest.fixture
+def deletion(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path) -> Deletion:
+    """Of `d/extra` in the data set: the source has `a` only."""
+    source = write(tmp_path / "source", {b"a": b"1"})
+    write(shared, {b"a": b"1", b"d/extra": b"2"})
 
     async def located(sync: SyncOperation) -> bytes:
         return source
 
-    nothing = cast(LocalSources, None)
-    deleted = DirectoryTransfer(
-        cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared))), nothing, nothing
-    )
-    monkeypatch.setattr(deleted, "_source", located)
-    monkeypatch.setattr(transfer, "entries", fails_once)
-    sync = SyncOperation(source="file:///srv/import", delete_dst=True)
-    with pytest.raises(kind, match="FileSystemFailed"):
-        await deleted.delete_extra(sync)
-    assert set(content(shared)) == {b"a", b"extra"}
-    await deleted.delete_extra(sync)
+    async def opens() -> None: ...
+
+    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), check_open=opens))
+    made = DirectoryTransfer(directory, cast(LocalSources, None), cast(LocalSources, None))
+    monkeypatch.setattr(made, "_source", located)
+    return Deletion(made)
+
+
+@pytest.mark.parametrize("fails", ["listing", "deleting"])
+@pytest.mark.parametrize(
+    ("problem", "kind", "reason"),
+    [
+        (errno.EIO, Retry, "FileSystemFailed"),
+        (errno.EROFS, Permanent, "DeleteFailed"),
+        (errno.EACCES, Permanent, "DeleteFailed"),
+        (errno.EPERM, Permanent, "DeleteFailed"),
+    ],
+)
+async def test_what_is_refused_is_not_deleted_later_and_what_fails_is(
+    monkeypatch: pytest.MonkeyPatch,
+    shared: Path,
+    deletion: Deletion,
+    problem: int,
+    kind: type[Retry | Permanent],
+    reason: str,
+    fails: str,
+) -> None:
+    """An NFS server refuses root (root_squash), or is restarted."""
+    reading = await deletion.read()
+
+    def fail(root: bytes, path: bytes = b"") -> NoReturn:
+        raise OSError(problem, os.strerror(problem), "extra")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transfer, "entries" if fails == "listing" else "remove", fail)
+        named = "'d/extra'" if fails == "deleting" else "'extra'"
+        with pytest.raises(kind, match=f"^{reason}: .*{named}: "):
+            await reading.delete_extra()
+    assert set(content(shared)) == {b"a", b"d/extra"}
+    await reading.delete_extra()
     assert set(content(shared)) == {b"a"}
+
+
+@pytest.mark.parametrize(("problem", "kind"), [(errno.EIO, Retry), (errno.EACCES, Permanent)])
+async def test_a_source_that_refuses_to_be_read_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch, deletion: Deletion, problem: int, kind: type[Retry | Permanent]
+) -> None:
+    def fail(root: bytes) -> Iterator[Entry]:
+        raise OSError(problem, os.strerror(problem), "d")
+        yield
+
+    monkeypatch.setattr(transfer, "entries", fail)
+    with pytest.raises(kind, match=r"^ListingFailed: source\.uri: .*'d': "):
+        await deletion.read()
+
+
+async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, deletion: Deletion, tmp_path: Path
+) -> None:
+    """Not even empty files and directories, which have no block to wait for: what a later run removes would
+    come back. One file is in the middle of its copy."""
+    keys = [b"%d/empty" % number for number in range(100)]
+    write(tmp_path / "source", dict.fromkeys(keys, b""))
+    began, before = threading.Event(), content(shared)
+
+    def blocked(source: int, target: int, pace: Pace) -> None:
+        began.set()
+        pace.stop.wait()
+
+    monkeypatch.setattr(copying, "_copy_content", blocked)
+    sync = SyncOperation(source="file:///srv/import", threads=1)
+    copying_all = asyncio.create_task(deletion.transfer.copy(sync, keys, 0))
+    await asyncio.to_thread(began.wait)
+    copying_all.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying_all
+    for thread in threading.enumerate():
+        if thread.name == "blocking-call":
+            await asyncio.to_thread(thread.join)
+    assert content(shared) == before
+    assert {path.name for path in shared.iterdir()} == {"a", "d", "0"}
 
 
 class TestNames:

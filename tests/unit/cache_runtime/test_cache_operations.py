@@ -18,7 +18,7 @@ import pytest
 from cache_runtime import execution
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
-from cache_runtime.engines.ports import Ailment, Engine
+from cache_runtime.engines.ports import Ailment, Engine, SourceReading
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
 from cache_runtime.operations import create_operations
@@ -141,7 +141,11 @@ class FakeEngine:
                 target.write_bytes(b"x" * 10)
         return dict.fromkeys(failed, self.problem) if self.problem else {}
 
-    async def delete_extra(self, sync: SyncOperation) -> None:
+    async def read_source(self, sync: SyncOperation) -> SourceReading:
+        size = TreeSize(len(self.objects), sum(file.size for file in self.objects))
+        return SourceReading(size, self._delete_extra)
+
+    async def _delete_extra(self) -> None:
         self.calls.append("delete extra")
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
@@ -620,19 +624,25 @@ async def test_only_a_deleting_sync_deletes_at_the_end(
     harness: Harness, spec: RunSpec, deletions: list[str]
 ) -> None:
     harness.engine.objects = [File("a", 1), File("added", 1)]
-    await harness.operation(spec).finish(spec, 1)
+    await harness.operation(spec).finish(spec, TreeSize(1, 1))
     assert harness.engine.calls == deletions
 
 
 async def test_a_source_that_has_become_empty_does_not_empty_the_destination(harness: Harness) -> None:
     spec = sync(source="s3://b", delete_dst=True)
     with pytest.raises(Permanent) as raised:
-        await harness.operation(spec).finish(spec, 1 << 30)
+        await harness.operation(spec).finish(spec, TreeSize(1, 1 << 30))
     assert (raised.value.reason, harness.engine.calls) == ("SourceEmpty", [])
 
 
 @pytest.mark.parametrize(
-    "left", [[File("stray", 1)], [File("a", 1 << 29), File("b", (1 << 29) - 1)], [File("empty", 0)]]
+    "left",
+    [
+        [File("stray", 1)],
+        [File("a", 1 << 29), File("b", (1 << 29) - 1)],
+        [File("empty", 0)],
+        [File("a", 1 << 30)],
+    ],
 )
 async def test_what_a_source_has_lost_since_it_was_copied_is_not_deleted(
     harness: Harness, left: list[File]
@@ -641,8 +651,39 @@ async def test_what_a_source_has_lost_since_it_was_copied_is_not_deleted(
     harness.engine.objects = left
     spec = sync(source="file:///srv/import", delete_dst=True)
     with pytest.raises(Permanent, match="every node of the set has the whole source mounted") as raised:
-        await harness.operation(spec).finish(spec, 1 << 30)
+        await harness.operation(spec).finish(spec, TreeSize(2, 1 << 30))
     assert (raised.value.reason, harness.engine.calls) == ("SourceChanged", [])
+
+
+async def test_reading_a_large_source_leaves_the_deletion_its_own_time(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both together would be given up, and begin from nothing each time."""
+    loop, passed = asyncio.get_running_loop(), [0.0]
+    began, finish = loop.time(), sync_module.DELETE_TIME
+    monkeypatch.setattr(loop, "time", lambda: began + passed[0])
+
+    async def take(part: float) -> None:
+        passed[0] += part * finish
+        await asyncio.sleep(0)  # whatever is due by then
+        await asyncio.sleep(0)
+
+    read = harness.engine.read_source
+
+    async def read_slowly(sync: SyncOperation) -> SourceReading:
+        await take(0.6)
+        reading = await read(sync)
+        return SourceReading(reading.size, delete_slowly)
+
+    async def delete_slowly() -> None:
+        await take(0.6)
+        harness.engine.calls.append("deleted")
+
+    monkeypatch.setattr(harness.engine, "read_source", read_slowly)
+    harness.engine.objects = [File("a", 1)]
+    spec = sync(delete_dst=True)
+    await harness.operation(spec).finish(spec, TreeSize(1, 1))
+    assert harness.engine.calls == ["deleted"]
 
 
 async def test_a_copy_that_hangs_is_given_up_with_a_reason(

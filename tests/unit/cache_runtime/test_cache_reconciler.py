@@ -21,7 +21,7 @@ from cache_runtime import agent, master, publication
 from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
-from cache_runtime.domain.model import Batch, File, Identity, ListedChunk
+from cache_runtime.domain.model import Batch, File, Identity, ListedChunk, TreeSize
 from cache_runtime.domain.runs import HEARTBEAT, SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
@@ -127,7 +127,7 @@ class FakeOperation(RunOperation):
     async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
         return warmed
 
-    async def finish(self, spec: RunSpec, size: int) -> None:
+    async def finish(self, spec: RunSpec, done: TreeSize) -> None:
         self.finishes += 1
         if self.finish_error:
             raise self.finish_error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from asyncio.subprocess import Process
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from cache_runtime import app
+from cache_runtime import app, threads
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines import mounts
 from cache_runtime.engines.juicefs import client, mount
@@ -52,6 +53,27 @@ async def test_a_cache_disk_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(mount, "in_own_thread", _forever)
     with pytest.raises(Retry, match="the disk does not answer"):
         await mount._make_cache_directory(str(tmp_path))
+
+
+async def test_a_call_that_does_not_end_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a write to a file server that is away; its caller is cancelled again and again."""
+    monkeypatch.setattr(threads, "ENDS_WITHIN", 0.0)
+    stop, began, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        began.set()
+        answered.wait()
+
+    caller = asyncio.create_task(threads.in_own_thread_until(stop, hang))
+    try:
+        await asyncio.to_thread(began.wait)
+        caller.cancel()
+        await asyncio.sleep(0)
+        await end(caller)
+        assert caller.cancelled()
+        assert stop.is_set()
+    finally:
+        answered.set()
 
 
 async def test_a_mount_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import structlog
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.losses import LostChunks
+from cache_runtime.domain.model import TreeSize
 from cache_runtime.domain.runs import (
     HEARTBEAT,
     MAX_CRASHES,
@@ -258,7 +259,7 @@ class Master:
     async def _try_to_finish(self, operation: RunOperation) -> None:
         """A try that goes well may take hours, and the role is kept meanwhile."""
         self._is_unable = False
-        await operation.finish(self._spec, self._state.bytes_total)
+        await operation.finish(self._spec, TreeSize(self._state.files_total, self._state.bytes_total))
 
     async def _tell(self, error: Retry | None) -> None:
         """What the end of the run waits for. Told between two tries, so that none is broken off."""

@@ -12,7 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from paddlewheel.core.tasks import end, finish
+
 T = TypeVar("T")
+
+ENDS_WITHIN = 10.0
+"""Seconds for a call that is told to stop; one that waits for a file system in the kernel does not."""
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
@@ -42,3 +47,22 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="blocking-call", daemon=True).start()
     return await done
+
+
+async def in_own_thread_until(stop: threading.Event, call: Callable[[], T]) -> T:
+    """As `in_own_thread`, of a call that ends soon after `stop`, which is set whatever happens.
+
+    A caller that is cancelled waits for that, `ENDS_WITHIN` seconds at most: what it does next must not be
+    undone by this call.
+    """
+    work = asyncio.create_task(in_own_thread(call))
+    try:
+        return await asyncio.shield(work)
+    finally:
+        stop.set()
+        await finish(_let_end(work))
+
+
+async def _let_end(work: asyncio.Task[T]) -> None:
+    await asyncio.wait((work,), timeout=ENDS_WITHIN)
+    await end(work)

@@ -124,6 +124,22 @@ class NodeCache(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SourceReading:
+    """A source that was read completely.
+
+    Args:
+        size: what passes the filters. Directories count as files where they are listed.
+        delete_extra: delete what only the destination has, and copy nothing. It goes by what was read, or by
+            the same mount of it: what the address leads to may be another one by now, and empty. Raises Retry
+            when the source or the volume is away; what is deleted by then may be asked for again. Raises
+            Permanent when they refuse.
+    """
+
+    size: TreeSize
+    delete_extra: Callable[[], Awaitable[None]]
+
+
 class Transfer(Protocol):
     """Copies from a source into the volume."""
 
@@ -145,13 +161,8 @@ class Transfer(Protocol):
         """
         ...
 
-    async def delete_extra(self, sync: SyncOperation) -> None:
-        """Delete what only the destination has, and copy nothing.
-
-        Raises:
-            Retry: the source or the volume is away; what is deleted by then may be asked for again.
-            Permanent: they refuse.
-        """
+    async def read_source(self, sync: SyncOperation) -> SourceReading:
+        """Read the source completely, to delete what it does not have. Raises as `list`."""
         ...
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:

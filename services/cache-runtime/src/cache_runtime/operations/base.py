@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cache_runtime.domain.model import Batch
+from cache_runtime.domain.model import Batch, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
@@ -107,11 +107,11 @@ class RunOperation(Protocol):
         """
         return 0
 
-    async def finish(self, spec: RunSpec, size: int) -> None:
+    async def finish(self, spec: RunSpec, done: TreeSize) -> None:
         """Called by the master after all chunks have succeeded, and again if it dies meanwhile.
 
         Args:
-            size: bytes of all files of the run.
+            done: all files of the run.
 
         Raises:
             Permanent: it can never be done.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from cache_runtime.domain.model import Batch, FileStat
+from cache_runtime.domain.model import Batch, FileStat, TreeSize
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
 from cache_runtime.engines.ports import Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
@@ -20,7 +20,7 @@ _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
 COPY_TIME, DELETE_TIME = 3600.0, 6 * 3600.0
-"""Seconds for a chunk, and for deletions that list both sides, beside the time of their bytes."""
+"""Seconds for a chunk, beside the time of its bytes, and for each of the two steps of a deletion."""
 SLOWEST = 8
 """Mbit per second below which a copy without a limit counts as stuck."""
 _NO_DIRECTORY, _OTHER_SIZE = "is no directory", "size differs from the source"
@@ -57,7 +57,7 @@ class Sync(RunOperation):
         copied = [_target(destination, key) for key in keys if not _unwritable(destination, key)]
         await self._tree.remove_leftovers(copied)
 
-    async def finish(self, spec: RunSpec, size: int) -> None:
+    async def finish(self, spec: RunSpec, done: TreeSize) -> None:
         """Deletions need both complete listings, so the master alone does them.
 
         Never both: this is repeated by the next master and when the bus is away, and what the first pass has
@@ -66,31 +66,18 @@ class Sync(RunOperation):
         assert spec.sync is not None
         limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
-            async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
-                await self._check_source(spec.sync, size)
-                await self._transfer.delete_extra(spec.sync)
+            await self._delete_extra(spec.sync, done)
         elif spec.sync.delete_src:
-            async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
+            async with at_most(DELETE_TIME + copy_time(done.bytes, limit), Reason.COPY_TIMEOUT, "comparing"):
                 await self._transfer.delete_copied(spec.sync, limit)
 
-    async def _check_source(self, sync: SyncOperation, size: int) -> None:
-        """It may have lost files since it was listed, long ago and on another node if another master did so.
-        Where an export is not mounted, its directory is empty, or has a stray file.
-
-        Args:
-            size: bytes that were listed and copied.
-
-        Raises:
-            Permanent: it is empty, or has less than was copied; the copies of what it lacks would be deleted.
-        """
-        is_empty, found = True, 0
-        async for files in self._transfer.list(sync):
-            is_empty = is_empty and not files
-            found += sum(file.size for file in files)
-        if is_empty:
-            raise Permanent(Reason.SOURCE_EMPTY, _nothing_listed(sync))
-        if found < size:
-            raise Permanent(Reason.SOURCE_CHANGED, _shrunk(sync, found, size))
+    async def _delete_extra(self, sync: SyncOperation, copied: TreeSize) -> None:
+        """Each of the two reads all of a source that may be large, and has its own time for that."""
+        async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "listing the source"):
+            source = await self._transfer.read_source(sync)
+        _check_source(sync, source.size, copied)
+        async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
+            await source.delete_extra()
 
 
 class _SyncTask:
@@ -171,6 +158,19 @@ def may_be_empty(sync: SyncOperation) -> bool:
     return is_filtered(sync) and not sync.delete_dst
 
 
+def _check_source(sync: SyncOperation, found: TreeSize, copied: TreeSize) -> None:
+    """It may have lost files since it was listed, long ago and on another node if another master did so.
+    Where an export is not mounted, its directory is empty, or has a stray file.
+
+    Raises:
+        Permanent: it is empty, or has less than was copied; the copies of what it lacks would be deleted.
+    """
+    if not found.files:
+        raise Permanent(Reason.SOURCE_EMPTY, _nothing_listed(sync))
+    if found.files < copied.files or found.bytes < copied.bytes:
+        raise Permanent(Reason.SOURCE_CHANGED, _shrunk(sync, found, copied))
+
+
 def _nothing_listed(sync: SyncOperation) -> str:
     if not is_filtered(sync):
         return f"source.uri: no object below {sync.source}: check bucket and prefix"
@@ -180,11 +180,16 @@ def _nothing_listed(sync: SyncOperation) -> str:
     )
 
 
-def _shrunk(sync: SyncOperation, found: int, size: int) -> str:
+def _shrunk(sync: SyncOperation, found: TreeSize, copied: TreeSize) -> str:
     return (
-        f"source.uri: {sync.source} had {size} bytes when it was listed, and has {found} before delete-dst:"
-        " nothing was deleted; see that every node of the set has the whole source mounted, and run it again"
+        f"source.uri: {sync.source} had {_described(copied)} when it was listed, and has {_described(found)}"
+        " before delete-dst: nothing was deleted; see that every node of the set has the whole source"
+        " mounted, and run it again"
     )
+
+
+def _described(size: TreeSize) -> str:
+    return f"{size.files} files of {size.bytes} bytes"
 
 
 def bandwidth_share(spec: RunSpec, partition: int) -> int:

@@ -43,23 +43,32 @@ class Copies:
         self._lock, self.used = threading.Lock(), 0
         self.layers: list[bytes] = []
         """A directory in each cache directory, in which the copies have their names."""
+        self._unusable: Mapping[str, OSError] = {}
+        self._failing: frozenset[bytes] = frozenset()
 
-    def open(self, volume_id: str) -> None:
-        """Use what earlier processes have left of this volume. Raises OSError or Retry."""
+    @property
+    def sound(self) -> list[bytes]:
+        """The layers for pods. In the others a copy may be of what the file was once."""
+        return [layer for layer in self.layers if layer not in self._failing]
+
+    def open(self, volume_id: str) -> Mapping[str, OSError]:
+        """Use what earlier processes have left of this volume. Returns and raises as `sweep`."""
         self.layers = [os.fsencode(f"{directory}/{volume_id}/raw") for directory in self._directories]
-        for layer in self.layers:
-            _path(layer).mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(layer)
-        self._sweep_all()
+        found = zip(self._directories, map(_prepare, self.layers), strict=True)
+        self._unusable = {directory: problem for directory, problem in found if problem}
+        return self.sweep()
 
     def has(self, path: bytes, found: os.stat_result) -> bool:
         """Whether there is a copy of the file as it was found in the data set. Raises OSError."""
-        copy = look_up(self._layer(path), path)
+        layer = self._layer(path)
+        copy = None if layer in self._failing else look_up(layer, path)
         return copy is not None and _is_same(copy, found)
 
     def add(self, path: bytes, pace: Pace) -> None:
         """Copy a file, unless there is no room. Raises CopyError or OSError."""
         layer = self._layer(path)
+        if layer in self._failing:
+            raise CopyError("its cache directory fails")
         with opened_file(Place(self._root, path)) as (handle, found):
             self._check_room(layer, found.st_size)
             self._make_directories(layer, path.rpartition(b"/")[0])
@@ -71,7 +80,7 @@ class Copies:
 
     def drop(self, path: bytes) -> None:
         """Remove the copies of a file, or of all below a directory. Raises OSError."""
-        for layer in self.layers:
+        for layer in self.sound:
             if (found := look_up(layer, path)) is not None:
                 size = _size(layer, path, found)
                 remove(layer, path)
@@ -84,11 +93,12 @@ class Copies:
             if directory in directories:
                 for path in list(_path(layer).iterdir()):
                     remove(layer, os.fsencode(path.name))
-        self._sweep_all()
+        for problem in self.sweep().values():
+            raise problem
 
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
-        the others are swept nevertheless.
+        the others are swept nevertheless, and its layer is not `sound` until a sweep goes well.
 
         Returns:
             The first problem of each cache directory that has one.
@@ -96,20 +106,19 @@ class Copies:
         Raises:
             Retry: the data set cannot be read.
         """
-        used, problems = 0, dict[str, OSError]()
-        for layer, directory in zip(self.layers, self._directories, strict=True):
+        used, problems = 0, dict(self._unusable)
+        by_directory = dict(zip(self._directories, self.layers, strict=True))
+        for directory, layer in by_directory.items():
+            if directory in self._unusable:
+                continue
             left, found = self._sweep(layer)
-            used += left
             if found:
                 problems[directory] = found[0]
+            else:
+                used += left
         with self._lock:
-            self.used = used
+            self.used, self._failing = used, frozenset(by_directory[directory] for directory in problems)
         return problems
-
-    def _sweep_all(self) -> None:
-        """Raises OSError or Retry."""
-        for problem in self.sweep().values():
-            raise problem
 
     def _sweep(self, layer: bytes) -> tuple[int, list[OSError]]:
         """Bytes that are left, and what has failed."""
@@ -146,7 +155,7 @@ class Copies:
         if found is None or not stat.S_ISDIR(found.st_mode):
             remove(layer, path)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
-            with opened_beneath(layer, path, _OPEN) as handle:
+            with suppress(FileNotFoundError), opened_beneath(layer, path, _OPEN) as handle:
                 os.fchown(handle, found.st_uid, found.st_gid)
                 os.fchmod(handle, stat.S_IMODE(found.st_mode))
 
@@ -204,11 +213,16 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
     return found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns
 
 
-def _remove_leftovers(layer: bytes) -> None:
-    """Of a process that was killed while it copied."""
-    for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
-        if is_leftover(os.fsencode(path.name)):
-            path.unlink()
+def _prepare(layer: bytes) -> OSError | None:
+    """Make the directory, without what a process that was killed has left of copies. Returns the problem."""
+    try:
+        _path(layer).mkdir(parents=True, exist_ok=True)
+        for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
+            if is_leftover(os.fsencode(path.name)):
+                path.unlink()
+    except OSError as error:
+        return error
+    return None
 
 
 def _path(layer: bytes) -> Path:

@@ -55,6 +55,11 @@ class Pace:
         self.stop = threading.Event()
         self._mbps, self._lock, self._free_at = mbps, threading.Lock(), 0.0
 
+    def check(self) -> None:
+        """Raises CopyError after `stop`."""
+        if self.stop.is_set():
+            raise CopyError("cancelled")
+
     def spend(self, count: int) -> None:
         """Wait for the turn of so many bytes. Raises CopyError after `stop`."""
         pause = 0.0
@@ -87,7 +92,7 @@ def copy_file(source: int, found: os.stat_result, target: Place, pace: Pace, man
         target: its directory exists.
 
     Raises:
-        CopyError: the source changed.
+        CopyError: the source changed, or `pace` was stopped.
         OSError: it cannot be read, or the target not be written.
     """
     above, _, name = target.path.rpartition(b"/")
@@ -105,6 +110,7 @@ def copy_file(source: int, found: os.stat_result, target: Place, pace: Pace, man
         # Else a crash could leave a file of the right size and time with other content.
         os.fsync(writer)
         with manner.replacing:
+            pace.check()  # writing to the disk may have taken long
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 

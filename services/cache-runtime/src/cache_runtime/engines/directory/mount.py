@@ -1,7 +1,8 @@
 """Where pods look at the data set: the copies of this node, and below them the shared directory, read-only.
 
 The kernel joins them (overlayfs). It remembers what it has looked up once, so it is told to look again when
-there are new copies, and from time to time because other nodes change the shared directory.
+there are new copies, and from time to time because other nodes change the shared directory. A cache directory
+that fails is left out: what is stale in it cannot be removed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class DirectoryMount(BaseMount):
     ) -> None:
         super().__init__(View(view, state), clock, on_change)
         self._state, self._shared, self._copies = state, shared, copies
+        self._showing = asyncio.Lock()
+        self._device, self._shown = "", list[bytes]()
+        """The joined file system that pods see, and the copies in it."""
 
     @property
     def path(self) -> Path:
@@ -75,7 +79,8 @@ class DirectoryMount(BaseMount):
     async def refresh(self) -> None:
         """Have the kernel look again. Raises Retry."""
         if self.is_mounted:
-            await run_mount("mount", "-o", "remount", str(self._joined))
+            async with self._showing:
+                await run_mount("mount", "-o", "remount", str(self._joined))
 
     @property
     def _joined(self) -> Path:
@@ -85,26 +90,41 @@ class DirectoryMount(BaseMount):
         """Mount until `stop`. Raises Retry, Permanent or OSError when the mount fails or is lost."""
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
-        await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
-        device = await self._join()
-        await self._view.show(self._joined)
+        problems = await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
+        await self._show()
         await self._set_mounted()
+        self.ailment = _ailment(problems)
         sweeping = asyncio.create_task(self._sweep_for_ever())
         try:
             while not stop.is_set():
-                await self._check(device)
+                await self._check()
                 await wait(stop, PROBE_EVERY)
         finally:
             await end(sweeping)
 
-    async def _join(self) -> str:
+    async def _show(self) -> None:
+        """To pods, on top of what they have: files that are open there stay so. Raises Retry."""
+        async with self._showing:
+            layers = self._copies.sound
+            self._device = await self._join(layers)
+            await self._view.show(self._joined)
+            self._shown = layers
+
+    async def _join(self, copies: list[bytes]) -> str:
         """Returns the device of the joined file system."""
         await unmount(self._joined)
-        layers = self._linked([*map(os.fsdecode, self._copies.layers), str(self._shared.path)])
+        self._nothing.mkdir(exist_ok=True)
+        below = [str(self._shared.path), *([] if copies else [str(self._nothing)])]
+        layers = self._linked([*map(os.fsdecode, copies), *below])
         options = f"{_OPTIONS},lowerdir={':'.join(layers)}"
         await run_mount("mount", "-t", "overlay", "-o", options, "paddlewheel", str(self._joined))
         device = (await in_own_thread(self._joined.stat)).st_dev
         return f"{os.major(device)}:{os.minor(device)}"
+
+    @property
+    def _nothing(self) -> Path:
+        """The kernel joins two directories at least."""
+        return self._state / "nothing"
 
     def _linked(self, directories: list[str]) -> list[str]:
         """By names without commas and colons, which separate options."""
@@ -114,22 +134,32 @@ class DirectoryMount(BaseMount):
             link.symlink_to(directory)
         return [str(link) for link in links]
 
-    async def _check(self, device: str) -> None:
+    async def _check(self) -> None:
         """Raises Retry or Permanent when pods no longer see it, or it is gone or not the set's."""
-        self._check_view(device)
+        async with self._showing:
+            self._check_view(self._device)
         self._shared.confirm()
         shared = self._shared.address
         try:
             await in_time(in_own_thread(self._shared.check), shared)
         except OSError as error:
             raise Retry("MountLost", f"{shared}: {error.strerror}") from error
+        if await self._has_moved():
+            raise Retry("MountLost", f"{shared}: another file system is mounted there now")
+
+    async def _has_moved(self) -> bool:
+        """Only for another volume pods are moved: until there is one, what they have is as good as ever."""
+        try:
+            return await in_time(self._shared.has_moved(), self._shared.address)
+        except (Retry, Permanent, OSError):
+            return False
 
     async def _sweep_for_ever(self) -> None:
         while True:
             began = self._clock.monotonic()
             try:
                 self.ailment = _ailment(await in_own_thread(self._sweep))
-                await self.refresh()
+                await (self.refresh() if self._shown == self._copies.sound else self._show())
             except (Retry, Permanent, OSError) as error:
                 log.warning("copies not compared with the data set", problem=str(error))
             took = self._clock.monotonic() - began
@@ -152,7 +182,7 @@ class DirectoryMount(BaseMount):
 
 
 def _ailment(problems: Mapping[str, OSError]) -> Ailment | None:
-    """Of the first cache directory that fails: what is stale there is still shown to pods."""
+    """Of the first cache directory that fails: its files are read from the shared directory."""
     for directory, error in problems.items():
         return Ailment(Reason.CACHE_DISK_FAILED, f"cache directory {directory}: {described(error)}")
     return None

@@ -42,6 +42,8 @@ class SharedDirectory:
         self._lent, self._secrets, self.path, self._record = lent, secrets, link, record
         self.address = ""
         """The directory as its nodes name it."""
+        self._uri = self._located = ""
+        """As the engine secret names it, and where `path` leads to."""
         self.marker = 0
         """Inode of the file that marks it."""
 
@@ -55,12 +57,40 @@ class SharedDirectory:
         return _id_of(self.address)
 
     async def open(self) -> None:
-        """Make `path` lead to it.
+        """Make `path` lead to it, once it is known to be the volume: sweeps and checks look through it.
 
         Raises:
             Retry: a file of the engine secret is missing, or the directory cannot be mounted.
             Permanent: it is no directory that is lent, not marked as a volume, or another than the set's.
+            OSError: its file system fails.
         """
+        address, located = await self._locate()
+        path = _path(address)
+        self.marker = await in_own_thread(lambda: _marker(located, path))
+        self._uri, self.address, self._located = address, path, located
+        self._link()
+        self._record.keep(self.volume_id)
+
+    async def check_open(self) -> None:
+        """For whoever is about to change the data set: `path` is moved by `open` alone, or pods would look at
+        another directory than is written to. Raises as `open`, and Retry until that has been called again.
+        """
+        address, located = await self._locate()
+        await in_own_thread(lambda: _marker(located, _path(address)))
+        if not await in_own_thread(lambda: self._is_open(located)):
+            text = f"{FIELD}: {_path(address)!r} is not mounted yet, or another file system is there by now"
+            raise Retry(Reason.MOUNT_LOST, text)
+
+    async def has_moved(self) -> bool:
+        """Whether there is another directory at the address now that is marked. Raises as `open`."""
+        located = await self._lent.locate(self._uri)
+        if located is None or await in_own_thread(lambda: self._is_open(located)):
+            return False
+        await in_own_thread(lambda: _marker(located, self.address))
+        return True
+
+    async def _locate(self) -> tuple[str, str]:
+        """The address in the engine secret, and where this process has what it leads to now."""
         address = await self._secrets.read("engine.bucket")
         if not address:
             file = self._secrets.path("engine.bucket")
@@ -68,15 +98,14 @@ class SharedDirectory:
         located = await self._lent.locate(address)
         if located is None:
             raise Permanent("InvalidSecret", f"{FIELD}: must be file:///DIRECTORY for the engine `directory`")
-        path = local_path(address, FIELD) or ""
-        await self._check_same(path)
-        self.address = path
-        self._link(located)
-        await in_own_thread(self.check)
-        self._record.keep(self.volume_id)
+        await self._check_same(_path(address))
+        return address, located
+
+    def _is_open(self, located: str) -> bool:
+        """Whether it is what `path` leads to, mounted twice or not. Raises OSError."""
+        return bool(self._located) and Path(located).samefile(self._located)
 
     async def _check_same(self, path: str) -> None:
-        """What is open leads to the set's directory, and would lead to the other one at once."""
         with suppress(Retry):  # a mount needs no bus
             await self._record.recall()
         if self._record.known not in ("", _id_of(path)):
@@ -89,20 +118,29 @@ class SharedDirectory:
 
     def check(self) -> None:
         """Raises Permanent when it is not marked. Blocks."""
-        found = look_up(self.root, MARKER)
-        if found is None or not stat.S_ISREG(found.st_mode):
-            text = (
-                f"{FIELD}: {self.address!r} has no file {MARKER.decode()}: mount the shared file system on"
-                " this node, or, for a new volume, create the file there"
-            )
-            raise Permanent("WrongVolume", text)
-        self.marker = found.st_ino
+        self.marker = _marker(str(self.path), self.address)
 
-    def _link(self, located: str) -> None:
+    def _link(self) -> None:
         new = self.path.with_name(f"{self.path.name}.new")
         new.unlink(missing_ok=True)
-        new.symlink_to(located)
+        new.symlink_to(self._located)
         new.replace(self.path)
+
+
+def _path(address: str) -> str:
+    return local_path(address, FIELD) or ""
+
+
+def _marker(directory: str, path: str) -> int:
+    """Inode of what marks the directory, which nodes name so. Raises Permanent, or OSError. Blocks."""
+    found = look_up(os.fsencode(directory), MARKER)
+    if found is None or not stat.S_ISREG(found.st_mode):
+        text = (
+            f"{FIELD}: {path!r} has no file {MARKER.decode()}: mount the shared file system on this node,"
+            " or, for a new volume, create the file there"
+        )
+        raise Permanent("WrongVolume", text)
+    return found.st_ino
 
 
 def _another(path: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from cache_runtime.domain.model import File
+from cache_runtime.domain.model import File, TreeSize
 from cache_runtime.domain.paths import encode_path, is_safe_key, join, relative_path
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -24,12 +24,14 @@ from cache_runtime.engines.directory.copying import (
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
+from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
-from cache_runtime.retrying import as_failure
-from cache_runtime.threads import in_own_thread
+from cache_runtime.retrying import as_failure, described
+from cache_runtime.threads import in_own_thread, in_own_thread_until
 from paddlewheel.contracts.addresses import local_path
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.places import is_inside
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 THREADS = 10
@@ -70,19 +72,13 @@ class DirectoryTransfer:
                 problems = zip(keys, pool.map(copy_one, keys), strict=True)
                 return {key: problem for key, problem in problems if problem}
 
-        try:
-            return await in_own_thread(copy_all)
-        finally:
-            pace.stop.set()
+        return await in_own_thread_until(pace.stop, copy_all)
 
-    async def delete_extra(self, sync: SyncOperation) -> None:
-        source, stop = await self._source(sync), threading.Event()
-        try:
-            await in_own_thread(lambda: self._delete_extra(sync, source, stop))
-        except OSError as error:
-            raise as_failure(error) from error
-        finally:
-            stop.set()
+    async def read_source(self, sync: SyncOperation) -> SourceReading:
+        kept = {file.path: file.size async for files in self.list(sync) for file in files}
+        return SourceReading(
+            TreeSize(len(kept), sum(kept.values())), lambda: self._delete_extra(sync, kept.keys())
+        )
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
         await self._source(sync)
@@ -91,7 +87,7 @@ class DirectoryTransfer:
 
     async def _source(self, sync: SyncOperation) -> bytes:
         """Raises Retry or Permanent."""
-        await self._shared.open()
+        await self._shared.check_open()
         if sync.include or sync.exclude:
             text = "syncOptions: the engine `directory` knows no include and exclude; use start and end"
             raise Permanent("InvalidFilter", text)
@@ -108,6 +104,7 @@ class DirectoryTransfer:
         if not is_safe_key(source.path) or path == MARKER:
             return "such a key would leave the data set, or replace what marks it"
         try:
+            pace.check()
             with opened_file(source) as (handle, found):
                 if _is_due(sync, found, look_up(self._shared.root, path)):
                     make_directories(self._shared.root, path.rpartition(b"/")[0])
@@ -119,9 +116,16 @@ class DirectoryTransfer:
             return "has left the source" if _is_absent(error, source.path) else str(error.strerror)
         return ""
 
-    def _delete_extra(self, sync: SyncOperation, source: bytes, stop: threading.Event) -> None:
-        """Both are listed completely before anything is deleted."""
-        kept = {entry.key for entry in _chosen(sync, entries(source))}
+    async def _delete_extra(self, sync: SyncOperation, kept: Collection[str]) -> None:
+        await self._shared.check_open()
+        stop = threading.Event()
+        try:
+            await in_own_thread_until(stop, lambda: self._delete(sync, kept, stop))
+        except OSError as error:
+            raise _deletion_failed(error) from error
+
+    def _delete(self, sync: SyncOperation, kept: Collection[str], stop: threading.Event) -> None:
+        """The destination is listed completely before anything is deleted."""
         below = relative_path(sync.destination, "syncOptions.destination").encode()
         if look_up(self._shared.root, below) is None:
             return
@@ -130,11 +134,18 @@ class DirectoryTransfer:
             if stop.is_set():
                 return
             path = join(below, key)
-            if key not in kept and path != MARKER:
-                if key.endswith(b"/"):
-                    remove_empty(self._shared.root, path.rstrip(b"/"))
-                else:
-                    remove(self._shared.root, path)
+            if encode_path(key) not in kept and path != MARKER:
+                self._delete_one(path)
+
+    def _delete_one(self, path: bytes) -> None:
+        """Raises OSError that names the path, not only its last part."""
+        try:
+            if path.endswith(b"/"):
+                remove_empty(self._shared.root, path.rstrip(b"/"))
+            else:
+                remove(self._shared.root, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
 
 
 def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:
@@ -147,7 +158,7 @@ def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:
 
 
 async def _listed(listing: Iterator[Entry]) -> Sequence[File]:
-    """The next files. Raises Retry."""
+    """The next files. Raises Retry, or Permanent for a directory that may not be read."""
 
     def read() -> Sequence[File]:
         return [
@@ -158,7 +169,19 @@ async def _listed(listing: Iterator[Entry]) -> Sequence[File]:
     try:
         return await in_own_thread(read)
     except OSError as error:
-        raise Retry("ListingFailed", f"source.uri: {error.strerror}: {error.filename!r}") from error
+        if error.errno == errno.EACCES:
+            text = f"source.uri: let the cache agents read every directory of it: {described(error)}"
+            raise Permanent(Reason.LISTING_FAILED, text) from error
+        raise Retry(Reason.LISTING_FAILED, f"source.uri: {described(error)}") from error
+
+
+def _deletion_failed(error: OSError) -> Retry | Permanent:
+    """What an NFS server refuses to root (root_squash), it refuses again; one that restarts answers later."""
+    failure = as_failure(error)
+    if error.errno != errno.EACCES and isinstance(failure, Retry):
+        return failure
+    text = f"syncOptions.delete-dst: {described(error)}; let the cache agents, which are root, delete there"
+    return Permanent("DeleteFailed", text)
 
 
 def _is_due(sync: SyncOperation, found: os.stat_result, copied: os.stat_result | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from typing import TypeVar
 
 from cache_runtime.cell import Cell
-from cache_runtime.domain.model import File
+from cache_runtime.domain.model import File, TreeSize
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
@@ -30,6 +30,7 @@ from cache_runtime.engines.juicefs.output import (
 )
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
+from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
@@ -67,14 +68,8 @@ class JuiceFsTransfer:
         await self._local.close()
 
     async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
-        source = await self._source(sync)
-        await asyncio.to_thread(self._cell.prepare)
-        try:
-            with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
-                async for files in self._list(sync, source, self._cell.inside(empty)):
-                    yield files
-        except OSError as error:
-            raise self._cell.failed(error) from error
+        async for files in self._listed(sync, await self._source(sync)):
+            yield files
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
         source, target = await self._source(sync), await self._target(sync)
@@ -85,21 +80,24 @@ class JuiceFsTransfer:
             failed |= await self._copy_lines(sync, source, target, lines, mbps)
         return {**failed, **await self._copy_singles(sync, source, target, singles, mbps)}
 
-    async def delete_extra(self, sync: SyncOperation) -> None:
+    async def read_source(self, sync: SyncOperation) -> SourceReading:
+        """The client reads it again when it deletes, at the same mount."""
         source = await self._source(sync)
-        if source.args[-1].startswith("file://"):
-            # What this node may not read would count as absent, whichever node has listed it before.
-            async for _ in self.list(sync):
-                pass
+        count = size = 0
+        async for files in self._listed(sync, source):
+            count, size = count + len(files), size + sum(file.size for file in files)
+        return SourceReading(TreeSize(count, size), lambda: self._delete_extra(sync, source))
+
+    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+        source, target = await self._source(sync), await self._target(sync)
+        _check_deleted(await self._client.run(commands.delete_copied(sync, source, target, mbps)))
+
+    async def _delete_extra(self, sync: SyncOperation, source: Command) -> None:
         target = await self._target(sync)
         log_id = random_ids.token_hex(16)
         done = await self._client.run(commands.delete_extra(sync, source, target, log_id))
         _files(records(done.log, log_id), [])
         _check_deleted(done)
-
-    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
-        source, target = await self._source(sync), await self._target(sync)
-        _check_deleted(await self._client.run(commands.delete_copied(sync, source, target, mbps)))
 
     async def _source(self, sync: SyncOperation) -> Command:
         located = await self._local.locate(sync.source)
@@ -112,6 +110,15 @@ class JuiceFsTransfer:
         engine = await read_engine_secret(self._secrets)
         await self._volumes.identify(engine)
         return target_url(engine, sub_directory(self._options), sync.destination)
+
+    async def _listed(self, sync: SyncOperation, source: Command) -> AsyncIterator[Sequence[File]]:
+        await asyncio.to_thread(self._cell.prepare)
+        try:
+            with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
+                async for files in self._list(sync, source, self._cell.inside(empty)):
+                    yield files
+        except OSError as error:
+            raise self._cell.failed(error) from error
 
     async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
         log_id = random_ids.token_hex(16)
