@@ -143,6 +143,41 @@ async def test_a_view_that_cannot_be_removed_keeps_no_client_from_its_end(
     assert ended == ["killed"]
 
 
+async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mount, begun, may_end = _juicefs(tmp_path), asyncio.Event(), asyncio.Event()
+
+    async def nothing(*_: object, **__: object) -> str:
+        return ""
+
+    async def lose(*_: object) -> None:
+        assert (mount.is_mounted, mount.is_ending) == (True, False)
+        raise Retry("MountLost", "silent")
+
+    async def last_gasp(*_: object) -> None:
+        begun.set()
+        await may_end.wait()
+
+    monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
+    monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
+    mount._volumes = cast(Any, SimpleNamespace(ensure_formatted=nothing, keep=lambda _: None))
+    mount._client = cast(Any, SimpleNamespace(spawn=nothing))
+    monkeypatch.setattr(juicefs._Output, "follow", nothing)
+    for name in ("_prepare", "_wait_ready", "_care"):
+        monkeypatch.setattr(mount, name, nothing)
+    monkeypatch.setattr(mount._view, "show", nothing)
+    monkeypatch.setattr(mount, "_monitor", lose)
+    monkeypatch.setattr(mount, "_end", last_gasp)
+    once = asyncio.create_task(mount._mount_once(asyncio.Event()))
+    await begun.wait()
+    assert (mount.is_mounted, mount.is_ending) == (False, True)
+    may_end.set()
+    with pytest.raises(Retry, match="silent"):
+        await once
+    assert not mount.is_ending
+
+
 async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[asyncio.subprocess.Process] = []
     create = asyncio.create_subprocess_exec

@@ -27,7 +27,7 @@ from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.tasks import end
 
 
@@ -46,7 +46,7 @@ async def _fail() -> int:
 
 def make_mount() -> SimpleNamespace:
     """There is none."""
-    return SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None)
+    return SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None, is_ending=False)
 
 
 def make_reporter(
@@ -191,6 +191,7 @@ async def test_a_figure_from_before_the_mount_was_lost_is_the_least_that_pods_ha
     mount.changed_at, cache.staged_bytes = clock.now(), measure
     with monkeypatch.context() as patch:
         patch.setattr(node, "PATIENCE", 0.0)
+        patch.setattr(node, "LAST_WORD", 0.0)
         await reporter.report()
         assert await _reported(nodes) == (0, is_writeback)
         await reporter.report_last()
@@ -236,6 +237,7 @@ async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
     cache.staged_bytes = _hang
     with monkeypatch.context() as patch:
         patch.setattr(node, "PATIENCE", 0.0)
+        patch.setattr(node, "LAST_WORD", 0.0)
         for unknown in (False, False, False, True):
             await clock.advance(10.0)
             await reporter.report()
@@ -274,8 +276,84 @@ async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
     with monkeypatch.context() as patch:
         if unknown:
             patch.setattr(node, "PATIENCE", 0.0)
+            patch.setattr(node, "LAST_WORD", 0.0)
         await reporter.report_last()
     assert await _reported(nodes) == (staged, unknown)
+
+
+@pytest.mark.parametrize("silent", ["bus", "disk"])
+async def test_the_last_word_of_an_agent_is_tried_again(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, what pods may have written would be unknown for good: nobody comes back to the node."""
+    nodes, clock, tries = MemoryBus().key_value(NODES_BUCKET), ManualClock(), 0
+    cache, put = SimpleNamespace(staged_bytes=_nothing_staged), nodes.put
+
+    async def silent_bus(key: str, value: bytes) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Unavailable("BusUnreachable", "no answer")
+        return await put(key, value)
+
+    async def silent_disk() -> int:
+        nonlocal tries
+        tries += 1
+        return await (_fail() if tries < 3 else _nothing_staged())
+
+    reporter = make_reporter(nodes, cache, clock=clock, is_writeback=True)
+    if silent == "bus":
+        monkeypatch.setattr(nodes, "put", silent_bus)
+    else:
+        cache.staged_bytes = silent_disk
+    last = asyncio.create_task(reporter.report_last())
+    while not last.done():
+        await clock.advance(node.LAST_WORD_PAUSE)
+        await asyncio.sleep(0.001)
+    assert (await _reported(nodes), tries) == ((0, False), 3)
+    assert clock.monotonic() < node.LAST_WORD
+
+
+async def test_a_last_word_that_nobody_takes_holds_no_agent_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    cache = SimpleNamespace(staged_bytes=_fail)
+    reporter = make_reporter(MemoryBus().key_value(NODES_BUCKET), cache, clock=clock, is_writeback=True)
+    last = asyncio.create_task(reporter.report_last())
+    while not last.done():
+        await clock.advance(node.LAST_WORD_PAUSE)
+        await asyncio.sleep(0.001)
+    assert clock.monotonic() >= node.LAST_WORD
+
+
+async def test_while_the_client_of_a_lost_mount_ends_there_may_be_more_than_is_measured() -> None:
+    """It puts what it has buffered into the cache."""
+    nodes, mount = MemoryBus().key_value(NODES_BUCKET), make_mount()
+    cache = SimpleNamespace(staged_bytes=_nothing_staged)
+    reporter = make_reporter(nodes, cache, mount=mount, is_writeback=True)
+    for is_ending in (True, False, True):
+        mount.is_ending = is_ending
+        await reporter.report()
+        assert await _reported(nodes) == (0, is_ending)
+
+
+async def test_that_nothing_is_left_on_a_node_is_told_for_a_while_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever tells it reads what all partitions report, each time."""
+    nodes, clock, listings = MemoryBus().key_value(NODES_BUCKET), ManualClock(), 0
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", writeback=True)))
+    entries = nodes.entries
+
+    async def listed(pattern: str) -> list[Entry]:
+        nonlocal listings
+        listings += 1
+        return await entries(pattern)
+
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), clock=clock)
+    await reporter.report()
+    assert (await _report(nodes)).staged_elsewhere == [NOTHING_ON_A]
+    await clock.advance(node.TOLD_FOR)
+    monkeypatch.setattr(nodes, "entries", listed)
+    await reporter.report()
+    assert ((await _report(nodes)).staged_elsewhere, listings) == ([], 0)
 
 
 ON_A = StagedElsewhere(node="a", staged_bytes=7)
@@ -389,7 +467,7 @@ async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:
     nodes = MemoryBus().key_value(NODES_BUCKET)
     text = "\x01" * NODES.max_msg_size
     mount = SimpleNamespace(
-        is_mounted=False, message=text, ailment=Ailment("MountFailed", text), changed_at=None
+        is_mounted=False, message=text, ailment=Ailment("MountFailed", text), changed_at=None, is_ending=False
     )
     engine = cast(Engine, SimpleNamespace(mount=mount, cache=SimpleNamespace(staged_bytes=_nothing_staged)))
     me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
@@ -414,7 +492,11 @@ async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
 
 
 ILL = SimpleNamespace(
-    is_mounted=False, message="no key", ailment=Ailment("SecretMissing", "no key"), changed_at=None
+    is_mounted=False,
+    message="no key",
+    ailment=Ailment("SecretMissing", "no key"),
+    changed_at=None,
+    is_ending=False,
 )
 
 

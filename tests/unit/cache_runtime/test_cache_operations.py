@@ -77,6 +77,7 @@ class FakeEngine:
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    is_ending = False
     has_left: bool = False
 
     def leave(self) -> None:

@@ -171,6 +171,7 @@ class FakeMount:
     message = "no database"
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    is_ending = False
 
     def leave(self) -> None:
         return None

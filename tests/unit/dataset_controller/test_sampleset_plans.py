@@ -1608,6 +1608,18 @@ def test_a_deleted_set_keeps_nodes_whose_writes_nobody_could_measure() -> None:
         assert decide(seen).actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 
 
+@pytest.mark.parametrize("fields", [{"staged_unknown": True}, {"mounted": True}])
+def test_a_set_that_was_found_free_goes_on_though_its_agents_end_without_a_good_word(
+    fields: dict[str, Any],
+) -> None:
+    """All had nothing when the last user had gone: a disk that is slow to be emptied keeps nothing."""
+    last = make_report(OWNER_UID, 0, NOW, **{"mounted": False, "writeback": True, **fields})
+    for ready in (0, 1):
+        status = decide(going(1, ready, spec=WRITEBACK, reports=(last,))).status
+        assert status is not None
+        assert status.holds("Free")
+
+
 def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:
     for spec, is_writeback in (({}, False), (WRITEBACK, True)):
         status = decide(observe("Ready", 1, SYNCED, spec=spec)).status

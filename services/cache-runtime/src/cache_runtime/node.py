@@ -19,7 +19,7 @@ from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
-from paddlewheel.contracts.staged_writes import left_on_node
+from paddlewheel.contracts.staged_writes import has_writes, left_on_node
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -28,6 +28,10 @@ log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
 """Seconds without a change after which the reported size is final."""
+LAST_WORD, LAST_WORD_PAUSE = 60.0, 1.0
+"""Seconds for the last report of an agent, which gets ten minutes for uploads, and between two tries."""
+TOLD_FOR = 600.0
+"""Seconds for which a report says of a node that nothing is left there."""
 PATIENCE = 5.0
 """Seconds that a report waits for new figures."""
 MESSAGE_MAX = 1000
@@ -85,6 +89,7 @@ class NodeReporter:
         self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
         self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
+        self._told_until = 0.0
         measures = (self._measure_disks, self._staged.measure, self._measure_cache)
         self._measurements = [_Measurement(measure) for measure in measures]
         self._seen: tuple[int, int] | None = None
@@ -104,30 +109,38 @@ class NodeReporter:
 
     async def report_last(self) -> None:
         """Once `run` and the mount have ended. What was measured before does not count: at its end the client
-        writes what it has buffered."""
+        writes what it has buffered. Where pods write to the cache first, nobody else can say that nothing is
+        left, so it is tried for `LAST_WORD` seconds."""
         self._stop_measuring()
         self._staged.expire()
-        await self.report()
+        deadline = self._clock.monotonic() + (LAST_WORD if self._is_writeback else 0)
+        while not await self._has_reported() and self._clock.monotonic() < deadline:
+            await self._clock.sleep(LAST_WORD_PAUSE)
         self._stop_measuring()
+
+    async def _has_reported(self) -> bool:
+        """And all is known."""
+        return await self.report() and not self._staged.is_unknown
 
     def _stop_measuring(self) -> None:
         for measurement in self._measurements:
             measurement.stop()
 
-    async def report(self) -> None:
-        """Write the record now."""
+    async def report(self) -> bool:
+        """Write the record now, and say whether the bus has taken it."""
         key = NodeKey(self._identity.set_uid, self._identity.partition)
         try:
             await self._nodes.put(str(key), to_json(await self._status()))
         except Retry as error:
             log.warning("node status not written", problem=str(error))
+            return False
+        return True
 
     async def _status(self) -> NodeStatus:
         me, mount = self._identity, self._engine.mount
         await self._recall()
         await self._measure()
-        if self._elsewhere:
-            await self._hand_over()
+        await self._keep_elsewhere()
         disks, ailment = self._disks, mount.ailment
         use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
@@ -195,6 +208,7 @@ class NodeReporter:
         if last.node == self._identity.node:
             self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
+        self._told_until = self._clock.monotonic() + TOLD_FOR
 
     @property
     def _is_volume_unknown(self) -> bool:
@@ -220,6 +234,13 @@ class NodeReporter:
         except Permanent as error:
             log.warning("malformed node record", problem=error.message)
             return NodeStatus(volume_unknown=True)
+
+    async def _keep_elsewhere(self) -> None:
+        """Of nodes with nothing only for a while: looking after them reads the reports of the whole set."""
+        if self._clock.monotonic() >= self._told_until:
+            self._elsewhere = tuple(left for left in self._elsewhere if has_writes(left))
+        if self._elsewhere:
+            await self._hand_over()
 
     async def _hand_over(self) -> None:
         """The agents of other partitions report what is left where they are."""

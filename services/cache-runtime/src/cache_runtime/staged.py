@@ -39,10 +39,11 @@ class StagedWrites:
     @property
     def _is_current(self) -> bool:
         """Between a measurement and the end of the mount, pods may have written, or the client at its end."""
-        if self._begun is None:
+        mount = self._engine.mount
+        if self._begun is None or mount.is_ending:
             return False
         at, changed_at = self._begun
-        return changed_at == self._engine.mount.changed_at and self._clock.monotonic() - at < self._lasts
+        return changed_at == mount.changed_at and self._clock.monotonic() - at < self._lasts
 
     def recall(self, last: NodeStatus) -> None:
         """What the agent before has reported of this node counts until there is a figure of one's own."""
@@ -51,7 +52,8 @@ class StagedWrites:
 
     async def measure(self) -> None:
         """What was there before counts as the least there is, where the disk does not answer."""
-        begun = (self._clock.monotonic(), self._engine.mount.changed_at)
+        mount = self._engine.mount
+        begun = None if mount.is_ending else (self._clock.monotonic(), mount.changed_at)
         try:
             self.bytes = await self._engine.cache.staged_bytes()
         except (Retry, OSError) as error:

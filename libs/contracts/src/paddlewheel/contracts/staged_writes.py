@@ -13,3 +13,8 @@ def left_on_node(last: NodeStatus) -> StagedElsewhere | None:
     if not (last.staged_bytes or is_unknown):
         return None
     return StagedElsewhere(node=last.node, staged_bytes=last.staged_bytes, staged_unknown=is_unknown)
+
+
+def has_writes(left: StagedElsewhere) -> bool:
+    """Or may have some: reports also name nodes with nothing, for who has missed the last word from there."""
+    return bool(left.staged_bytes or left.staged_unknown)

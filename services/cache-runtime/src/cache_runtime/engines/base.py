@@ -42,6 +42,7 @@ class BaseMount:
         self.message = "not mounted yet"
         self.ailment: Ailment | None = None
         self.changed_at: datetime | None = None
+        self.is_ending = False
 
     @property
     def is_mounted(self) -> bool:

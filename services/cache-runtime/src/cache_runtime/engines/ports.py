@@ -67,6 +67,11 @@ class Mount(Protocol):
         """Since when it has been mounted, or has not."""
         ...
 
+    @property
+    def is_ending(self) -> bool:
+        """It is lost, and its client has not ended yet: that may write what it has buffered."""
+        ...
+
     def leave(self) -> None:
         """The partition is going from this node: at the end of `run`, if that is soon, nothing of it is
         left there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
-from paddlewheel.contracts.staged_writes import left_on_node
+from paddlewheel.contracts.staged_writes import has_writes, left_on_node
 
 
 def left_unsaid(before: NodeStatus, report: NodeStatus) -> tuple[StagedElsewhere, ...]:
@@ -12,6 +12,4 @@ def left_unsaid(before: NodeStatus, report: NodeStatus) -> tuple[StagedElsewhere
     own = left_on_node(before)
     named = {"", report.node, *(each.node for each in report.staged_elsewhere)}
     told = (*([own] if own else ()), *before.staged_elsewhere)
-    return tuple(
-        each for each in told if each.node not in named and (each.staged_bytes or each.staged_unknown)
-    )
+    return tuple(each for each in told if each.node not in named and has_writes(each))

@@ -122,6 +122,7 @@ class JuiceFsMount(BaseMount):
             await self._monitor(process, output, heart, stop)
         except (Retry, OSError) as error:
             # Told before the client is ended, which may take a while.
+            self.is_ending = self.is_mounted
             await self._set_lost(*words(error))
             raise
         finally:
@@ -131,6 +132,7 @@ class JuiceFsMount(BaseMount):
                 await self._set_lost(Reason.STOPPED, "stopped")
             try:
                 await self._end(process, heart, stop)
+                self.is_ending = False
             finally:
                 reading.cancel()
 

@@ -35,8 +35,8 @@ def staged_writes(
 ) -> str:
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
-    Until the reports are known, everybody may have some. A set that was found free goes on without new
-    reports, for its agents end.
+    Until the reports are known, everybody may have some. Of a set that was found free only what is certain
+    counts: its agents end, and no pod has written since they all had nothing.
     """
     if _is_given_up(seen):
         return ""
@@ -45,11 +45,11 @@ def staged_writes(
         waits = f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
         return "" if is_free else waits
     reports = [r for r in seen.reports if is_leaving(r.partition)]
-    here = _here(seen, reports)
-    if not is_free:
+    here, left = _here(seen, reports), _kept(seen, _elsewhere(seen, reports))
+    if is_free:
+        here, left = _certain(here), _certain(left)
+    else:
         here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
-    left = _kept(seen, _elsewhere(seen, reports))
-    if not is_free:
         left += (each for each in _forgotten(seen) if is_leaving(each.partition))
     if here or left:
         found, remedy = _list(here + left), _remedy(seen, left)
@@ -113,6 +113,10 @@ class _Writes:
         if not self.unknown:
             return known
         return f"at least {known}" if self.size else self.unknown
+
+
+def _certain(found: Iterable[_Writes]) -> list[_Writes]:
+    return [each for each in found if each.size]
 
 
 def _here(seen: ObservedSet, reports: Iterable[NodeStatus]) -> list[_Writes]:
