@@ -501,7 +501,9 @@ class TestCopies:
         assert copies.sound == copies.layers
         assert copies.used == 0
 
-    def test_a_cache_directory_that_cannot_be_made_is_left_out(self, shared: Path, caches: list[str]) -> None:
+    def test_a_cache_directory_that_cannot_be_made_is_left_out_until_it_can(
+        self, shared: Path, caches: list[str]
+    ) -> None:
         write(shared, ODD)
         Path(caches[0]).touch()
         copies = Copies(os.fsencode(shared), caches, 1 << 30, 0.0)
@@ -515,6 +517,24 @@ class TestCopies:
                 copies.add(path, Pace())
         assert copies.used > 0
         assert 0 < sum(has(copies, shared, path) for path in ODD) < len(ODD)
+        with pytest.raises(NotADirectoryError):
+            copies.clear(caches)
+        copies.clear(caches[1:])
+        assert copies.used == 0
+        Path(caches[0]).unlink()
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
+        for path in ODD:
+            copies.add(path, Pace())
+        assert all(has(copies, shared, path) for path in ODD)
+
+    def test_a_cache_directory_that_has_gone_is_used_again(self, shared: Path, caches: list[str]) -> None:
+        """As where its disk is replaced by an empty one."""
+        copies = opened(shared, caches)
+        remove(os.fsencode(caches[0]), b"volume")
+        assert list(copies.sweep()) == [caches[0]]
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
 
     def test_a_data_set_that_fails_is_no_disk_that_fails(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
