@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
@@ -227,6 +228,72 @@ async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: 
     write(shared, {MARKER: b""})
     with pytest.raises(Retry, match=r"MountLost: .*not mounted yet"):
         await Moving(tmp_path, shared, []).sync()
+
+
+@pytest.mark.parametrize("at", ["joining", "showing"])
+async def test_what_fails_to_be_shown_is_shown_with_the_next_refresh(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, at: str
+) -> None:
+    """Pods keep the former join meanwhile; it is no longer where a refresh would reach it."""
+    joins, fails, joined, seen = count(1), False, "", ""
+
+    async def join(layers: list[bytes]) -> str:
+        nonlocal joined
+        joined = ""
+        if fails and at == "joining":
+            raise Retry("MountFailed", "no answer")
+        joined = f"0:{next(joins)}"
+        return joined
+
+    async def show(volume: Path) -> None:
+        nonlocal seen
+        if fails and at == "showing":
+            raise Retry("MountFailed", "no answer")
+        seen = joined
+
+    async def remount(*command: str) -> None:
+        if not joined:
+            raise Retry("MountFailed", "not mounted")
+
+    mount = moving.mount
+    monkeypatch.setattr(mount, "_join", join)
+    monkeypatch.setattr(mount._view, "show", show)
+    monkeypatch.setattr(mount_module, "run_mount", remount)
+    await mount._show()
+    await mount._set_mounted()
+    fails = True
+    with pytest.raises(Retry, match="no answer"):
+        await mount._show()
+    assert (mount._device, seen) == ("0:1", "0:1")
+    fails = False
+    await mount.refresh()
+    assert mount._device == seen == joined != "0:1"
+
+
+async def test_what_is_being_shown_is_known_also_when_the_run_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    """Else pods would seem to see another file system than theirs, and lose it."""
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    async def join(layers: list[bytes]) -> str:
+        return "0:1"
+
+    async def show(volume: Path) -> None:
+        begun.set()
+        await ends.wait()
+
+    monkeypatch.setattr(moving.mount, "_join", join)
+    monkeypatch.setattr(moving.mount._view, "show", show)
+    await moving.mount._set_mounted()
+    refreshing = asyncio.create_task(moving.mount.refresh())
+    await begun.wait()
+    refreshing.cancel()
+    await asyncio.sleep(0)
+    ends.set()
+    with pytest.raises(asyncio.CancelledError):
+        await refreshing
+    assert moving.mount._device == "0:1"
 
 
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
