@@ -19,9 +19,11 @@ from typing import NoReturn, cast
 
 import pytest
 
+from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory import mount as mount_module
+from cache_runtime.engines.directory import shared as shared_module
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -222,6 +224,45 @@ async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
     await moving.directory.open()
     assert moving.directory.path.readlink() == moving.leads_to
     await moving.mount._check()
+
+
+async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
+    moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call on its file system never ends, and another one is mounted in its place."""
+    answers, stat = threading.Event(), os.stat
+
+    def silent(path: str | Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if str(path) == str(moving.shared):
+            answers.wait()
+        return stat(path, follow_symlinks=follow_symlinks)
+
+    moving.leads_to = tmp_path / "other"
+    write(moving.leads_to, {MARKER: b""})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", silent)
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+                    await moving.sync()
+        finally:
+            answers.set()
+
+
+async def test_a_volume_that_says_nothing_is_not_waited_for(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(base, "SILENT_AFTER", 0.1)
+        patched.setattr(shared_module, "_marker", lambda directory, path: answers.wait())
+        try:
+            for attempt in (moving.sync, moving.directory.open):
+                async with asyncio.timeout(20):
+                    with pytest.raises(Retry, match=r"MountLost: /srv/set did not answer"):
+                        await attempt()
+        finally:
+            answers.set()
 
 
 async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: Path) -> None:
