@@ -100,13 +100,34 @@ class DirectoryMount(BaseMount):
             await self._show()
         await self._set_mounted()
         self.ailment = _ailment(problems)
+        while await self._keep(stop):
+            await self._follow()
+
+    async def _keep(self, stop: asyncio.Event) -> bool:
+        """Until `stop`, or until another volume is at the address. Returns whether there is one, and raises
+        Retry, Permanent or OSError when the mount is lost.
+        """
         sweeping = asyncio.create_task(self._sweep_for_ever())
         try:
             while not stop.is_set():
                 await self._check()
+                if await self._has_moved():
+                    return True
                 await wait(stop, PROBE_EVERY)
         finally:
             await end(sweeping)
+        return False
+
+    async def _follow(self) -> None:
+        """To the volume that is at the address now. Raises as `_keep`.
+
+        Pods get it at once, on top and with the copies as they are: the next sweep compares them, as after
+        every other change of the shared directory.
+        """
+        log.info("moving to what is mounted there now", path=self._shared.address)
+        await self._shared.open()
+        async with self._showing:
+            await self._show()
 
     async def _show(self) -> None:
         """To pods, on top of what they have: files that are open there stay so. Raises Retry."""
@@ -148,8 +169,6 @@ class DirectoryMount(BaseMount):
             await in_time(in_own_thread(self._shared.check), shared)
         except OSError as error:
             raise Retry("MountLost", f"{shared}: {error.strerror}") from error
-        if await self._has_moved():
-            raise Retry("MountLost", f"{shared}: another file system is mounted there now")
 
     async def _has_moved(self) -> bool:
         """Only for another volume pods are moved: until there is one, what they have is as good as ever."""
