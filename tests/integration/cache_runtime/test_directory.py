@@ -7,7 +7,9 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -203,15 +205,60 @@ async def test_pods_keep_what_they_have_while_the_export_is_not_mounted(node: No
         assert node.told == [""]
 
 
-async def test_pods_see_the_export_that_is_mounted_in_place_of_the_former(node: Node, volume: Path) -> None:
+@contextmanager
+def read_all_the_while(path: Path) -> Iterator[None]:
+    """A pod reads it, and gets no error."""
+    ends = threading.Event()
+
+    def read() -> None:
+        while not ends.wait(0.005):
+            path.read_bytes()
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        try:
+            yield
+        finally:
+            ends.set()
+        reading.result()
+
+
+@contextmanager
+def sweeps_that_take_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """As with a million copies: until the event, or the end."""
+    ends, sweep = threading.Event(), copies.Copies.sweep
+
+    def wait(swept: copies.Copies) -> Mapping[str, OSError]:
+        ends.wait()
+        return sweep(swept)
+
+    monkeypatch.setattr(copies.Copies, "sweep", wait)
+    try:
+        yield ends
+    finally:
+        ends.set()
+
+
+async def test_pods_see_the_export_that_is_mounted_in_place_of_the_former(
+    node: Node, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and without an error, however long the copies are compared."""
+    content = {f"set/{os.fsdecode(MARKER)}": b"", "set/a": b"another", "set/new": b"1"}
     async with node.mounted():
         await node.fill({"a": b"former"})
         await warm(node, "a")
-        with mounted_over(volume.parent, {f"set/{os.fsdecode(MARKER)}": b"", "set/a": b"another"}):
-            await node.seen("a", b"another")
+        with (
+            sweeps_that_take_long(monkeypatch) as ends,
+            mounted_over(volume.parent, content),
+            read_all_the_while(node.view / "a"),
+        ):
+            await node.seen("new", b"1")
             node.put({"b": b"1"})
             assert await node.copy("b") == {}
             await node.seen("b", b"1")
+            ends.set()
+            await node.seen("a", b"another")
+        assert node.told == [""]
 
 
 @pytest.mark.parametrize(

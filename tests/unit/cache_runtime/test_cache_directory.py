@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
 
 import pytest
 
+from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory import mount as mount_module
+from cache_runtime.engines.directory import shared as shared_module
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -205,6 +208,7 @@ async def test_an_export_that_is_not_mounted_moves_nothing(
     moving.mount._sweep()
     assert moving.copies.used == 1
     await moving.mount._check()
+    assert not await moving.mount._has_moved()
 
 
 async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
@@ -216,17 +220,122 @@ async def test_another_export_is_used_by_nobody_before_it_is_mounted_for_pods(
     with pytest.raises(Retry, match=r"MountLost: .*another file system"):
         await moving.sync()
     assert moving.directory.path.readlink() == moving.shared
-    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
-        await moving.mount._check()
+    assert await moving.mount._has_moved()
     await moving.directory.open()
     assert moving.directory.path.readlink() == moving.leads_to
+    assert not await moving.mount._has_moved()
     await moving.mount._check()
+
+
+async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
+    moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call on its file system never ends, and another one is mounted in its place."""
+    answers, stat = threading.Event(), os.stat
+
+    def silent(path: str | Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if str(path) == str(moving.shared):
+            answers.wait()
+        return stat(path, follow_symlinks=follow_symlinks)
+
+    moving.leads_to = tmp_path / "other"
+    write(moving.leads_to, {MARKER: b""})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", silent)
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+                    await moving.sync()
+        finally:
+            answers.set()
+
+
+async def test_a_volume_that_says_nothing_is_not_waited_for(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(base, "SILENT_AFTER", 0.1)
+        patched.setattr(shared_module, "_marker", lambda directory, path: answers.wait())
+        try:
+            for attempt in (moving.sync, moving.directory.open):
+                async with asyncio.timeout(20):
+                    with pytest.raises(Retry, match=r"MountLost: /srv/set did not answer"):
+                        await attempt()
+        finally:
+            answers.set()
 
 
 async def test_nothing_is_copied_before_the_first_mount(tmp_path: Path, shared: Path) -> None:
     write(shared, {MARKER: b""})
     with pytest.raises(Retry, match=r"MountLost: .*not mounted yet"):
         await Moving(tmp_path, shared, []).sync()
+
+
+@pytest.mark.parametrize("at", ["joining", "showing"])
+async def test_what_fails_to_be_shown_is_shown_with_the_next_refresh(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, at: str
+) -> None:
+    """Pods keep the former join meanwhile; it is no longer where a refresh would reach it."""
+    joins, fails, joined, seen = count(1), False, "", ""
+
+    async def join(layers: list[bytes]) -> str:
+        nonlocal joined
+        joined = ""
+        if fails and at == "joining":
+            raise Retry("MountFailed", "no answer")
+        joined = f"0:{next(joins)}"
+        return joined
+
+    async def show(volume: Path) -> None:
+        nonlocal seen
+        if fails and at == "showing":
+            raise Retry("MountFailed", "no answer")
+        seen = joined
+
+    async def remount(*command: str) -> None:
+        if not joined:
+            raise Retry("MountFailed", "not mounted")
+
+    mount = moving.mount
+    monkeypatch.setattr(mount, "_join", join)
+    monkeypatch.setattr(mount._view, "show", show)
+    monkeypatch.setattr(mount_module, "run_mount", remount)
+    await mount._show()
+    await mount._set_mounted()
+    fails = True
+    with pytest.raises(Retry, match="no answer"):
+        await mount._show()
+    assert (mount._device, seen) == ("0:1", "0:1")
+    fails = False
+    await mount.refresh()
+    assert mount._device == seen == joined != "0:1"
+
+
+async def test_what_is_being_shown_is_known_also_when_the_run_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    """Else pods would seem to see another file system than theirs, and lose it."""
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    async def join(layers: list[bytes]) -> str:
+        return "0:1"
+
+    async def show(volume: Path) -> None:
+        begun.set()
+        await ends.wait()
+
+    monkeypatch.setattr(moving.mount, "_join", join)
+    monkeypatch.setattr(moving.mount._view, "show", show)
+    await moving.mount._set_mounted()
+    refreshing = asyncio.create_task(moving.mount.refresh())
+    await begun.wait()
+    refreshing.cancel()
+    await asyncio.sleep(0)
+    ends.set()
+    with pytest.raises(asyncio.CancelledError):
+        await refreshing
+    assert moving.mount._device == "0:1"
 
 
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
@@ -501,7 +610,9 @@ class TestCopies:
         assert copies.sound == copies.layers
         assert copies.used == 0
 
-    def test_a_cache_directory_that_cannot_be_made_is_left_out(self, shared: Path, caches: list[str]) -> None:
+    def test_a_cache_directory_that_cannot_be_made_is_left_out_until_it_can(
+        self, shared: Path, caches: list[str]
+    ) -> None:
         write(shared, ODD)
         Path(caches[0]).touch()
         copies = Copies(os.fsencode(shared), caches, 1 << 30, 0.0)
@@ -515,6 +626,24 @@ class TestCopies:
                 copies.add(path, Pace())
         assert copies.used > 0
         assert 0 < sum(has(copies, shared, path) for path in ODD) < len(ODD)
+        with pytest.raises(NotADirectoryError):
+            copies.clear(caches)
+        copies.clear(caches[1:])
+        assert copies.used == 0
+        Path(caches[0]).unlink()
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
+        for path in ODD:
+            copies.add(path, Pace())
+        assert all(has(copies, shared, path) for path in ODD)
+
+    def test_a_cache_directory_that_has_gone_is_used_again(self, shared: Path, caches: list[str]) -> None:
+        """As where its disk is replaced by an empty one."""
+        copies = opened(shared, caches)
+        remove(os.fsencode(caches[0]), b"volume")
+        assert list(copies.sweep()) == [caches[0]]
+        assert copies.sweep() == {}
+        assert copies.sound == copies.layers
 
     def test_a_data_set_that_fails_is_no_disk_that_fails(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch

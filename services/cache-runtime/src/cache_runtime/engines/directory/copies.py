@@ -43,8 +43,8 @@ class Copies:
         self._lock, self.used = threading.Lock(), 0
         self.layers: list[bytes] = []
         """A directory in each cache directory, in which the copies have their names."""
-        self._unusable: Mapping[str, OSError] = {}
         self._failing: frozenset[bytes] = frozenset()
+        """Of them, those with a problem, and all until the first sweep."""
 
     @property
     def sound(self) -> list[bytes]:
@@ -54,8 +54,7 @@ class Copies:
     def open(self, volume_id: str) -> Mapping[str, OSError]:
         """Use what earlier processes have left of this volume. Returns and raises as `sweep`."""
         self.layers = [os.fsencode(f"{directory}/{volume_id}/raw") for directory in self._directories]
-        found = zip(self._directories, map(_prepare, self.layers), strict=True)
-        self._unusable = {directory: problem for directory, problem in found if problem}
+        self._failing = frozenset(self.layers)
         return self.sweep()
 
     def has(self, path: bytes, found: os.stat_result) -> bool:
@@ -88,13 +87,14 @@ class Copies:
                     self.used = max(0, self.used - size)
 
     def clear(self, directories: Sequence[str]) -> None:
-        """Remove all copies in these cache directories. Raises OSError or Retry."""
+        """Remove all copies in these cache directories. Raises OSError when one of them fails, or Retry."""
         for layer, directory in zip(self.layers, self._directories, strict=True):
             if directory in directories:
                 for path in list(_path(layer).iterdir()):
                     remove(layer, os.fsencode(path.name))
-        for problem in self.sweep().values():
-            raise problem
+        for directory, problem in self.sweep().items():
+            if directory in directories:
+                raise problem
 
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
@@ -106,11 +106,9 @@ class Copies:
         Raises:
             Retry: the data set cannot be read.
         """
-        used, problems = 0, dict(self._unusable)
+        used, problems = 0, dict[str, OSError]()
         by_directory = dict(zip(self._directories, self.layers, strict=True))
         for directory, layer in by_directory.items():
-            if directory in self._unusable:
-                continue
             left, found = self._sweep(layer)
             if found:
                 problems[directory] = found[0]
@@ -124,6 +122,8 @@ class Copies:
         """Bytes that are left, and what has failed."""
         left, problems = 0, list[OSError]()
         with _noted(problems):
+            if layer in self._failing:  # its disk may be another one by now, with nothing on it
+                _prepare(layer)
             self._adopt(layer, b"")
             for entry in entries(layer):
                 with _noted(problems):
@@ -213,16 +213,12 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
     return found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns
 
 
-def _prepare(layer: bytes) -> OSError | None:
-    """Make the directory, without what a process that was killed has left of copies. Returns the problem."""
-    try:
-        _path(layer).mkdir(parents=True, exist_ok=True)
-        for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
-            if is_leftover(os.fsencode(path.name)):
-                path.unlink()
-    except OSError as error:
-        return error
-    return None
+def _prepare(layer: bytes) -> None:
+    """Make the directory, without what a process that was killed has left of copies. Raises OSError."""
+    _path(layer).mkdir(parents=True, exist_ok=True)
+    for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
+        if is_leftover(os.fsencode(path.name)):
+            path.unlink(missing_ok=True)
 
 
 def _path(layer: bytes) -> Path:

@@ -17,7 +17,7 @@ import structlog
 from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
-from cache_runtime.engines.mounts import run_mount, unmount
+from cache_runtime.engines.mounts import mounts_at, run_mount, unmount
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.retrying import described
@@ -25,7 +25,7 @@ from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
 
@@ -56,8 +56,10 @@ class DirectoryMount(BaseMount):
         super().__init__(View(view, state), clock, on_change)
         self._state, self._shared, self._copies = state, shared, copies
         self._showing = asyncio.Lock()
-        self._device, self._shown = "", list[bytes]()
-        """The joined file system that pods see, and the copies in it."""
+        self._device = ""
+        """Of the joined file system that pods see."""
+        self._shown: list[bytes] | None = None
+        """The copies in it; None while another one is being joined, and where that has failed."""
 
     @property
     def path(self) -> Path:
@@ -77,10 +79,13 @@ class DirectoryMount(BaseMount):
         await self._hide(stop)
 
     async def refresh(self) -> None:
-        """Have the kernel look again. Raises Retry."""
+        """Have the kernel look again, at the copies that are sound by now. Raises Retry."""
         if self.is_mounted:
             async with self._showing:
-                await run_mount("mount", "-o", "remount", str(self._joined))
+                if self._shown == self._copies.sound:
+                    await run_mount("mount", "-o", "remount", str(self._joined))
+                else:  # not broken off with the run: what pods see would not be what is known of it
+                    await finish(self._show())
 
     @property
     def _joined(self) -> Path:
@@ -91,24 +96,45 @@ class DirectoryMount(BaseMount):
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
         problems = await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
-        await self._show()
+        async with self._showing:
+            await self._show()
         await self._set_mounted()
         self.ailment = _ailment(problems)
+        while await self._keep(stop):
+            await self._follow()
+
+    async def _keep(self, stop: asyncio.Event) -> bool:
+        """Until `stop`, or until another volume is at the address. Returns whether there is one, and raises
+        Retry, Permanent or OSError when the mount is lost.
+        """
         sweeping = asyncio.create_task(self._sweep_for_ever())
         try:
             while not stop.is_set():
                 await self._check()
+                if await self._has_moved():
+                    return True
                 await wait(stop, PROBE_EVERY)
         finally:
             await end(sweeping)
+        return False
+
+    async def _follow(self) -> None:
+        """To the volume that is at the address now. Raises as `_keep`.
+
+        Pods get it at once, on top and with the copies as they are: the next sweep compares them, as after
+        every other change of the shared directory.
+        """
+        log.info("moving to what is mounted there now", path=self._shared.address)
+        await self._shared.open()
+        async with self._showing:
+            await self._show()
 
     async def _show(self) -> None:
         """To pods, on top of what they have: files that are open there stay so. Raises Retry."""
-        async with self._showing:
-            layers = self._copies.sound
-            self._device = await self._join(layers)
-            await self._view.show(self._joined)
-            self._shown = layers
+        layers, self._shown = self._copies.sound, None
+        device = await self._join(layers)
+        await self._view.show(self._joined)
+        self._device, self._shown = device, layers
 
     async def _join(self, copies: list[bytes]) -> str:
         """Returns the device of the joined file system."""
@@ -118,8 +144,7 @@ class DirectoryMount(BaseMount):
         layers = self._linked([*map(os.fsdecode, copies), *below])
         options = f"{_OPTIONS},lowerdir={':'.join(layers)}"
         await run_mount("mount", "-t", "overlay", "-o", options, "paddlewheel", str(self._joined))
-        device = (await in_own_thread(self._joined.stat)).st_dev
-        return f"{os.major(device)}:{os.minor(device)}"
+        return "".join(entry.device for entry in mounts_at(self._joined)[-1:])
 
     @property
     def _nothing(self) -> Path:
@@ -144,8 +169,6 @@ class DirectoryMount(BaseMount):
             await in_time(in_own_thread(self._shared.check), shared)
         except OSError as error:
             raise Retry("MountLost", f"{shared}: {error.strerror}") from error
-        if await self._has_moved():
-            raise Retry("MountLost", f"{shared}: another file system is mounted there now")
 
     async def _has_moved(self) -> bool:
         """Only for another volume pods are moved: until there is one, what they have is as good as ever."""
@@ -159,7 +182,7 @@ class DirectoryMount(BaseMount):
             began = self._clock.monotonic()
             try:
                 self.ailment = _ailment(await in_own_thread(self._sweep))
-                await (self.refresh() if self._shown == self._copies.sound else self._show())
+                await self.refresh()
             except (Retry, Permanent, OSError) as error:
                 log.warning("copies not compared with the data set", problem=str(error))
             took = self._clock.monotonic() - began

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from cache_runtime.engines.base import in_time
 from cache_runtime.engines.directory.entries import entries, look_up
 from cache_runtime.engines.ports import VolumeRecord
 from cache_runtime.local_sources import LocalSources
@@ -42,8 +43,10 @@ class SharedDirectory:
         self._lent, self._secrets, self.path, self._record = lent, secrets, link, record
         self.address = ""
         """The directory as its nodes name it."""
-        self._uri = self._located = ""
-        """As the engine secret names it, and where `path` leads to."""
+        self._uri = ""
+        """As the engine secret names it."""
+        self._opened: os.stat_result | None = None
+        """What `path` leads to, as it was found then: a file server that has gone is never asked again."""
         self.marker = 0
         """Inode of the file that marks it."""
 
@@ -60,15 +63,15 @@ class SharedDirectory:
         """Make `path` lead to it, once it is known to be the volume: sweeps and checks look through it.
 
         Raises:
-            Retry: a file of the engine secret is missing, or the directory cannot be mounted.
+            Retry: a file of the engine secret is missing, the directory cannot be mounted, or is silent.
             Permanent: it is no directory that is lent, not marked as a volume, or another than the set's.
             OSError: its file system fails.
         """
         address, located = await self._locate()
         path = _path(address)
-        self.marker = await in_own_thread(lambda: _marker(located, path))
-        self._uri, self.address, self._located = address, path, located
-        self._link()
+        self.marker, self._opened = await _found(located, path)
+        self._uri, self.address = address, path
+        self._link(located)
         self._record.keep(self.volume_id)
 
     async def check_open(self) -> None:
@@ -76,18 +79,19 @@ class SharedDirectory:
         another directory than is written to. Raises as `open`, and Retry until that has been called again.
         """
         address, located = await self._locate()
-        await in_own_thread(lambda: _marker(located, _path(address)))
-        if not await in_own_thread(lambda: self._is_open(located)):
-            text = f"{FIELD}: {_path(address)!r} is not mounted yet, or another file system is there by now"
+        path = _path(address)
+        _, found = await _found(located, path)
+        if not self._is_open(found):
+            text = f"{FIELD}: {path!r} is not mounted yet, or another file system is there by now"
             raise Retry(Reason.MOUNT_LOST, text)
 
     async def has_moved(self) -> bool:
         """Whether there is another directory at the address now that is marked. Raises as `open`."""
         located = await self._lent.locate(self._uri)
-        if located is None or await in_own_thread(lambda: self._is_open(located)):
+        if located is None:
             return False
-        await in_own_thread(lambda: _marker(located, self.address))
-        return True
+        _, found = await _found(located, self.address)
+        return not self._is_open(found)
 
     async def _locate(self) -> tuple[str, str]:
         """The address in the engine secret, and where this process has what it leads to now."""
@@ -101,9 +105,9 @@ class SharedDirectory:
         await self._check_same(_path(address))
         return address, located
 
-    def _is_open(self, located: str) -> bool:
-        """Whether it is what `path` leads to, mounted twice or not. Raises OSError."""
-        return bool(self._located) and Path(located).samefile(self._located)
+    def _is_open(self, found: os.stat_result) -> bool:
+        """Whether it is what `path` leads to, mounted twice or not."""
+        return self._opened is not None and os.path.samestat(found, self._opened)
 
     async def _check_same(self, path: str) -> None:
         with suppress(Retry):  # a mount needs no bus
@@ -120,15 +124,20 @@ class SharedDirectory:
         """Raises Permanent when it is not marked. Blocks."""
         self.marker = _marker(str(self.path), self.address)
 
-    def _link(self) -> None:
+    def _link(self, located: str) -> None:
         new = self.path.with_name(f"{self.path.name}.new")
         new.unlink(missing_ok=True)
-        new.symlink_to(self._located)
+        new.symlink_to(located)
         new.replace(self.path)
 
 
 def _path(address: str) -> str:
     return local_path(address, FIELD) or ""
+
+
+async def _found(located: str, path: str) -> tuple[int, os.stat_result]:
+    """As `_marker`, and the directory itself. Raises Retry when its file system is silent."""
+    return await in_time(in_own_thread(lambda: (_marker(located, path), Path(located).stat())), path)
 
 
 def _marker(directory: str, path: str) -> int:
