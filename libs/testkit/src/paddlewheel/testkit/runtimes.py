@@ -98,7 +98,7 @@ class RuntimeSet:
 
     def mount_processes(self, partition: int) -> list[int]:
         """Pids of the JuiceFS client: its watchdog, then the process that serves the files."""
-        watchdogs = _children(self._processes[partition].pid)
+        watchdogs = [pid for pid in _children(self._processes[partition].pid) if _is_client(pid)]
         return [*watchdogs, *(pid for parent in watchdogs for pid in _children(parent))]
 
     def is_mounted(self, partition: int) -> bool:
@@ -123,7 +123,8 @@ class RuntimeSet:
         """Stop all agents and remove every mount, whatever happened to them."""
         for partition, process in self._processes.items():
             for pid in self.mount_processes(partition):
-                os.kill(pid, signal.SIGCONT)  # whoever waits for a stopped client cannot even be killed
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)  # whoever waits for a stopped client cannot even be killed
             process.terminate()
         for partition in list(self._processes):
             try:
@@ -161,5 +162,18 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
+    """Threads of the process may end meanwhile, and so may the process itself."""
+    found = list[int]()
+    with suppress(OSError):
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, file.read_text().split())
+    return found
+
+
+def _is_client(pid: int) -> bool:
+    """Agents start other programs, too, and a child that has not executed its program yet is one of them."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name == "juicefs"
+    except OSError:
+        return False
