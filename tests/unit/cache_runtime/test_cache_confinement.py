@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import local_sources
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.cell import Cell
-from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.juicefs import create_engine
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
@@ -275,11 +275,7 @@ def test_a_full_cell_is_not_filled_by_what_does_not_fit(
 
 
 def test_what_a_killed_agent_has_left_in_its_cell_goes_when_the_next_one_starts(tmp_path: Path) -> None:
-    settings = CacheRuntimeSettings(
-        set_namespace="team", set_name="digits", set_uid="uid", pod_name="digits-runtime-0",
-        mount_path=tmp_path / "mnt", cache_dirs=str(tmp_path / "cache"), cache_roots=(str(tmp_path),),
-        state_dir=tmp_path / "state",
-    )  # fmt: skip
+    settings = make_settings(tmp_path, state_dir=tmp_path / "state")
     cell = Cell(tmp_path / "state" / "cell")
     cell.prepare()
     (cell.tmp / "paddlewheel-keys-x").write_text("left behind")

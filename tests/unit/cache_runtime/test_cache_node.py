@@ -12,10 +12,10 @@ from typing import cast
 
 import pytest
 from opentelemetry.metrics import NoOpMeter
+from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import node
 from cache_runtime.app import App
-from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Identity
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.metrics import Metrics
@@ -44,9 +44,12 @@ async def _fail() -> int:
     raise Retry("CacheUnreadable", "Input/output error")
 
 
-def make_mount() -> SimpleNamespace:
-    """There is none."""
-    return SimpleNamespace(is_mounted=False, message="", ailment=None, changed_at=None, is_ending=False)
+def make_mount(ailment: Ailment | None = None) -> SimpleNamespace:
+    """There is none, for the reason that is given."""
+    message = ailment.message if ailment else ""
+    return SimpleNamespace(
+        is_mounted=False, message=message, ailment=ailment, changed_at=None, is_ending=False
+    )
 
 
 def make_reporter(
@@ -466,15 +469,9 @@ async def _reported(nodes: KeyValue) -> tuple[int, bool]:
 async def test_why_it_is_not_mounted_is_reported_however_long_it_is() -> None:
     nodes = MemoryBus().key_value(NODES_BUCKET)
     text = "\x01" * NODES.max_msg_size
-    mount = SimpleNamespace(
-        is_mounted=False, message=text, ailment=Ailment("MountFailed", text), changed_at=None, is_ending=False
-    )
-    engine = cast(Engine, SimpleNamespace(mount=mount, cache=SimpleNamespace(staged_bytes=_nothing_staged)))
-    me = Identity(set_namespace="ns", set_name="digits", set_uid="uid", partition=0, pod="pod", node="node")
+    mount = make_mount(Ailment("MountFailed", text))
 
-    await NodeReporter(
-        nodes, me, engine, ReportedVolume(nodes, "uid"), [], CacheLimit(0), ManualClock(), 10.0
-    ).report()
+    await make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), mount=mount).report()
 
     entry = await nodes.get("uid.0")
     assert entry is not None
@@ -491,13 +488,7 @@ async def test_the_volume_of_the_set_stays_in_its_reports() -> None:
         assert from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").volume_id == "first"
 
 
-ILL = SimpleNamespace(
-    is_mounted=False,
-    message="no key",
-    ailment=Ailment("SecretMissing", "no key"),
-    changed_at=None,
-    is_ending=False,
-)
+ILL = make_mount(Ailment("SecretMissing", "no key"))
 
 
 @pytest.mark.parametrize("key", ["uid.0", "uid.1"])
@@ -587,16 +578,7 @@ async def test_an_agent_that_has_mounted_names_its_volume_in_place_of_a_record_t
 async def test_a_report_says_whether_pods_write_to_the_cache_first(
     options: dict[str, str], is_writeback: bool, tmp_path: Path
 ) -> None:
-    settings = CacheRuntimeSettings(
-        set_namespace="ns",
-        set_name="digits",
-        set_uid="uid",
-        pod_name="digits-runtime-0",
-        mount_path=tmp_path / "mnt",
-        cache_dirs=str(tmp_path / "cache"),
-        cache_roots=(str(tmp_path),),
-        mount_options=options,
-    )
+    settings = make_settings(tmp_path, mount_options=options)
     bus = MemoryBus()
     await App(settings, bus, Metrics(NoOpMeter("test")))._node.report()
     entry = await bus.key_value(NODES_BUCKET).get("uid.0")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import execution
-from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
 from cache_runtime.engines.ports import Ailment, Engine, SourceReading
 from cache_runtime.engines.registry import ENGINES, engine_factory
@@ -781,18 +781,9 @@ def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path: Path) -> None:
-    settings = CacheRuntimeSettings(
-        set_namespace="default",
-        set_name="digits",
-        set_uid="uid",
-        pod_name="digits-runtime-0",
-        mount_path=tmp_path / "mnt",
-        cache_dirs=str(tmp_path / "cache"),
-        cache_roots=(str(tmp_path),),
-    )
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
     record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
-    engine = engine_factory(name)(settings, secrets, ManualClock(), _ignore, record)
+    engine = engine_factory(name)(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()
     assert not (tmp_path / "mnt").exists()

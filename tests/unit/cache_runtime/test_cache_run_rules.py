@@ -150,7 +150,7 @@ def test_a_chunk_counts_once_however_often_it_is_done(ids: list[int]) -> None:
     distinct = sorted(set(ids))
     assert [*range(part.watermark), *part.chunks] == distinct
     assert finished_chunks(part) == len(distinct)
-    assert all(is_recorded(part, chunk(id_)) == (id_ in distinct) for id_ in range(8))
+    assert all(is_recorded(part, id_) == (id_ in distinct) for id_ in range(8))
     assert (part.files, part.bytes, part.cached_bytes) == tuple(len(distinct) * n for n in (2, 10, 9))
     assert part.files_failed == len(distinct)
 

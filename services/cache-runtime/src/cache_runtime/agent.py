@@ -148,7 +148,7 @@ class Agent:
             await self._miss(partition, number)
             return False
         await persistently(lambda: self._begin(partition, chunk), clock)
-        if not is_recorded(self._known[partition].part, chunk):
+        if not is_recorded(self._known[partition].part, chunk.id):
             outcome = await self._execute(chunk, self._known[partition].part.attempts)
             if outcome is None:
                 return False
@@ -269,7 +269,7 @@ class Agent:
         if state is None or has_ended(state):
             return False
         self._note(chunk.partition, await self._context.store.part(self._spec.run_id, chunk.partition))
-        return not is_recorded(self._known[chunk.partition].part, chunk)
+        return not is_recorded(self._known[chunk.partition].part, chunk.id)
 
     async def _current_state(self) -> RunState | None:
         """None when it is gone. As heard, while the master is heard: it is long where there are many
@@ -299,7 +299,7 @@ class Agent:
     async def _record(self, chunk: Chunk, outcome: Outcome) -> None:
         """Record the chunk exactly once. Raises Retry when the record changed meanwhile."""
         known = self._known[chunk.partition]
-        if not is_recorded(known.part, chunk):
+        if not is_recorded(known.part, chunk.id):
             await self._write(with_chunk(known.part, chunk, outcome))
 
     async def _write(self, part: PartitionState) -> None:

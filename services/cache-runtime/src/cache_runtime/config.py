@@ -91,12 +91,17 @@ class CacheRuntimeSettings(ServiceSettings):
     @property
     def is_writeback(self) -> bool:
         """Pods write to the cache first, and the client uploads it afterwards."""
-        return self.mount_options.get("writeback", "false").lower() in ("", "true", "1")
+        return is_on(self.mount_options.get("writeback", "false"))
 
     @property
     def partition(self) -> int:
         """The ordinal of the pod."""
         return int(re.findall(r"[0-9]+$", self.pod_name)[0])
+
+
+def is_on(value: str) -> bool:
+    """Whether this value of a mount option that is a flag turns it on."""
+    return value.lower() in ("", "true", "1")
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -16,7 +16,7 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -151,10 +151,9 @@ class LocalSources:
     async def _answered(self, path: str, call: Callable[[], T]) -> T:
         """What a file system of the node answers. Raises Retry when it is silent, as that of a server that is
         away: such a call cannot be interrupted, and nothing waits for its thread."""
-        answer: Awaitable[T] = in_own_thread(call)
         try:
             async with asyncio.timeout(PATIENCE):
-                return await answer
+                return await in_own_thread(call)
         except TimeoutError as error:
             text = (
                 f"{self._purpose.field}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"

@@ -175,7 +175,7 @@ class Publication:
     def _is_there(self, chunk: ListedChunk) -> bool:
         """Of a listing that is repeated after it was interrupted, most are."""
         is_published = chunk.id < self._published.get(chunk.partition, 0)
-        return is_published or is_recorded(self._part(chunk.partition), chunk)
+        return is_published or is_recorded(self._part(chunk.partition), chunk.id)
 
     async def _put(self, chunk: ListedChunk) -> int:
         """Bytes that it takes in the stream, its subject among them."""

@@ -15,7 +15,6 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path, join
 
-_HIDDEN = b".jfs."
 _LEFTOVER = re.compile(rb"\.jfs\.(.*)\.tmp\.[0-9]+", re.DOTALL)
 _KEPT = 200
 """Bytes of a name that the name of its temporary file has."""
@@ -111,7 +110,7 @@ def temporary_name(name: bytes, number: int) -> bytes:
 
 def is_leftover(name: bytes) -> bool:
     """What the client writes to before it renames; one that was killed leaves it behind."""
-    return name.startswith(_HIDDEN) and _LEFTOVER.fullmatch(name) is not None
+    return _LEFTOVER.fullmatch(name) is not None
 
 
 def remove_leftovers(root: bytes, directory: bytes, names: Iterable[bytes]) -> None:
@@ -146,9 +145,7 @@ def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> Non
         return
     if is_internal(found.st_ino):
         return
-    name = entry.name.encode("utf-8", "surrogateescape")  # as os.fsencode, which takes twice the time
-    if stat.S_ISREG(found.st_mode):
-        if not is_leftover(name):
-            result.files.append(b"%s\0%d" % (name, found.st_size))
-    elif stat.S_ISDIR(found.st_mode):
-        result.directories.append(name)
+    if stat.S_ISDIR(found.st_mode):
+        result.directories.append(os.fsencode(entry.name))
+    elif stat.S_ISREG(found.st_mode) and not is_leftover(name := os.fsencode(entry.name)):
+        result.files.append(b"%s\0%d" % (name, found.st_size))

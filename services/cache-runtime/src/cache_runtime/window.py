@@ -82,6 +82,6 @@ class Window:
         """Whether there were any."""
         before = self._bytes
         for partition, ahead in self._ahead.items():
-            while ahead and is_recorded(self._part(partition), ListedChunk("", partition, ahead[0][0])):
+            while ahead and is_recorded(self._part(partition), ahead[0][0]):
                 self._bytes -= ahead.popleft()[1]
         return self._bytes < before

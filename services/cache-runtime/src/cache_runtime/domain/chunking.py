@@ -128,10 +128,7 @@ class Splitter:
         return (
             len(chunk.files) < limits.files
             and chunk.encoded + encoded <= limits.encoded
-            and (
-                chunk.bytes + size <= limits.bytes
-                or chunk.bytes + size <= limits.bytes_after(partition.bytes - chunk.bytes)
-            )
+            and chunk.bytes + size <= limits.bytes_after(partition.bytes - chunk.bytes)
         )
 
     def _complete(self, index: int) -> ListedChunk:

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from cache_runtime.domain.digest import digest_of, sum_of
-from cache_runtime.domain.model import ListedChunk, Outcome, RunRecords
+from cache_runtime.domain.model import Outcome, RunRecords
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ChunkLimits,
@@ -325,9 +325,9 @@ def eta(sums: Progress, state: RunState, elapsed: float) -> float:
     return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
 
 
-def is_recorded(part: PartitionState, chunk: Chunk | ListedChunk) -> bool:
-    """Whether the chunk is finished."""
-    return chunk.id < part.watermark or chunk.id in part.chunks
+def is_recorded(part: PartitionState, number: int) -> bool:
+    """Whether the partition's chunk with this id is finished."""
+    return number < part.watermark or number in part.chunks
 
 
 def finished_chunks(part: PartitionState) -> int:
@@ -365,7 +365,7 @@ def refused(part: PartitionState, reason: str, message: str) -> PartitionState:
 
 def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> PartitionState:
     """Record a finished chunk; one that is recorded already changes nothing."""
-    if is_recorded(part, chunk):
+    if is_recorded(part, chunk.id):
         return part
     watermark, ahead = part.watermark, {*part.chunks, chunk.id}
     while watermark in ahead:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cache_runtime.config import is_on
 from paddlewheel.core.errors import Permanent
 
 _VALUE_OPTIONS = """
@@ -47,7 +48,7 @@ def _arguments(name: str, value: str) -> list[str]:
     if option in _IGNORED:
         return []
     if option in _FLAGS:
-        return [f"--{option}"] if value.lower() in ("", "true", "1") else []
+        return [f"--{option}"] if is_on(value) else []
     if option in _VALUES or option in _ALIASES.values():
         return [f"--{option}={value}"]
     raise Permanent("InvalidMountOption", f"csi.juiceFSMountOptions: {name!r} is not a JuiceFS mount option")

@@ -212,7 +212,7 @@ def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
     So a namespace can go, whose pods all end at once."""
     if is_fresh(report, now) and report.partition not in seen.replayed:
         return True
-    is_manned = any(pod.index == report.partition and pod.node for pod in seen.pods)
+    is_manned = report.partition in _pods_at(seen)
     return not report.mounted and not is_manned and not seen.mounts_by_csi
 
 
