@@ -19,8 +19,9 @@ from typing import Any
 from tests.bench.data_stand import data_stand
 from tests.bench.rows import Row
 
+from cache_runtime.collection import collect_rarely
 from cache_runtime.domain.chunking import Limits
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.operations.warmup import Warmup
 from cache_runtime.publication import Publication
 from cache_runtime.tree import Tree
@@ -117,7 +118,7 @@ class _Listing(Warmup):
     """The operation, without an agent."""
 
     def __init__(self, top: Path) -> None:
-        self._mount, self._tree = _Mounted(), Tree(top, INTERNAL_INODE.__le__, THREADS)  # type: ignore[assignment]
+        self._mount, self._tree = _Mounted(), Tree(top, lambda: INTERNAL_INODES, THREADS)  # type: ignore[assignment]
 
 
 class _Mounted:
@@ -128,6 +129,7 @@ class _Mounted:
 
 
 async def _plan(top: Path, nats_url: str) -> int:
+    collect_rarely()
     bus = await connect(nats_url, name="planning")
     spec = RunSpec(
         run_id="run-1", set_uid="set-1", set_namespace="a", set_name="s", partitions=PARTITIONS,

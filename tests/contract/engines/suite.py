@@ -14,10 +14,10 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.ports import Engine
 from cache_runtime.engines.registry import engine_factory
+from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
-from cache_runtime.walk import walk
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
@@ -72,7 +72,7 @@ class Node:
     @property
     def tree(self) -> Tree:
         """The data set as operations read and write it."""
-        return Tree(self.engine.mount.path, self.engine.volume.is_internal, THREADS)
+        return Tree(self.engine.mount.path, self.engine.volume.internal_inodes, THREADS)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,10 +125,10 @@ class Node:
 
     async def content(self) -> dict[str, bytes]:
         """All files of the data set, as operations see them."""
-        top, is_internal = self.engine.mount.path, self.engine.volume.is_internal
+        top, internal = self.engine.mount.path, self.engine.volume.internal_inodes()
 
         def read() -> dict[str, bytes]:
-            paths = [decode_path(file.path) for file in walk(os.fsencode(top), b"", THREADS, is_internal)]
+            paths = [decode_path(file.path) for file in listed(os.fsencode(top), b"", THREADS, internal)]
             return {os.fsdecode(path): (top / os.fsdecode(path)).read_bytes() for path in paths}
 
         return await asyncio.to_thread(read)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -77,7 +77,7 @@ def contents(harness: CacheHarness) -> list[bytes]:
 
 
 def is_own_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_ino < INTERNAL_INODE
+    return stat.S_ISREG(found.st_mode) and found.st_ino not in INTERNAL_INODES
 
 
 def names_in(directory: Path) -> list[str]:

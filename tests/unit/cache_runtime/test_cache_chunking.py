@@ -45,7 +45,7 @@ def test_chunks_stay_within_their_limits(files: list[File], partitions: int, lim
         if len(chunk.files) > 1:
             assert len(chunk.files) <= limits.files
             assert size <= limits.bytes_after(held[chunk.partition])
-            assert sum(encoded_size(f) for f in chunk.files) <= limits.encoded
+            assert sum(encoded_size(f.path) for f in chunk.files) <= limits.encoded
         held[chunk.partition] += size
 
 

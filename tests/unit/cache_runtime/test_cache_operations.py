@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import threading
-import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -66,7 +65,7 @@ class FakeEngine:
     stubborn: dict[str, int] = field(default_factory=dict)
     objects: list[File] = field(default_factory=list)
     problem: str = ""
-    internal: set[int] = field(default_factory=set)
+    internal: range = range(0)
     calls: list[str] = field(default_factory=list)
     cached: set[int] = field(default_factory=set)
     unexamined: list[int] = field(default_factory=list)
@@ -89,8 +88,8 @@ class FakeEngine:
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
 
-    def is_internal(self, inode: int) -> bool:
-        return inode in self.internal
+    def internal_inodes(self) -> range:
+        return self.internal
 
     async def remove(self, path: Path) -> str:
         if self._is_due(path.name):
@@ -176,7 +175,7 @@ class Harness:
     def __post_init__(self) -> None:
         self.engine = FakeEngine(self.root)
         parts = Engine(mount=self.engine, volume=self.engine, cache=self.engine, transfer=self.engine)
-        tree = Tree(self.root, self.engine.is_internal, 2)
+        tree = Tree(self.root, self.engine.internal_inodes, 2)
         self.operations = create_operations(Node(parts, tree, ["/cache/a", "/cache/b"]))
 
     def operation(self, spec: RunSpec) -> RunOperation:
@@ -748,7 +747,8 @@ async def test_a_path_that_was_not_removed_is_no_success(harness: Harness) -> No
 
 async def test_remove_keeps_link_targets_and_internal_files(harness: Harness, tmp_path: Path) -> None:
     harness.write(".stats")
-    harness.engine.internal = {(harness.root / ".stats").lstat().st_ino}
+    inode = (harness.root / ".stats").lstat().st_ino
+    harness.engine.internal = range(inode, inode + 1)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_text("keep")
@@ -815,53 +815,22 @@ async def test_a_file_system_that_fails_is_asked_again(
     (tmp_path / "d").mkdir()
     monkeypatch.setattr("cache_runtime.tree.opened_beneath", _fail)
     with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
-        await ask(Tree(tmp_path, lambda _: False, 2))
+        await ask(Tree(tmp_path, lambda: range(0), 2))
     assert found.value.reason == "FileSystemFailed"
 
 
-async def test_a_listing_of_a_directory_that_fails_names_it(
-    monkeypatch: pytest.MonkeyPatch, harness: Harness
-) -> None:
-    harness.write("d/a", "b")
-    scan = os.scandir
+async def test_a_listing_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, harness: Harness) -> None:
+    def failing(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "d")
 
-    def scandir(handle: int) -> object:
-        return _fail() if "d" in Path(f"/proc/self/fd/{handle}").readlink().parts[-1:] else scan(handle)
-
-    monkeypatch.setattr("cache_runtime.walk.os.scandir", scandir)
+    monkeypatch.setattr("cache_runtime.tree.listed", failing)
     with pytest.raises(Retry, match=r"'d': Input/output error \(EIO\)") as found:
         await harness.batches(warmup())
     assert found.value.reason == "ListingFailed"
-
-
-async def test_a_large_flat_directory_is_listed_with_little_memory(harness: Harness) -> None:
-    """A million files in one: some 100 MB, of which the client and the agent have others beside."""
-    names = [f"part-{number:05}-of-20000.record" for number in range(20_000)]
-    for name in names:
-        (harness.root / name).touch()
-    tree = Tree(harness.root, lambda _: False, 2)
-    tracemalloc.start()
-    try:
-        listed = tree.walk("", "paths")
-        assert next(listed) == File(names[0], 0)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak / len(names) < 130
-    assert [file.path for file in listed] == names[1:]
 
 
 @pytest.mark.parametrize("names", [["a", "a b", "a!", "ab"], ["\x01", "\x01\x01", "a\x01", "a\x02"]])
 async def test_names_are_listed_in_their_own_order(harness: Harness, names: list[str]) -> None:
     """Whatever follows them: a name may be the beginning of another."""
     harness.write(*reversed(names))
-    assert await harness.names(warmup()) == names
-
-
-async def test_of_large_directories_only_the_next_one_is_read_ahead(
-    monkeypatch: pytest.MonkeyPatch, harness: Harness
-) -> None:
-    monkeypatch.setattr("cache_runtime.walk.HELD", 1)
-    names = [f"{folder}/{number}" for folder in "abcdef" for number in range(3)]
-    harness.write(*names)
     assert await harness.names(warmup()) == names

@@ -6,6 +6,7 @@ import sys
 from functools import partial
 
 from cache_runtime.app import run
+from cache_runtime.collection import collect_rarely
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE
@@ -17,6 +18,7 @@ from paddlewheel.core.settings import load_settings
 
 def main() -> int:
     """Read settings, run until SIGTERM; returns the exit code."""
+    collect_rarely()
     try:
         settings = load_settings(CacheRuntimeSettings)
         engine_factory(settings.engine)

@@ -19,9 +19,10 @@ from typing import BinaryIO, TypeVar
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import PATH_MAX, encode_path
+from cache_runtime.listing import listed
 from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread
-from cache_runtime.walk import IsInternal, remove_leftovers, walk
+from cache_runtime.walk import remove_leftovers
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
@@ -39,8 +40,8 @@ class Tree:
     Coroutines raise Retry when the file system fails, and Permanent when it does for good.
     """
 
-    def __init__(self, root: Path, is_internal: IsInternal, threads: int) -> None:
-        self._root, self._is_internal, self._threads = root, is_internal, threads
+    def __init__(self, root: Path, internal: Callable[[], range], threads: int) -> None:
+        self._root, self._internal, self._threads = root, internal, threads
 
     def walk(self, path: str, field: str) -> Iterator[File]:
         """The file, or all files below the directory, in one fixed order.
@@ -55,7 +56,7 @@ class Tree:
         if stat.S_ISREG(found.st_mode):
             yield File(encode_path(raw), found.st_size)
         elif stat.S_ISDIR(found.st_mode):
-            yield from walk(os.fsencode(self._root), raw, self._threads, self._is_internal)
+            yield from listed(os.fsencode(self._root), raw, self._threads, self._internal())
         else:
             raise _not_found(raw, field)
 

@@ -1,4 +1,9 @@
-"""Walking a file system: directories are read in parallel, files are returned in one fixed order."""
+"""Walking a file system: directories are read in parallel, files are returned in one fixed order.
+
+It is a program, too (`main`), and imports next to nothing: a listing runs in a process of its own, beside the
+one that shares out what it finds. In one process the threads that read directories would wait for the
+interpreter after each file.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +11,76 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import File
-from cache_runtime.domain.paths import encode_path, join
+from cache_runtime.domain.paths import join
+from cache_runtime.frames import Frame, Kind
 
 _LEFTOVER = re.compile(rb"\.jfs\.(.*)\.tmp\.[0-9]+", re.DOTALL)
 _KEPT = 200
 """Bytes of a name that the name of its temporary file has."""
-IsInternal = Callable[[int], bool]
-"""Whether an inode belongs to the engine itself."""
 HELD = 200_000
 """Files of directories that were read ahead, above which only the next one is read: they are in memory."""
+BLOCK = 4096
+"""Files in one frame, at most."""
 
 
 @dataclass
 class _Scan:
-    """One directory, names sorted bytewise. `prefix` is its encoded path with a slash, "" for the top."""
+    """One directory, names sorted bytewise."""
 
-    prefix: str
     files: list[bytes] = field(default_factory=list)
     """Name, NUL, size: a directory may have a million, and objects of these take three times the memory.
     They are sorted as the names are: no name has a NUL, and nothing is less."""
     directories: list[bytes] = field(default_factory=list)
 
-    def listed(self) -> Iterator[File]:
-        for entry in self.files:
-            name, _, size = entry.partition(b"\0")
-            yield File(self.prefix + encode_path(name), int(size))
+
+def main(root: str, top: str, threads: str, first: str, last: str) -> None:
+    """Write the frames of a walk to standard output; an error of the file system is the last one.
+
+    Args:
+        first, last: inodes from one to the other are the engine's own.
+    """
+    internal = range(int(first), int(last) + 1)
+    # Who has asked may be gone: nobody wants the rest.
+    with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=1 << 18) as out:
+        write_walk(out, os.fsencode(root), os.fsencode(top), int(threads), internal)
 
 
-def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iterator[File]:
+def write_walk(out: BinaryIO, root: bytes, top: bytes, threads: int, internal: range) -> None:
+    """Raises BrokenPipeError."""
+    try:
+        for frame in walk(root, top, threads, internal, before_waiting=out.flush):
+            frame.write(out)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        Frame(Kind.FAILED, os.fsencode(error.filename or b"."), b"%d" % (error.errno or 0)).write(out)
+    else:
+        Frame(Kind.END).write(out)
+
+
+def walk(
+    root: bytes,
+    top: bytes,
+    threads: int,
+    internal: range,
+    before_waiting: Callable[[], object] = lambda: None,
+) -> Iterator[Frame]:
     """All regular files at or below `root/top`: a directory's files first, then its directories, sorted.
 
     Symbolic links are neither followed nor returned, nor are files that vanish meanwhile, nor what
     interrupted copies have left.
+
+    Args:
+        internal: inodes of the engine's own files, which are not returned.
+        before_waiting: called before a directory is waited for.
 
     Raises:
         OSError: the file system fails.
@@ -52,7 +88,7 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
     pool = ThreadPoolExecutor(threads, thread_name_prefix="walk")
 
     def submit(path: bytes) -> Future[_Scan]:
-        return pool.submit(_scan, root, path, is_internal)
+        return pool.submit(_scan, root, path, internal)
 
     try:
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
@@ -60,8 +96,11 @@ def walk(root: bytes, top: bytes, threads: int, is_internal: IsInternal) -> Iter
             _read_ahead(submit, pending, 2 * threads if _held(pending[-8 * threads :]) < HELD else 1)
             path, future = pending.pop()
             assert future is not None
+            if not future.done():
+                before_waiting()
             scan = future.result()
-            yield from scan.listed()
+            for start in range(0, len(scan.files), BLOCK):
+                yield Frame(Kind.FILES, path, b"\0".join(scan.files[start : start + BLOCK]))
             pending += [(join(path, name), None) for name in reversed(scan.directories)]
     finally:
         # A walk that is given up may be closed where nothing may wait, while the file system hangs.
@@ -84,23 +123,38 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: bytes, path: bytes, is_internal: IsInternal) -> _Scan:
+def _scan(root: bytes, path: bytes, internal: range) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
-    result = _Scan(f"{encode_path(path)}/" if path else "")
+    result = _Scan()
     try:
         with (
             opened_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY) as handle,
             os.scandir(handle) as entries,
         ):
             for entry in entries:
-                _add(result, entry, is_internal)
+                _add(result, entry, internal)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
             raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
-        return _Scan("")
+        return _Scan()
     result.files.sort()
     result.directories.sort()
     return result
+
+
+def _add(result: _Scan, entry: os.DirEntry[str], internal: range) -> None:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if found.st_ino in internal:
+        return
+    name = entry.name.encode("utf-8", "surrogateescape")
+    if stat.S_ISREG(found.st_mode):
+        if not is_leftover(name):
+            result.files.append(b"%s\0%d" % (name, found.st_size))
+    elif stat.S_ISDIR(found.st_mode):
+        result.directories.append(name)
 
 
 def temporary_name(name: bytes, number: int) -> bytes:
@@ -110,7 +164,7 @@ def temporary_name(name: bytes, number: int) -> bytes:
 
 def is_leftover(name: bytes) -> bool:
     """What the client writes to before it renames; one that was killed leaves it behind."""
-    return _LEFTOVER.fullmatch(name) is not None
+    return name.startswith(b".jfs.") and _LEFTOVER.fullmatch(name) is not None
 
 
 def remove_leftovers(root: bytes, directory: bytes, names: Iterable[bytes]) -> None:
@@ -138,14 +192,5 @@ def _is_left_of(entry: os.DirEntry[str], starts: Container[bytes]) -> bool:
     return left is not None and left[1][:_KEPT] in starts and entry.is_file(follow_symlinks=False)
 
 
-def _add(result: _Scan, entry: os.DirEntry[str], is_internal: IsInternal) -> None:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    if is_internal(found.st_ino):
-        return
-    if stat.S_ISDIR(found.st_mode):
-        result.directories.append(os.fsencode(entry.name))
-    elif stat.S_ISREG(found.st_mode) and not is_leftover(name := os.fsencode(entry.name)):
-        result.files.append(b"%s\0%d" % (name, found.st_size))
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
@@ -107,7 +107,7 @@ class CacheHarness:
         for path in [p for p in (root / top).rglob("*") if p.is_file()]:
             inode = path.lstat().st_ino
             report = await control.check([inode], 1)
-            if inode < INTERNAL_INODE and (report.missing or report.files != 1):
+            if inode not in INTERNAL_INODES and (report.missing or report.files != 1):
                 cold.add(path.relative_to(root))
         return cold
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from heapq import heapreplace
 
@@ -50,26 +50,51 @@ class Limits:
 
 @dataclass
 class _OpenChunk:
-    """The chunk of one partition that is being filled."""
+    """The chunk of one partition that is being filled, and what it has room for."""
 
+    files_left: int
+    bytes_left: int
+    encoded_left: int
     files: list[File] = field(default_factory=list)
     bytes: int = 0
-    encoded: int = 0
+
+    def takes(self, size: int, encoded: int) -> bool:
+        """Whether there is room for a file; for the first there always is."""
+        is_within = size <= self.bytes_left and encoded <= self.encoded_left and self.files_left > 0
+        return is_within or not self.files
 
     def add(self, file: File, encoded: int) -> None:
+        size = file[1]
         self.files.append(file)
-        self.bytes += file.size
-        self.encoded += encoded
+        self.files_left -= 1
+        self.bytes_left -= size
+        self.encoded_left -= encoded
+        self.bytes += size
 
 
-@dataclass
 class _Partition:
-    """Totals of one partition, and its open chunk."""
+    """The chunks of one partition that are complete, and the one that is being filled."""
 
-    files: int = 0
-    bytes: int = 0
-    chunks: int = 0
-    open: _OpenChunk = field(default_factory=_OpenChunk)
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files = self._bytes = self.chunks = 0
+        self.open = self._new_chunk()
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """Bytes and files."""
+        return self._bytes + self.open.bytes, self._files + len(self.open.files)
+
+    def complete(self) -> Sequence[File]:
+        """The files of the chunk that was being filled; the next one begins."""
+        files = self.open.files
+        (self._bytes, self._files), self.chunks = self.load, self.chunks + 1
+        self.open = self._new_chunk()
+        return files
+
+    def _new_chunk(self) -> _OpenChunk:
+        limits = self._limits
+        return _OpenChunk(limits.files, limits.bytes_after(self._bytes), limits.encoded)
 
 
 class Splitter:
@@ -79,16 +104,17 @@ class Splitter:
     """
 
     def __init__(self, run_id: str, partitions: int, limits: Limits) -> None:
-        self._run_id, self._limits = run_id, limits
-        self._partitions = [_Partition() for _ in range(partitions)]
-        self._loads = [(0, 0, index) for index in range(partitions)]
+        self._run_id = run_id
+        self._partitions = [_Partition(limits) for _ in range(partitions)]
+        self._loads = [((0, 0), index) for index in range(partitions)]
         self.digest = 0
         """Of the files of all chunks that are complete."""
 
     @property
     def totals(self) -> list[PartitionTotals]:
         """By partition; a chunk is counted once it is complete."""
-        return [PartitionTotals(files=p.files, bytes=p.bytes, chunks=p.chunks) for p in self._partitions]
+        loads = ((p.chunks, *p.load) for p in self._partitions)
+        return [PartitionTotals(files=files, bytes=size, chunks=chunks) for chunks, size, files in loads]
 
     def add(self, files: Iterable[File], partition: int | None = None) -> Iterator[ListedChunk]:
         """Yields the chunks that had no room for the next file.
@@ -96,14 +122,11 @@ class Splitter:
         Args:
             partition: that takes all files; None for the one with the fewest bytes.
         """
+        if partition is not None:
+            yield from self._fill(partition, files)
+            return
         for file in files:
-            index = self._least_loaded() if partition is None else partition
-            target, encoded = self._partitions[index], encoded_size(file)
-            if not self._fits(target, file.size, encoded):
-                yield self._complete(index)
-            target.open.add(file, encoded)
-            target.files += 1
-            target.bytes += file.size
+            yield from self._fill(self._least_loaded(), (file,))
 
     def flush(self) -> Iterator[ListedChunk]:
         """Complete the chunks that are still open."""
@@ -115,36 +138,33 @@ class Splitter:
         """By bytes, then files. Loads only grow, so an entry that is no longer true is a lower bound."""
         while True:
             entry = self._loads[0]
-            index = entry[2]
-            now = (self._partitions[index].bytes, self._partitions[index].files, index)
+            index = entry[1]
+            now = (self._partitions[index].load, index)
             if entry == now:
                 return index
             heapreplace(self._loads, now)
 
-    def _fits(self, partition: _Partition, size: int, encoded: int) -> bool:
-        chunk, limits = partition.open, self._limits
-        if not chunk.files:
-            return True
-        return (
-            len(chunk.files) < limits.files
-            and chunk.encoded + encoded <= limits.encoded
-            and chunk.bytes + size <= limits.bytes_after(partition.bytes - chunk.bytes)
-        )
+    def _fill(self, index: int, files: Iterable[File]) -> Iterator[ListedChunk]:
+        chunk = self._partitions[index].open
+        for file in files:
+            size, encoded = file[1], encoded_size(file[0])
+            if not chunk.takes(size, encoded):
+                yield self._complete(index)
+                chunk = self._partitions[index].open
+            chunk.add(file, encoded)
 
     def _complete(self, index: int) -> ListedChunk:
         partition = self._partitions[index]
-        chunk = ListedChunk(self._run_id, index, partition.chunks, partition.open.files)
+        chunk = ListedChunk(self._run_id, index, partition.chunks, partition.complete())
         self.digest = sum_of((self.digest, digest_of(chunk.files)))
-        partition.chunks += 1
-        partition.open = _OpenChunk()
         return chunk
 
 
-def encoded_size(file: File) -> int:
-    """Upper bound of the bytes of one entry in a chunk's JSON; quotes and backslashes take two each."""
-    if file.path.isascii() and file.path.isprintable():
-        return 2 * len(file.path) + ENTRY_OVERHEAD
-    return len(json.dumps(file.path)) + ENTRY_OVERHEAD
+def encoded_size(path: str) -> int:
+    """Upper bound of the bytes of a file's entry in a chunk's JSON; quotes and backslashes take two each."""
+    if path.isascii() and path.isprintable():
+        return 2 * len(path) + ENTRY_OVERHEAD
+    return len(json.dumps(path)) + ENTRY_OVERHEAD
 
 
 def split(files: Iterable[File], splitter: Splitter) -> Iterator[ListedChunk]:

@@ -2,14 +2,16 @@
 
 Jump consistent hashing (Lamping and Veach, 2014) with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
 2017): adding or taking away one of n partitions moves about 1/n of the bytes, so a second warmup finds the
-rest in the cache.
+rest in the cache. Slots are hashed consistently, of which each file has some by a checksum of its path:
+to hash each file took a fourth of the time of a listing.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from math import inf
+from zlib import crc32
 
 from cache_runtime.domain.model import Batch, File
 
@@ -19,8 +21,12 @@ BOUND = 1.03
 """Load of a partition over the mean, at most, unless a single file is larger than that."""
 LEAST_WEIGHT = 4_096
 """Bytes that a file weighs at least: it takes a block of the cache's disk, and a request."""
+SLOTS = 1 << 16
+"""A power of two, and hundreds of times as many as there are partitions."""
 _TRIES = 8
 _WORD = (1 << 64) - 1
+_SPREAD = 0x9E3779B97F4A7C15
+"""An odd number whose multiples are spread evenly over 64 bits (the golden ratio)."""
 
 
 class Placement:
@@ -33,28 +39,34 @@ class Placement:
     def __init__(self, partitions: Sequence[int]) -> None:
         self._loads = dict.fromkeys(partitions, 0)
         self._buckets = max(partitions) + 1
+        self._partitions: dict[int, int] = {}
+        """By slot, those that were asked for."""
         self._placed = 0
 
     def place(self, window: Sequence[File]) -> list[int]:
         """The partition of each file. The largest are placed first: small ones fill what is left evenly."""
-        weights = [max(file.size, LEAST_WEIGHT) for file in window]
+        weights = [size if size > LEAST_WEIGHT else LEAST_WEIGHT for _, size in window]
         self._placed += sum(weights)
         bound = self._placed * BOUND / len(self._loads)
         found = [0] * len(window)
         for index in sorted(range(len(window)), key=weights.__getitem__, reverse=True):
-            found[index] = self._choose(window[index].path, weights[index], bound)
-            self._loads[found[index]] += weights[index]
+            weight = weights[index]
+            partition = found[index] = self._choose(window[index][0], bound - weight)
+            self._loads[partition] += weight
         return found
 
-    def _choose(self, path: str, weight: int, bound: float) -> int:
-        """The first of the file's own candidates with room; else the partition with the lowest load."""
-        key = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little")
+    def _choose(self, path: str, most: float) -> int:
+        """The first of the file's own candidates whose load is `most` or less; else the partition with the
+        lowest load."""
+        loads, slot = self._loads, crc32(path.encode()) * _SPREAD >> 32 & SLOTS - 1
         for _ in range(_TRIES):
-            partition = jump(key, self._buckets)
-            if self._loads.get(partition, bound) + weight <= bound:
+            partition = self._partitions.get(slot, -1)
+            if partition < 0:
+                partition = self._partitions[slot] = jump(slot * _SPREAD & _WORD, self._buckets)
+            if loads.get(partition, inf) <= most:
                 return partition
-            key = (key * 6364136223846793005 + 1442695040888963407) & _WORD
-        return min(self._loads, key=self._loads.__getitem__)
+            slot = slot * 25_173 + 13_849 & SLOTS - 1
+        return min(loads, key=loads.__getitem__)
 
 
 def jump(key: int, buckets: int) -> int:

@@ -88,8 +88,8 @@ class Mount(Protocol):
 class Volume(Protocol):
     """The file system of the data set."""
 
-    def is_internal(self, inode: int) -> bool:
-        """Whether the inode belongs to a file of the engine itself, which no operation may touch."""
+    def internal_inodes(self) -> range:
+        """Those of the files of the engine itself, which no operation may touch."""
         ...
 
     async def remove(self, path: Path) -> str:

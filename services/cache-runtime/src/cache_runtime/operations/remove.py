@@ -74,7 +74,7 @@ class _RemoveTask:
         """None when it does not exist. Raises Permanent when it may not be removed."""
         named = decode_path(entry.path)
         path, inode = await self._tree.locate(named, _PATHS), await self._tree.inode(named)
-        if inode is not None and self._volume.is_internal(inode):
+        if inode is not None and inode in self._volume.internal_inodes():
             raise Permanent("InvalidPath", "is a file of the cache engine itself")
         return path if inode is not None else None
 

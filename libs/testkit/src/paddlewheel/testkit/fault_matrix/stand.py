@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -238,7 +238,7 @@ def _entries(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Everything below, without the files of the client itself: some of these are read without end."""
     for path in top.iterdir():
         status = path.lstat()
-        if status.st_ino < INTERNAL_INODE:
+        if status.st_ino not in INTERNAL_INODES:
             yield path, status
             if stat.S_ISDIR(status.st_mode):
                 yield from _entries(path)

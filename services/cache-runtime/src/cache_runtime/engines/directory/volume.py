@@ -21,8 +21,8 @@ class DirectoryVolume:
     def __init__(self, mount: DirectoryMount, shared: SharedDirectory, copies: Copies) -> None:
         self._mount, self._shared, self._copies = mount, shared, copies
 
-    def is_internal(self, inode: int) -> bool:
-        return inode == self._shared.marker
+    def internal_inodes(self) -> range:
+        return range(self._shared.marker, self._shared.marker + 1)
 
     async def remove(self, path: Path) -> str:
         """The copies of other nodes go with their next sweep."""

@@ -21,8 +21,8 @@ INFO = 1005
 ROOT_INODE = 1
 TRASH_INODE = 0x7FFFFFFF10000000
 """Directory of the deleted files that JuiceFS still keeps, and whose blocks may be in the cache."""
-INTERNAL_INODE = 0x7FFFFFFF00000000
-"""First inode of JuiceFS's own files: `.stats`, `.config`, `.trash` and others."""
+INTERNAL_INODES = range(0x7FFFFFFF00000000, 1 << 64)
+"""Those of JuiceFS's own files: `.stats`, `.config`, `.trash` and others."""
 CACHED_BLOCK_OVERHEAD = 4096
 """Bytes that `juicefs_blockcache_bytes` counts on top of each block."""
 

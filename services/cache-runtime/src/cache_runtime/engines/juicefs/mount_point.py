@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE, ROOT_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES, ROOT_INODE
 from cache_runtime.engines.mounts import mounts_at, run_mount
 
 _CONNECTIONS = Path("/sys/fs/fuse/connections")
@@ -15,7 +15,7 @@ _OWN = "fuse-connections"
 def is_juicefs(path: Path) -> bool:
     """Whether a live JuiceFS is mounted there. Blocks as long as the file system does."""
     try:
-        return path.stat().st_ino == ROOT_INODE and (path / ".stats").stat().st_ino >= INTERNAL_INODE
+        return path.stat().st_ino == ROOT_INODE and (path / ".stats").stat().st_ino in INTERNAL_INODES
     except OSError:
         return False
 

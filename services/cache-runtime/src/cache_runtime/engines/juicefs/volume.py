@@ -7,7 +7,7 @@ from pathlib import Path
 from cache_runtime.domain.model import TreeSize
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
-from cache_runtime.engines.juicefs.control import INTERNAL_INODE
+from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 
 REMOVE_TIMEOUT = 3600.0
@@ -19,8 +19,8 @@ class JuiceFsVolume:
     def __init__(self, client: JuiceFsClient, control: ControlFile) -> None:
         self._client, self._control = client, control
 
-    def is_internal(self, inode: int) -> bool:
-        return inode >= INTERNAL_INODE
+    def internal_inodes(self) -> range:
+        return INTERNAL_INODES
 
     async def remove(self, path: Path) -> str:
         done = await self._client.run(commands.remove([str(path)]), timeout=REMOVE_TIMEOUT)

@@ -1,0 +1,133 @@
+"""A directory tree is walked by a process of its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cache_runtime.domain.model import File
+from cache_runtime.domain.paths import decode_path
+from cache_runtime.frames import Frame, Kind
+from cache_runtime.listing import listed, read_files
+from cache_runtime.walk import walk, write_walk
+from paddlewheel.testkit.wait import eventually
+
+NONE = range(0)
+NAMES = st.binary(min_size=1, max_size=30).filter(lambda name: b"\0" not in name)
+
+
+def make(top: Path, *names: str) -> None:
+    for name in names:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(name)
+
+
+def written(top: Path) -> BytesIO:
+    """What the process writes, from this one."""
+    out = BytesIO()
+    write_walk(out, os.fsencode(top), b"", 2, NONE)
+    return BytesIO(out.getvalue())
+
+
+def paths(found: Iterator[File]) -> list[str]:
+    return [file.path for file in found]
+
+
+@given(NAMES, st.lists(st.tuples(NAMES, st.integers(0, 1 << 62)), min_size=1))
+def test_names_of_any_bytes_are_read_as_written(path: bytes, files: list[tuple[bytes, int]]) -> None:
+    stream = BytesIO()
+    block = b"\0".join(b"%s\0%d" % entry for entry in files)
+    for frame in (Frame(Kind.FILES, path, block), Frame(Kind.FILES, b"", block), Frame(Kind.END)):
+        frame.write(stream)
+    found = list(read_files(BytesIO(stream.getvalue())))
+    assert [(decode_path(file.path), file.size) for file in found] == [
+        (parent + name, size) for parent in (path + b"/", b"") for name, size in files
+    ]
+
+
+def test_directories_are_listed_in_a_fixed_order(tmp_path: Path) -> None:
+    make(tmp_path, "b/a", "b/c/d", "a", "c", "b/b")
+    assert paths(listed(os.fsencode(tmp_path), b"", 4, NONE)) == ["a", "c", "b/a", "b/b", "b/c/d"]
+    assert paths(listed(os.fsencode(tmp_path), b"b", 4, NONE)) == ["b/a", "b/b", "b/c/d"]
+
+
+def test_files_of_the_engine_are_not_listed(tmp_path: Path) -> None:
+    make(tmp_path, "a", "b")
+    inode = (tmp_path / "a").stat().st_ino
+    assert paths(listed(os.fsencode(tmp_path), b"", 1, range(inode, inode + 1))) == ["b"]
+
+
+def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    make(tmp_path, "a", "d/b")
+    scan = os.scandir
+
+    def scandir(handle: int) -> object:
+        return fail() if Path(f"/proc/self/fd/{handle}").readlink().name == "d" else scan(handle)
+
+    monkeypatch.setattr("cache_runtime.walk.os.scandir", scandir)
+    found = read_files(written(tmp_path))
+    assert next(found).path == "a"
+    with pytest.raises(OSError, match="Input/output error") as error:
+        next(found)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, "d")
+
+
+def fail() -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("part", [0, 5, -1])
+def test_a_process_that_was_killed_has_not_listed_everything(tmp_path: Path, part: int) -> None:
+    make(tmp_path, "a", "b/c")
+    stream = written(tmp_path).getvalue()[:part]
+    with pytest.raises(OSError, match="has ended"):
+        list(read_files(BytesIO(stream)))
+
+
+async def test_a_listing_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
+    make(tmp_path, *(f"{folder}/{'x' * 200}{number}" for folder in "ab" for number in range(6_000)))
+    found = listed(os.fsencode(tmp_path), b"", 1, NONE)
+    next(found)
+    [child] = children()
+    assert Path(f"/proc/{child}/environ").read_bytes() == b""
+    del found
+    await eventually(lambda: child not in children(), what="the process ends")
+
+
+def children() -> Sequence[int]:
+    found = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
+    return [int(pid) for pids in found for pid in pids]
+
+
+def test_a_large_flat_directory_is_listed_with_little_memory(tmp_path: Path) -> None:
+    """A million files in one: some 100 MB, of which the client and the agent have others beside."""
+    names = [f"part-{number:05}-of-20000.record" for number in range(20_000)]
+    for name in names:
+        (tmp_path / name).touch()
+    tracemalloc.start()
+    try:
+        found = walk(os.fsencode(tmp_path), b"", 2, NONE)
+        next(found)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak / len(names) < 130
+    assert paths(listed(os.fsencode(tmp_path), b"", 2, NONE)) == names
+
+
+def test_of_large_directories_only_the_next_one_is_read_ahead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cache_runtime.walk.HELD", 1)
+    names = [f"{folder}/{number}" for folder in "abcdef" for number in range(3)]
+    make(tmp_path, *names)
+    assert paths(read_files(written(tmp_path))) == names
