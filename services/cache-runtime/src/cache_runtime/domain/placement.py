@@ -29,6 +29,17 @@ _SPREAD = 0x9E3779B97F4A7C15
 """An odd number whose multiples are spread evenly over 64 bits (the golden ratio)."""
 
 
+class _Slots(dict[int, int]):
+    """The partition of each slot that was asked for."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+
+    def __missing__(self, slot: int) -> int:
+        self[slot] = found = jump(slot * _SPREAD & _WORD, self._partitions)
+        return found
+
+
 class Placement:
     """Places the files of one listing. The same listing is always placed in the same way.
 
@@ -38,35 +49,34 @@ class Placement:
 
     def __init__(self, partitions: Sequence[int]) -> None:
         self._loads = dict.fromkeys(partitions, 0)
-        self._buckets = max(partitions) + 1
-        self._partitions: dict[int, int] = {}
-        """By slot, those that were asked for."""
+        self._slots = _Slots(max(partitions) + 1)
         self._placed = 0
 
     def place(self, window: Sequence[File]) -> list[int]:
         """The partition of each file. The largest are placed first: small ones fill what is left evenly."""
         weights = [size if size > LEAST_WEIGHT else LEAST_WEIGHT for _, size in window]
+        slots = [crc32(path.encode()) * _SPREAD >> 32 & SLOTS - 1 for path, _ in window]
         self._placed += sum(weights)
         bound = self._placed * BOUND / len(self._loads)
-        found = [0] * len(window)
+        loads, found = self._loads, [0] * len(window)
         for index in sorted(range(len(window)), key=weights.__getitem__, reverse=True):
-            weight = weights[index]
-            partition = found[index] = self._choose(window[index][0], bound - weight)
-            self._loads[partition] += weight
+            weight, partition = weights[index], self._slots[slots[index]]
+            # A partition that takes no files has no load.
+            if loads.get(partition, inf) + weight > bound:
+                partition = self._another(slots[index], bound - weight)
+            loads[partition] += weight
+            found[index] = partition
         return found
 
-    def _choose(self, path: str, most: float) -> int:
-        """The first of the file's own candidates whose load is `most` or less; else the partition with the
+    def _another(self, slot: int, most: float) -> int:
+        """The first of the file's other candidates whose load is `most` or less; else the partition with the
         lowest load."""
-        loads, slot = self._loads, crc32(path.encode()) * _SPREAD >> 32 & SLOTS - 1
         for _ in range(_TRIES):
-            partition = self._partitions.get(slot, -1)
-            if partition < 0:
-                partition = self._partitions[slot] = jump(slot * _SPREAD & _WORD, self._buckets)
-            if loads.get(partition, inf) <= most:
-                return partition
             slot = slot * 25_173 + 13_849 & SLOTS - 1
-        return min(loads, key=loads.__getitem__)
+            partition = self._slots[slot]
+            if self._loads.get(partition, inf) <= most:
+                return partition
+        return min(self._loads, key=self._loads.__getitem__)
 
 
 def jump(key: int, buckets: int) -> int:
