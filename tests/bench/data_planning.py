@@ -10,9 +10,11 @@ import itertools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,16 +152,50 @@ async def _plan(top: Path, nats_url: str) -> int:
 
 def main(top: str, nats_url: str = "") -> None:
     began = time.monotonic()
-    files = asyncio.run(_plan(Path(top), nats_url)) if nats_url else sum(1 for _ in walk(top))
+    with _Memory() as memory:
+        files = asyncio.run(_plan(Path(top), nats_url)) if nats_url else sum(1 for _ in walk(top))
     seconds = time.monotonic() - began
     assert files == FILES, files
-    print(json.dumps({"seconds": seconds, "megabytes": _peak_memory()}))
+    print(json.dumps({"seconds": seconds, "megabytes": memory.peak}))
 
 
-def _peak_memory() -> float:
-    """In MB, of this program: that of `getrusage` counts the process that has started it, too."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+class _Memory:
+    """The peak in MB of this process and of those that it starts, which are looked at while they run: what
+    `getrusage` says of them counts their parent's, too."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._look)
+
+    def __enter__(self) -> _Memory:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watch.join()
+
+    @property
+    def peak(self) -> float:
+        return sum(self._peaks.values()) / 1024
+
+    def _look(self) -> None:
+        while True:
+            children = [pid for file in Path("/proc/self/task").glob("*/children") for pid in _words(file)]
+            for pid in ("self", *children):
+                if found := _words(Path(f"/proc/{pid}/status"), "VmHWM:"):
+                    self._peaks[pid] = int(found[0])
+            if self._ended.wait(0.2):
+                return
+
+
+def _words(file: Path, behind: str = "") -> list[str]:
+    """Processes and threads may end meanwhile."""
+    with suppress(OSError):
+        text = file.read_text()
+        return (text.partition(behind)[2] if behind else text).split()
+    return []
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import Enum
-from typing import BinaryIO
+from typing import IO
 
 _HEAD = struct.Struct("!cII")
 
@@ -29,14 +29,14 @@ class Frame:
     path: bytes = b""
     block: bytes = b""
 
-    def write(self, out: BinaryIO) -> None:
+    def write(self, out: IO[bytes]) -> None:
         """Raises OSError."""
         out.write(_HEAD.pack(self.kind.value, len(self.path), len(self.block)))
         out.write(self.path)
         out.write(self.block)
 
     @classmethod
-    def read(cls, stream: BinaryIO) -> Frame:
+    def read(cls, stream: IO[bytes]) -> Frame:
         """The next one. Raises EOFError when the stream ends before it does."""
         head = stream.read(_HEAD.size)
         if len(head) < _HEAD.size:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import BinaryIO, cast
+from typing import IO, cast
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import encode_path
@@ -35,7 +35,7 @@ def listed(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[F
         yield from read_files(frames)
 
 
-def read_files(frames: BinaryIO) -> Iterator[File]:
+def read_files(frames: IO[bytes]) -> Iterator[File]:
     """Raises OSError."""
     while (frame := _next(frames)).kind is Kind.FILES:
         yield from _files(frame)
@@ -44,7 +44,7 @@ def read_files(frames: BinaryIO) -> Iterator[File]:
         raise OSError(number, os.strerror(number), os.fsdecode(frame.path))
 
 
-def _next(frames: BinaryIO) -> Frame:
+def _next(frames: IO[bytes]) -> Frame:
     try:
         return Frame.read(frames)
     except EOFError:
@@ -61,7 +61,7 @@ def _files(frame: Frame) -> Iterator[File]:
 
 
 @contextmanager
-def _walking(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[BinaryIO]:
+def _walking(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[IO[bytes]]:
     """The output of the process. It gets no environment, in which there are keys."""
     arguments = (root, top, str(threads), str(internal.start), str(internal.stop - 1))
     command = (sys.executable, "-I", "-m", "cache_runtime.walk", *arguments)

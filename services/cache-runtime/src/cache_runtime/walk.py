@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import IO
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.paths import join
@@ -53,7 +53,7 @@ def main(root: str, top: str, threads: str, first: str, last: str) -> None:
         write_walk(out, os.fsencode(root), os.fsencode(top), int(threads), internal)
 
 
-def write_walk(out: BinaryIO, root: bytes, top: bytes, threads: int, internal: range) -> None:
+def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, internal: range) -> None:
     """Raises BrokenPipeError."""
     try:
         for frame in walk(root, top, threads, internal, before_waiting=out.flush):
