@@ -152,8 +152,7 @@ def cancelled_by(seen: ObservedJob) -> str | None:
 def _ends_waiting(job: SampleJob, other: SampleJob) -> bool:
     """It is younger, and began while `other` waited."""
     is_rival = job.spec.terminate and job.set_name == other.set_name
-    is_younger = (job.created_at, job.key.name) > (other.created_at, other.key.name)
-    return is_rival and is_younger and job.status.cancels_since > _started_again_at(other)
+    return is_rival and job.seniority > other.seniority and job.status.cancels_since > _started_again_at(other)
 
 
 def _started_again_at(job: SampleJob) -> str:
