@@ -106,7 +106,15 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements", "nodes_with_writes")
+    parts = (
+        "sync_job",
+        "warmup_job",
+        "warmup_nodes",
+        "warmup_series",
+        "cache",
+        "announcements",
+        "nodes_with_writes",
+    )
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -646,6 +654,11 @@ def warming(attempt: int, runs: Mapping[str, RunState] | None = None, **changes:
     return observe("PartialReady", 1, SYNCED, runs=runs or {}, **job, **WARM, **changes)
 
 
+def series(number: int, *nodes: str) -> str:
+    """The id of the first attempt at a warmup that was begun anew so often."""
+    return run_id(OWNER_UID, "warmup", "0", digest(WARMUP), *(nodes or ("node-0",)), f"series {number}")
+
+
 def warmed(reason: str, message: str = "", *, is_met: bool = False) -> Condition:
     return condition("Warmed", is_met, reason, message)
 
@@ -668,8 +681,9 @@ def test_a_complete_set_records_the_id_of_its_warmup() -> None:
     assert decide(observe("PartialReady", 1, SYNCED, **WARM)) == expected
     # The options have changed since.
     forget = (ForgetRun(RunKey(OWNER_UID, "w0")),)
+    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
     assert decide(observe("PartialReady", 1, SYNCED, warmup_job="w0", **WARM)) == replace(
-        expected, actions=forget
+        expected, status=anew, actions=forget
     )
     # A set that is ready already stays so.
     ready = decide(observe("Ready", 1, SYNCED, **WARM)).status
@@ -706,11 +720,26 @@ def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, agai
     )
 
 
-@pytest.mark.parametrize(("attempt", "following"), [(0, 1), (63, 0)])
-def test_a_failed_warmup_is_retried(attempt: int, following: int) -> None:
+@pytest.mark.parametrize("attempt", [0, 1, 62])
+def test_a_failed_warmup_is_retried(attempt: int) -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(attempt, {WARMUP_RUNS[attempt]: failed}))
-    assert todo == SetPlan(partial(unready("Warming"), attempt=following), requeue_after=0.0)
+    assert todo == SetPlan(partial(unready("Warming"), attempt=attempt + 1), requeue_after=0.0)
+
+
+def test_a_warmup_that_fails_for_hours_never_has_the_id_of_an_earlier_attempt() -> None:
+    failed = RunState(phase=RunPhase.FAILED)
+    todo = decide(warming(63, {WARMUP_RUNS[63]: failed}))
+    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    assert todo == SetPlan(anew, requeue_after=0.0)
+    runs = {series(1): failed, WARMUP_RUNS[63]: failed}
+    again = observe("PartialReady", 1, SYNCED, runs=runs, **WARM)
+    todo = decide(replace(again, sample_set=replace(again.sample_set, status=anew)))
+    status = todo.status
+    assert status is not None
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[63])),)
+    assert status.warmup_job not in (*WARMUP_RUNS, series(1), series(2))
+    assert status.warmup_series == 1
 
 
 def test_the_attempt_before_is_forgotten_once_its_retry_is_recorded() -> None:
@@ -786,7 +815,7 @@ def test_a_cancelled_warmup_does_not_run_again_when_the_bus_has_lost_its_record(
     assert due.warmup_job not in ("", WARMUP_RUNS[0])
     warming_is = warmed("Warming", "its options have changed")
     assert due.condition("Warmed") == warming_is
-    recorded["warmup_job"] = due.warmup_job
+    recorded |= {"warmup_job": due.warmup_job, "warmup_series": due.warmup_series}
     asked = decide(observe("Ready", 1, SYNCED, warming_is, spec=edited, **recorded))
     assert [type(action) for action in asked.actions] == [WriteRun]
 
@@ -841,7 +870,7 @@ def moved(phase: str, *conditions: Condition, **changes: Any) -> ObservedSet:
 
 
 WARMED = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
-ELSEWHERE_RUN = run_id(OWNER_UID, "warmup", "0", digest(WARMUP), "node-0", "node-1")
+ELSEWHERE_RUN = series(1, "node-0", "node-1")
 
 
 @pytest.mark.parametrize("phase", ["PartialReady", "Ready"])
