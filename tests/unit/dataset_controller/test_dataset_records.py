@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -36,6 +37,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.staged_writes import has_writes, left_on_node
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
@@ -415,6 +417,62 @@ async def test_what_was_known_of_a_node_counts_until_a_partition_reports_from_th
         # Its agent has seen that another one is there, which then reports once more.
         assert await report(0, "b") == [[("a", 3)], []]
         assert await report(1, "a") == [[], []]
+
+
+class Told(MemoryKeyValue):
+    """A bucket whose watch gives these entries; None ends what it lists at the beginning."""
+
+    def __init__(self, *entries: Entry | None) -> None:
+        super().__init__(NODES_BUCKET, lambda: None)
+        self._told = entries
+
+    async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+        for entry in self._told:
+            yield entry
+
+
+def told(revision: int, *, is_stored: bool = False, **values: Any) -> Entry:
+    status = NodeStatus(mounted=True, writeback=True, **values)
+    return Entry(f"set-uid.{status.partition}", to_json(status), revision, is_stored=is_stored)
+
+
+LOST = told(2, partition=1, node="x", staged_bytes=5, staged_elsewhere=[StagedElsewhere(node="y")])
+
+
+async def still_on_x(*entries: Entry | None) -> list[bool]:
+    """By partition: whether its last report tells of writes on node x, where it is no more."""
+    nodes = NodeRecords(ManualClock(NOW))
+    await nodes.follow(Told(*entries), lambda _: None)
+    return [
+        (each.node == "x" and left_on_node(each) is not None)
+        or any(other.node == "x" and has_writes(other) for other in each.staged_elsewhere)
+        for each in nodes.of("set-uid")
+    ]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [LOST, told(2, partition=1, node="z", staged_elsewhere=[StagedElsewhere(node="x", staged_bytes=5)])],
+)
+async def test_what_another_partition_has_uploaded_is_not_claimed_by_the_last_report_of_one_that_is_lost(
+    lost: Entry,
+) -> None:
+    """Partition 1 has been killed, and partition 0 was on its node meanwhile."""
+    assert await still_on_x(None, lost) == [True]
+    there, away = told(3, partition=0, node="x"), told(4, partition=0, node="a")
+    for is_stored in (False, True):
+        there = replace(there, is_stored=is_stored)
+        found = await still_on_x(None, lost, there, away)
+        assert found == [True, False], "of partition 0 only what pods wrote since its report"
+    unmeasured = told(3, partition=0, node="x", staged_unknown=True)
+    assert (await still_on_x(None, lost, unmeasured))[1]
+
+
+async def test_a_report_that_is_older_settles_nothing_of_what_is_told_later() -> None:
+    """The bus lists what it has in any order."""
+    older = told(1, partition=0, node="x", is_stored=True)
+    assert (await still_on_x(replace(LOST, is_stored=True), older, None))[1]
+    assert (await still_on_x(older, replace(LOST, is_stored=True), None))[1]
 
 
 @pytest.mark.parametrize(("mounted", "writeback"), [(True, True), (False, True), (True, False)])

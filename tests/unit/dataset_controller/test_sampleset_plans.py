@@ -1851,6 +1851,24 @@ def test_nodes_with_writes_are_recorded_while_a_set_is_kept_or_refused(is_delete
         assert status.holds("StagedWrites") is bool(after)
 
 
+def test_a_set_that_becomes_free_records_that_no_node_has_writes() -> None:
+    """A user that comes in the last moment keeps it: then nothing is looked for that was uploaded long ago."""
+    uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
+    reports = (make_report(OWNER_UID, 0, NOW), uploaded)
+    seen = replace(kept_from_going(reports, ("gone",), is_deleted=True), users=())
+    status = decide(seen).status
+    assert status is not None
+    assert status.holds("Free")
+    assert status.nodes_with_writes == ()
+    assert status.condition("StagedWrites") == condition("StagedWrites", False, "NothingStaged")
+    # What its agents cannot measure at their end counts as nothing.
+    ending = tuple(each.model_copy(update={"staged_unknown": True}) for each in reports)
+    later = replace(seen, sample_set=replace(seen.sample_set, status=status), reports=ending)
+    last = decide(later).status
+    assert last is not None
+    assert last.nodes_with_writes == ()
+
+
 def home_changes(seen: ObservedSet) -> list[str]:
     """Nodes whose labels change."""
     return [a.key.name for a in decide(seen).actions if isinstance(a, Patch) and a.kind == "Node"]

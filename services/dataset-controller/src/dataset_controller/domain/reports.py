@@ -1,4 +1,5 @@
-"""What reports of agents tell of writes that are not uploaded, and the next ones do not say any more."""
+"""What reports of agents tell of writes that are not uploaded: what the next ones do not say any more, and what
+those of others settle."""
 
 from __future__ import annotations
 
@@ -13,3 +14,14 @@ def left_unsaid(before: NodeStatus, report: NodeStatus) -> tuple[StagedElsewhere
     named = {"", report.node, *(each.node for each in report.staged_elsewhere)}
     told = (*([own] if own else ()), *before.staged_elsewhere)
     return tuple(each for each in told if each.node not in named and has_writes(each))
+
+
+def settled(report: NodeStatus, node: str) -> NodeStatus:
+    """Without what it tells of writes on the node, also those that pods may have made after it."""
+    if report.node == node:
+        nothing = {"staged_bytes": 0, "staged_unknown": False, "writeback": False}
+        report = report.model_copy(update=nothing)
+    if all(each.node != node for each in report.staged_elsewhere):
+        return report
+    elsewhere = [each for each in report.staged_elsewhere if each.node != node]
+    return report.model_copy(update={"staged_elsewhere": elsewhere})
