@@ -1852,7 +1852,7 @@ def test_nodes_with_writes_are_recorded_while_a_set_is_kept_or_refused(is_delete
 
 
 def test_a_set_that_becomes_free_records_that_no_node_has_writes() -> None:
-    """A user that comes in the last moment keeps it: then nothing is looked for that was uploaded long ago."""
+    """A user that comes in the last moment keeps it: nothing is looked for that was uploaded long ago."""
     uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
     reports = (make_report(OWNER_UID, 0, NOW), uploaded)
     seen = replace(kept_from_going(reports, ("gone",), is_deleted=True), users=())
