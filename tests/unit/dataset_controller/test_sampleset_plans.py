@@ -1664,6 +1664,7 @@ def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node
 
 CLEARS = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 OLD = (make_report(OWNER_UID, 0, NOW - timedelta(seconds=61)),)
+MEASURED_BEFORE = (make_report(OWNER_UID, 0, NOW - timedelta(seconds=31), staged_age=30),)
 
 
 def message_of(seen: ObservedSet, type_: str = "Ready") -> str:
@@ -1678,9 +1679,10 @@ def message_of(seen: ObservedSet, type_: str = "Ready") -> str:
     [
         ({"reports": ()}, "no agent has reported"),
         ({"reports": OLD}, "its agent has not reported lately"),
+        ({"reports": MEASURED_BEFORE}, "its agent has not reported lately"),
         ({"replayed": frozenset({0})}, "its agent has not reported lately"),
     ],
-    ids=["the bus has lost it", "the bus is away", "of any age"],
+    ids=["the bus has lost it", "the bus is away", "the disk was slow", "of any age"],
 )
 def test_silence_of_a_partition_that_was_mounted_is_not_taken_for_nothing_to_upload(
     silent: dict[str, Any], why: str
@@ -1752,6 +1754,8 @@ def test_a_partition_that_was_scaled_away_is_waited_for_while_its_pod_is_there()
 
 
 def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
+    report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=30), staged_age=30)
+    assert decide(going(0, 1, conditions=[], spec=WRITEBACK, reports=(report,))).actions == CLEARS
     for seconds, is_fresh_ in ((-61, False), (-60, True), (0, True), (60, True), (61, False)):
         report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=seconds))
         assert is_fresh(report, NOW) is is_fresh_

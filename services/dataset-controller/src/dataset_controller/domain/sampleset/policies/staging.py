@@ -14,7 +14,7 @@ from datetime import datetime
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
-from dataset_controller.domain.sampleset.runtime import is_fresh, wanted_partitions
+from dataset_controller.domain.sampleset.runtime import is_freshly_measured, wanted_partitions
 from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
@@ -225,7 +225,7 @@ def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
 def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
     So a namespace can go, whose pods all end at once."""
-    if is_fresh(report, now) and report.partition not in seen.replayed:
+    if is_freshly_measured(report, now) and report.partition not in seen.replayed:
         return True
     is_manned = report.partition in _pods_at(seen)
     return not report.mounted and not is_manned and not seen.mounts_by_csi
