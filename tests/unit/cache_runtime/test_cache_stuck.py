@@ -101,7 +101,7 @@ command.main()
 
 
 def test_threads_of_a_pool_do_not_hold_up_the_end_of_the_process() -> None:
-    """As those that walk through a tree. Python waits for them, and the pod would end with its grace period."""
+    """As those that walk through a tree: Python waits for them, for ever on a file system that hangs."""
     ended = subprocess.run([sys.executable, "-c", HANGING], stdout=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (3, b"done\n")
 
