@@ -224,8 +224,9 @@ def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
 
 def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
-    So a namespace can go, whose pods all end at once."""
-    if is_freshly_measured(report, now) and report.partition not in seen.replayed:
+    So a namespace can go, whose pods all end at once. The last user of a set that is being deleted may have
+    written until it had gone."""
+    if is_freshly_measured(report, now, seen.unused_since) and report.partition not in seen.replayed:
         return True
     is_manned = report.partition in _pods_at(seen)
     return not report.mounted and not is_manned and not seen.mounts_by_csi
