@@ -45,6 +45,8 @@ class Copies:
         """A directory in each cache directory, in which the copies have their names."""
         self._failing: frozenset[bytes] = frozenset()
         """Of them, those with a problem, and all until the first sweep."""
+        self._begun = self._known_from = 0
+        """Sweeps that have begun, and which of them what is known is from."""
 
     @property
     def sound(self) -> list[bytes]:
@@ -107,6 +109,9 @@ class Copies:
             Retry: the data set cannot be read.
         """
         used, problems = 0, dict[str, OSError]()
+        with self._lock:
+            self._begun += 1
+            number = self._begun
         by_directory = dict(zip(self._directories, self.layers, strict=True))
         for directory, layer in by_directory.items():
             left, found = self._sweep(layer)
@@ -115,7 +120,9 @@ class Copies:
             else:
                 used += left
         with self._lock:
-            self.used, self._failing = used, frozenset(by_directory[directory] for directory in problems)
+            if number > self._known_from:  # else it has waited for a file server, and a later one has not
+                self._known_from, self.used = number, used
+                self._failing = frozenset(by_directory[directory] for directory in problems)
         return problems
 
     def _sweep(self, layer: bytes) -> tuple[int, list[OSError]]:
