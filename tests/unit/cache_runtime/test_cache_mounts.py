@@ -147,12 +147,13 @@ async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     mount, begun, may_end = _juicefs(tmp_path), asyncio.Event(), asyncio.Event()
+    while_mounted: list[tuple[bool, bool]] = []
 
     async def nothing(*_: object, **__: object) -> str:
         return ""
 
     async def lose(*_: object) -> None:
-        assert (mount.is_mounted, mount.is_ending) == (True, False)
+        while_mounted.append((mount.is_mounted, mount.is_ending))
         raise Retry("MountLost", "silent")
 
     async def last_gasp(*_: object) -> None:
@@ -176,6 +177,16 @@ async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
     with pytest.raises(Retry, match="silent"):
         await once
     assert not mount.is_ending
+
+    async def hang(*_: object) -> None:
+        raise Retry("MountFailed", "killed and does not end")
+
+    monkeypatch.setattr(mount, "_end", hang)
+    for _ in range(2):  # what is mounted next is not ending
+        with pytest.raises(Retry, match="does not end"):
+            await mount._mount_once(asyncio.Event())
+        assert mount.is_ending
+    assert while_mounted == [(True, False)] * 3
 
 
 async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytest.MonkeyPatch) -> None:

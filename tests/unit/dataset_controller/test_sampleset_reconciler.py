@@ -444,6 +444,40 @@ async def test_a_set_that_warms_itself_is_warmed_again_on_added_partitions(data:
     assert len(data.runtime.runs("warmup")) == 2
 
 
+async def test_a_warmup_with_the_options_of_an_earlier_one_is_a_run_of_its_own(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.start_set(warmup={"threads": 1})
+    for threads in (2, 1, 2):
+        await data.patch(SET, {"spec": {"warmup": {"threads": threads}}})
+        await data.drive()
+    runs = data.runtime.runs("warmup")
+    assert [run.warmup.threads for run in runs if run.warmup] == [1, 2, 1, 2]
+    assert len({run.run_id for run in runs}) == 4
+    await data.restart()
+    await data.drive()
+    assert data.runtime.runs("warmup") == runs
+
+
+async def test_a_warmup_on_nodes_that_were_warm_before_is_not_taken_for_the_one_before(
+    data: DataHarness,
+) -> None:
+    """The bus was away when the first run was to be forgotten: that it has succeeded is still there."""
+    uid = await data.ready_set(warmup={})
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    with data.bus_down():
+        await data.patch(SET, {"spec": {"partitions": 2}})
+        await data.drive()
+    await data.runtime.report(uid, 2)
+    await data.wait(20)
+    await data.expect_condition("Warmed", "Warming")
+    await data.patch(SET, {"spec": {"partitions": 1}})
+    await data.wait(60)
+    status = await data.expect_phase("PartialReady")
+    assert status["jobsName"]["warmupNodes"] == ["node-0"]
+    await data.expect_condition("Warmed", "Warming")
+    assert [run.partitions for run in data.runtime.runs("warmup")] == [1, 2, 1]
+
+
 async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:
     await data.ready_set(partitions=3)
     await data.patch(SET, {"spec": {"partitions": 1}})
@@ -606,6 +640,27 @@ async def test_a_set_goes_when_its_agents_have_said_just_now_that_all_is_uploade
     await data.runtime.report(uid, 1)
     await data.wait(10)
     # Agents that end report no more, and that keeps nothing.
+    assert not await data.exists(SET)
+
+
+async def test_what_was_measured_before_the_last_user_had_gone_lets_no_set_go(data: DataHarness) -> None:
+    """It may have written in the last moment."""
+    uid = await data.ready_set(**WRITEBACK)
+    await data.create(make_user("train-worker-0"), ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    await data.expect_condition("Ready", "InUse")
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    await data.delete(Key("default", "train-worker-0"), ports.PODS)
+    await data.wait(12)
+    ready = await data.expect_condition("Ready", "StagedWrites")
+    assert "its agent has not reported lately on node node-0; to lose it:" in ready["message"]
+    await data.runtime.report(uid, 1, staged_age=20)
+    await data.wait(6)
+    await data.expect_condition("Ready", "StagedWrites")
+    await data.runtime.report(uid, 1, staged_age=2)
+    await data.wait(10)
     assert not await data.exists(SET)
 
 

@@ -56,6 +56,7 @@ class BaseMount:
 
     async def _set_mounted(self) -> None:
         self.message, self.ailment, self.changed_at = "", None, self._clock.now()
+        self.is_ending = False  # a former client that could not be ended writes no more: it was killed
         self._mounted.set()
         log.info("mounted", path=str(self._view.path))
         await self._on_change("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
@@ -121,6 +122,8 @@ class SetStatus(ObjectStatus):
     warmup_job: str = ""
     warmup_nodes: tuple[str, ...] = ()
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
+    warmup_series: int = 0
+    """How often it was begun anew, with other options or for other nodes: part of the run's id."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
@@ -143,6 +146,7 @@ class SetStatus(ObjectStatus):
             "syncJobName": self.sync_job,
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
+            "warmupSeries": self.warmup_series,
         }
         mark = {"time": self.cache_mark.at, "sampleJobName": self.cache_mark.job}
         return {
@@ -237,6 +241,8 @@ class ObservedSet:
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
         are_users_fresh: they were looked up just now, not a few seconds ago.
+        unused_since: of a set that is being deleted, when it was first found without users; None while it has
+            some.
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
@@ -261,6 +267,7 @@ class ObservedSet:
     cancelled_runs: frozenset[str] = frozenset()
     users: tuple[str, ...] | None = ()
     are_users_fresh: bool = True
+    unused_since: datetime | None = None
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
 from paddlewheel.contracts.dataset_names import node_label
@@ -111,7 +111,21 @@ def wanted_partitions(seen: ObservedSet) -> int:
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
     """The agent has reported lately. Of a report from the future, after the clock was set back, nobody can
     say so."""
-    at = report.updated_at
+    return _is_recent(report.updated_at, now)
+
+
+def is_freshly_measured(report: NodeStatus, now: datetime, since: datetime | None = None) -> bool:
+    """The agent has looked lately for what is not uploaded: a disk may be slower than its reports.
+
+    Args:
+        since: not before that.
+    """
+    at = report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
+    is_late_enough = since is None or (at is not None and at >= since)
+    return is_fresh(report, now) and _is_recent(at, now) and is_late_enough
+
+
+def _is_recent(at: datetime | None, now: datetime) -> bool:
     return at is not None and abs((now - at).total_seconds()) <= REPORT_SECONDS
 
 
