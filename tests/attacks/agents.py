@@ -191,9 +191,9 @@ async def asked(mine: Guest, api: str, stream: str, theirs: str, own: str) -> li
     everybodys = theirs.replace(THEIRS.uid, "*")
     sequences = range(1, 7)
     bodies: list[dict[str, object]] = [
-        *({"last_by_subj": each} for each in (theirs, everybodys, ">")),
+        *[{"last_by_subj": each} for each in (theirs, everybodys, ">")],
         *({"next_by_subj": each, "seq": 1} for each in (theirs, everybodys, ">")),
-        *({"seq": each} for each in sequences),
+        *[{"seq": each} for each in sequences],
         *({"seq": each, "last_by_subj": own} for each in sequences),
         {"last_by_subj": own, "LAST_BY_SUBJ": theirs},
         {"next_by_subj": own, "seq": 1, "Next_By_Subj": theirs},
