@@ -189,15 +189,14 @@ async def asked(mine: Guest, api: str, stream: str, theirs: str, own: str) -> li
     """What is answered to requests for a message of another's."""
     single, batch = f"{api}.STREAM.MSG.GET.{stream}", f"{api}.DIRECT.GET.{stream}"
     everybodys = theirs.replace(THEIRS.uid, "*")
-    sequences = range(1, 7)
     bodies: list[dict[str, object]] = [
-        *[{"last_by_subj": each} for each in (theirs, everybodys, ">")],
-        *({"next_by_subj": each, "seq": 1} for each in (theirs, everybodys, ">")),
-        *[{"seq": each} for each in sequences],
-        *({"seq": each, "last_by_subj": own} for each in sequences),
         {"last_by_subj": own, "LAST_BY_SUBJ": theirs},
         {"next_by_subj": own, "seq": 1, "Next_By_Subj": theirs},
     ]
+    for each in (theirs, everybodys, ">"):
+        bodies += [{"last_by_subj": each}, {"next_by_subj": each, "seq": 1}]
+    for sequence in range(1, 7):
+        bodies += [{"seq": sequence}, {"seq": sequence, "last_by_subj": own}]
     batches: list[dict[str, object]] = [
         *({"batch": 9, "next_by_subj": each, "seq": 1} for each in (theirs, everybodys, ">")),
         {"multi_last": [theirs]},

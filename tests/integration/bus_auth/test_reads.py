@@ -167,12 +167,13 @@ async def test_a_repeated_fact_is_known_and_one_with_the_id_of_another_sets_wait
             await theirs.publish(make_mounted(other, they))
 
 
-async def test_one_sets_flood_of_reads_keeps_no_other_set_from_reading(stand: BusAuthStand) -> None:
+async def test_one_sets_flood_of_reads_keeps_no_other_set_from_entering_and_reading(stand: BusAuthStand) -> None:
     owner, _, token = await stand.agent(stand.home)
     access = stand.access("cache-runtime", token).for_set(uid_of(owner))
     subject = f"{access.api_prefix}.DIRECT.GET.KV_{RUNS_BUCKET}"
     wanted = {"batch": 9, "next_by_subj": f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.>", "seq": 1}
     body = json.dumps(wanted).encode()
+    third = await stand.namespace()
     async with stand.installed(), agent(stand, await stand.namespace()) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
         await records.put(f"{uid}.run.state", b"1")
@@ -181,3 +182,6 @@ async def test_one_sets_flood_of_reads_keeps_no_other_set_from_reading(stand: Bu
                 await flooding.client.publish(subject, body, reply=flooding.client.new_inbox())
 
             assert (await records.get(f"{uid}.run.state")).value == b"1"
+            async with agent(stand, third) as (newcomer, own):
+                with pytest.raises(NotFound):
+                    await newcomer.key_value(RUNS_BUCKET).get(f"{own}.run.state")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ async def test_agents_of_every_server_follow_their_records_while_servers_die(tmp
             expected: dict[str, bytes | None] = {}
             for number in range(RECORDS):
                 key, value = f"{MINE.uid}.run-{number}.state", str(number).encode()
-                await patiently(lambda key=key, value=value: writer.key_value(RUNS_BUCKET).put(key, value))
+                await patiently(partial(writer.key_value(RUNS_BUCKET).put, key, value))
                 expected[key] = value
                 if number == RECORDS // 2:
                     await eventually(lambda: all(known == expected for known in heard))
