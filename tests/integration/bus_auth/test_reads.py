@@ -15,7 +15,7 @@ import pytest
 from paddlewheel.bus import connect
 from paddlewheel.bus.admin.set_reads import BATCH_BYTES, LARGEST_BATCH
 from paddlewheel.bus.ports import Bus, Entry
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.bus.streams import MAX_MESSAGE, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted
@@ -103,6 +103,23 @@ async def test_more_records_than_one_answer_holds_are_all_found(stand: BusAuthSt
         assert {len(entry.value or b"") for entry in found} == {size}
 
 
+async def test_records_larger_than_any_answer_are_found_and_one_that_cannot_be_told_is_refused(
+    stand: BusAuthStand,
+) -> None:
+    large, largest = b"x" * (MAX_MESSAGE * 3 // 4), b"x" * (MAX_MESSAGE - 200)
+    assert len(large) > BATCH_BYTES
+    async with stand.installed(), agent(stand) as (bus, uid):
+        records = bus.key_value(RUNS_BUCKET)
+        written = {f"{uid}.a.state": large, f"{uid}.b.state": largest, f"{uid}.c.state": b"c"}
+        for key, value in written.items():
+            await records.put(key, value)
+
+        assert {entry.key: entry.value for entry in await records.entries(f"{uid}.>")} == written
+        assert (await records.get(f"{uid}.a.state")).value == large
+        with pytest.raises(Retry, match="too large"):
+            await records.get(f"{uid}.b.state")
+
+
 async def test_an_agent_follows_its_records_while_bus_auth_is_killed(stand: BusAuthStand) -> None:
     async with stand.installed(), agent(stand) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
@@ -167,7 +184,9 @@ async def test_a_repeated_fact_is_known_and_one_with_the_id_of_another_sets_wait
             await theirs.publish(make_mounted(other, they))
 
 
-async def test_one_sets_flood_of_reads_keeps_no_other_set_from_entering_and_reading(stand: BusAuthStand) -> None:
+async def test_one_sets_flood_of_reads_keeps_no_other_set_from_entering_and_reading(
+    stand: BusAuthStand,
+) -> None:
     owner, _, token = await stand.agent(stand.home)
     access = stand.access("cache-runtime", token).for_set(uid_of(owner))
     subject = f"{access.api_prefix}.DIRECT.GET.KV_{RUNS_BUCKET}"

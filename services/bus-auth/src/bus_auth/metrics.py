@@ -15,7 +15,7 @@ class Metrics:
             NAMES[0], description="Connections by outcome: granted, or why not"
         )
         self._reads = meter.create_counter(
-            NAMES[1], description="Agents' reads by outcome: answered, refused, busy or late"
+            NAMES[1], description="Agents' reads by outcome: answered, refused, busy or unanswered"
         )
 
     def read(self, outcome: str) -> None:

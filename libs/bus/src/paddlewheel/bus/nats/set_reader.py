@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -37,7 +37,7 @@ _SENDABLE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 log = LibraryLogger(__name__)
 
 Report = Callable[[str], None]
-"""Told the outcome of each request: `answered`, `refused`, `busy` or `late`."""
+"""Told the outcome of each request: `answered`, `refused`, `busy` or `unanswered`."""
 
 
 class SetReader:
@@ -76,11 +76,10 @@ class SetReader:
     async def _serve(self) -> None:
         """Until the connection is lost. Raises Retry."""
         client = await self._connection.client()
-        lost = asyncio.Event()
+        relay, lost = Relay(client), asyncio.Event()
         stop_listening = self._connection.on_lost(lost.set)
         try:
             async with self._connection.calling("subscribe to reads of sets"):
-                relay = Relay(client)
                 await relay.open()
                 for subject in sorted(read_subjects()):
                     take = self._taking(client, relay)
@@ -91,6 +90,7 @@ class SetReader:
         finally:
             self._listens = False
             stop_listening()
+            relay.close()
 
     def _taking(self, client: Client, relay: Relay) -> Callable[[Msg], Awaitable[None]]:
         # nats-py hands over the next message when this has returned.
@@ -107,30 +107,39 @@ class SetReader:
             async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
                 self._report(await _result(client, relay, msg))
         except TimeoutError:
-            self._report("late")
+            self._report("unanswered")
         except Retry:
             self._report("busy")
 
 
 async def _result(client: Client, relay: Relay, msg: Msg) -> str:
     """The outcome."""
+    if not msg.reply.startswith(_ASKERS):
+        return "refused"
     try:
-        if not msg.reply.startswith(_ASKERS):
-            return "refused"
         read = parse_read(msg.subject, msg.data)
     except Permanent as error:
-        headers, body = refusal(msg.subject, error.message)
-        await _send(client, msg.reply, body, headers)
+        await _refuse(client, msg.subject, msg.reply, error.message)
         return "refused"
-    await relay.hand_on(read, msg.reply)
-    return "answered"
+    return "answered" if await relay.hand_on(read, msg.reply) else "unanswered"
+
+
+async def _refuse(client: Client, subject: str, reply: str, why: str) -> None:
+    headers, body = refusal(subject, why)
+    with suppress(nats.errors.Error, OSError):
+        await client.publish(reply, body, headers=dict(headers) or None)
 
 
 @dataclass(frozen=True)
 class _Waiting:
     read: Read
     reply: str
-    answered: asyncio.Event
+    is_answered: asyncio.Future[bool]
+
+    def end(self, *, answered: bool) -> None:
+        """Idempotent."""
+        if not self.is_answered.done():
+            self.is_answered.set_result(answered)
 
 
 class Relay:
@@ -146,30 +155,43 @@ class Relay:
         """Listen for answers."""
         await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
 
-    async def hand_on(self, read: Read, reply: str) -> None:
-        """Return when the last answer was handed back."""
+    def close(self) -> None:
+        """No more answers come."""
+        for waiting in self._waiting.values():
+            waiting.end(answered=False)
+
+    async def hand_on(self, read: Read, reply: str) -> bool:
+        """Return when the last answer was handed back, or none will be any more: False."""
         token = str(next(self._tokens))
-        waiting = self._waiting[token] = _Waiting(read, reply, asyncio.Event())
+        waiting = _Waiting(read, reply, asyncio.get_running_loop().create_future())
+        self._waiting[token] = waiting
         try:
-            with suppress(nats.errors.Error, OSError):
-                await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
-            await waiting.answered.wait()
+            await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
+            return await waiting.is_answered
+        except (nats.errors.Error, OSError):
+            return False
         finally:
             del self._waiting[token]
 
     async def _take(self, msg: Msg) -> None:
         waiting = self._waiting.get(msg.subject.rpartition(".")[2])
-        if waiting is None:
+        if waiting is None or waiting.is_answered.done():
             return
+        try:
+            await self._hand_back(waiting, msg)
+        except nats.errors.MaxPayloadError:
+            # The leader's answer has a message in base64, by a third larger than any client may send.
+            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
+            waiting.end(answered=False)
+        except (nats.errors.Error, OSError, ValueError, LookupError) as error:
+            # Nothing may follow what is missing: it would be taken for all that there is.
+            log.warning("an answer cannot be handed back", stream=waiting.read.stream, why=repr(error))
+            waiting.end(answered=False)
+
+    async def _hand_back(self, waiting: _Waiting, msg: Msg) -> None:
         headers = msg.headers or {}
+        sent = {name: value for name, value in headers.items() if _SENDABLE.fullmatch(name)}
         body = shown_info(msg.data) if waiting.read.is_info and msg.data else msg.data
-        await _send(self._client, waiting.reply, body, headers)
+        await self._client.publish(waiting.reply, body, headers=sent or None)
         if not (waiting.read.is_batch and "Nats-Sequence" in headers):
-            waiting.answered.set()
-
-
-async def _send(client: Client, reply: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Nobody waits for an answer over a connection that is lost."""
-    sent = {name: value for name, value in headers.items() if _SENDABLE.fullmatch(name)}
-    with suppress(nats.errors.Error, OSError):
-        await client.publish(reply, body, headers=sent or None)
+            waiting.end(answered=True)
