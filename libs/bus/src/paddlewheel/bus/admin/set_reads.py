@@ -16,7 +16,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.subjects import token
 from paddlewheel.core.errors import Permanent
 
@@ -39,6 +38,7 @@ _CALLS = {
     # A fact whose id was stored is looked up.
     streams.CACHE.name: (_SINGLE, _INFO),
 }
+_READS = frozenset(f"{call}.{stream}" for stream, calls in _CALLS.items() for call in calls)
 _BAD_REQUEST = {"code": 400, "err_code": 10003}
 """As JetStream has it."""
 _ONE = r"(\*|[A-Za-z0-9_-]+)"
@@ -100,12 +100,12 @@ def read_api(set_uid: str) -> str:
 
 def read_subjects(set_uid: str = "*") -> frozenset[str]:
     """Where reads of a set are asked for."""
-    return frozenset(f"{read_api(set_uid)}.{call}" for call in _calls())
+    return frozenset(f"{read_api(set_uid)}.{call}" for call in _READS)
 
 
 def handed_on() -> frozenset[str]:
     """The requests to JetStream that become of them."""
-    return frozenset(f"{API}.{call}" for call in _calls())
+    return frozenset(f"{API}.{call}" for call in _READS)
 
 
 def set_of(subject: str) -> str:
@@ -117,7 +117,7 @@ def parse_read(subject: str, body: bytes) -> Read:
     """What is asked for on one of `read_subjects`. Raises Permanent when it is not of that set alone."""
     tokens = subject.split(".")
     call, stream = ".".join(tokens[_CALL:-1]), tokens[-1]
-    if f"{call}.{stream}" not in _calls():
+    if f"{call}.{stream}" not in _READS:
         raise Permanent(REFUSED, "no such read")
     uid = token(tokens[_SET], "set_uid")
     if call == _INFO:
@@ -146,7 +146,7 @@ def _own(uid: str, stream: str) -> re.Pattern[str]:
     """Patterns that match nothing but messages of the set."""
     if stream == streams.CACHE.name:
         return re.compile(rf"pw\.evt\.cache(\.{_ONE}){{4}}\.{re.escape(uid)}")
-    [subjects] = _spec(stream).subjects
+    [subjects] = streams.stream_named(stream).subjects
     below = re.escape(subjects.removesuffix(">") + uid)
     return re.compile(rf"{below}(\.{_ONE})*(\.{_ONE}|\.>)")
 
@@ -170,11 +170,3 @@ def refusal(subject: str, why: str) -> tuple[Mapping[str, str], bytes]:
 def _check(holds: bool, why: str) -> None:
     if not holds:
         raise Permanent(REFUSED, why)
-
-
-def _calls() -> frozenset[str]:
-    return frozenset(f"{call}.{stream}" for stream, calls in _CALLS.items() for call in calls)
-
-
-def _spec(stream: str) -> StreamSpec:
-    return streams.stream_named(stream)
