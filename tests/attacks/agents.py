@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nats.errors
 from nats.js.errors import Error as JetStreamError
@@ -14,9 +17,10 @@ from nats.js.errors import Error as JetStreamError
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
+from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET, WORK
+from paddlewheel.bus.streams import CACHE, NODES, NODES_BUCKET, RUNS, RUNS_BUCKET, WORK
 from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.testkit.bus_auth import VALUES, answering
@@ -49,8 +53,7 @@ class Tenants:
         token = self.bus.folder / f"token-{of}"
         token.write_text(of)
         folder = str(self.bus.folder / BUS_CA)
-        inbox = agent_inbox(SETS[of].uid)
-        return self.bus.access(AGENT, tls_dir=folder, token_file=str(token), inbox_prefix=inbox)
+        return self.bus.access(AGENT, tls_dir=folder, token_file=str(token)).for_set(SETS[of].uid)
 
     async def operator(self) -> Guest:
         """Sees everything."""
@@ -154,6 +157,121 @@ async def taking(tenants: Tenants, mine: Guest) -> bool:
     return any(theirs in str(answer) for answer in answers) or not await tenants.stored(theirs)
 
 
+async def reading(tenants: Tenants, mine: Guest) -> bool:
+    """Read another set's records and facts, in every way in which their streams give messages."""
+    owned = {whose: records_of(each) for whose, each in SETS.items()}
+    operator = (await tenants.operator()).client
+    for subject in (each for records in owned.values() for each in records.values()):
+        await operator.jetstream(timeout=PATIENCE).publish(subject, f'{{"of": "{subject}"}}'.encode())
+    answers = []
+    for stream, theirs in owned["theirs"].items():
+        for api in ("$JS.API", *(read_api(each.uid) for each in SETS.values())):
+            answers += await asked(mine, api, stream, theirs, owned["mine"][stream])
+    harmed = any(THEIRS.uid in str(answer) or THEIRS.uid in decoded(answer) for answer in answers)
+    own = {
+        stream: decoded(await asked_for(mine, stream, {"last_by_subj": subject}))
+        for stream, subject in owned["mine"].items()
+    }
+    assert harmed or own == {s: f'{{"of": "{subject}"}}' for s, subject in owned["mine"].items()}
+    return harmed
+
+
+def records_of(owner: SetReference) -> dict[str, str]:
+    """A message of the set's in each stream: its subject."""
+    return {
+        RUNS.name: f"$KV.{RUNS_BUCKET}.{owner.uid}.run.spec",
+        NODES.name: f"$KV.{NODES_BUCKET}.{owner.uid}.0",
+        CACHE.name: f"pw.evt.cache.run.ended.v1.{owner.namespace}.{owner.uid}",
+    }
+
+
+async def asked(mine: Guest, api: str, stream: str, theirs: str, own: str) -> list[dict[str, Any]]:
+    """What is answered to requests for a message of another's."""
+    single, batch = f"{api}.STREAM.MSG.GET.{stream}", f"{api}.DIRECT.GET.{stream}"
+    everybodys = theirs.replace(THEIRS.uid, "*")
+    bodies: list[dict[str, object]] = [
+        {"last_by_subj": own, "LAST_BY_SUBJ": theirs},
+        {"next_by_subj": own, "seq": 1, "Next_By_Subj": theirs},
+    ]
+    for each in (theirs, everybodys, ">"):
+        bodies += [{"last_by_subj": each}, {"next_by_subj": each, "seq": 1}]
+    for sequence in range(1, 7):
+        bodies += [{"seq": sequence}, {"seq": sequence, "last_by_subj": own}]
+    batches: list[dict[str, object]] = [
+        *({"batch": 9, "next_by_subj": each, "seq": 1} for each in (theirs, everybodys, ">")),
+        {"multi_last": [theirs]},
+        {"multi_last": [own, theirs], "batch": 9},
+        {"batch": 9, "seq": 1},
+    ]
+    return [
+        *[await mine.ask(single, body) for body in bodies],
+        *[await mine.ask(batch, body) for body in (*bodies, *batches)],
+        await mine.ask(f"{batch}.{theirs}"),
+    ]
+
+
+async def asked_for(mine: Guest, stream: str, body: object) -> dict[str, Any]:
+    """The answer of bus-auth."""
+    return await mine.ask(f"{read_api(SETS['mine'].uid)}.STREAM.MSG.GET.{stream}", body)
+
+
+def decoded(answer: dict[str, Any]) -> str:
+    """The message that the leader answers with."""
+    return b64decode(answer.get("message", {}).get("data", "")).decode()
+
+
+async def listing(tenants: Tenants, mine: Guest) -> bool:
+    """Find the keys of another set's records and work, or how many there are."""
+    operator = (await tenants.operator()).client
+    subjects = {**records_of(THEIRS), WORK.name: work_subject(THEIRS.uid, "run", 0, 0)}
+    for subject in subjects.values():
+        await operator.jetstream(timeout=PATIENCE).publish(subject, b"{}")
+    answers = [
+        await mine.ask(f"{api}.STREAM.INFO.{stream}", body)
+        for stream in subjects
+        for api in ("$JS.API", *(read_api(each.uid) for each in SETS.values()))
+        for body in (None, {}, {"subjects_filter": ">"}, {"subjects_filter": subjects[stream]})
+    ]
+    told = [answer.get("state", {}) for answer in answers]
+    assert any(told), "the attacker has no working connection"
+    return any(set(state) - {"first_seq", "last_seq"} for state in told) or THEIRS.uid in str(answers)
+
+
+def answered_at(*replies: str) -> Run:
+    """Have the answers to reads of one's own sent where one may not publish."""
+
+    async def run(tenants: Tenants, mine: Guest) -> bool:
+        operator = await tenants.operator()
+        stream, subject = RUNS.name, records_of(SETS["mine"])[RUNS.name]
+        await operator.client.jetstream(timeout=PATIENCE).publish(subject, b"{}")
+        api = read_api(SETS["mine"].uid)
+        before = await contents(operator)
+        batch = {"batch": 9, "next_by_subj": subject, "seq": 1}
+        for reply in replies:
+            for call, body in (
+                ("STREAM.MSG.GET", {"last_by_subj": subject}),
+                ("STREAM.MSG.GET", {"last_by_subj": f"{subject}.none"}),
+                ("STREAM.MSG.GET", {"seq": 1}),
+                ("DIRECT.GET", batch),
+                ("DIRECT.GET", {}),
+            ):
+                with suppress(nats.errors.Error):
+                    data = json.dumps(body).encode()
+                    await mine.client.publish(f"{api}.{call}.{stream}", data, reply=reply)
+        await mine.client.flush()
+        # Answered after all of the above.
+        assert await mine.ask(f"{api}.STREAM.INFO.{stream}")
+        return await contents(operator) != before
+
+    return run
+
+
+async def contents(operator: Guest) -> dict[str, tuple[int, int]]:
+    """Of every stream: its last sequence, and how many messages it holds."""
+    found = await operator.client.jetstream(timeout=PATIENCE).streams_info()
+    return {str(info.config.name): (info.state.last_seq, info.state.messages) for info in found}
+
+
 async def swallowing(tenants: Tenants, mine: Guest) -> bool:
     """Use an id that another set's chunk may have: a stream stores an id once, on whatever subject."""
     taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0, 0)
@@ -193,6 +311,18 @@ ATTACKS: dict[str, Run] = {
     "agent has a chunk of another tenant's set swallowed by its id": swallowing,
     "agent removes the work of another tenant's set": removing,
     "agent reads or acknowledges the work of another tenant's set": taking,
+    "agent reads the records or facts of another tenant's set": reading,
+    "agent counts or lists the records or work of other tenants' sets": listing,
+    "agent has what it reads stored where it may not publish": answered_at(
+        f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state",
+        work_subject(THEIRS.uid, "run", 0, 0),
+        f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}",
+        "$JS.API.STREAM.PURGE.PW_WORK",
+        "$JS.API.STREAM.DELETE.PW_JOBS",
+        f"{read_api(THEIRS.uid)}.STREAM.INFO.{RUNS.name}",
+        "$JS.ACK.PW_DATASETS.job-controller-datasets.1.1.1.1.0",
+        "_R_.x.y",
+    ),
 }
 
 

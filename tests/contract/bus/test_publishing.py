@@ -36,7 +36,7 @@ async def test_a_fact_is_not_taken_for_stored_because_another_one_has_its_id(pro
     other = make_gated(1, "uid-2", id_=fact.id)
     await probe.bus.publish(other)
 
-    with pytest.raises(Retry, match=r"IdTaken.*uid-2"):
+    with pytest.raises(Retry, match="IdTaken"):
         await probe.bus.publish(fact)
     assert [message.subject for message in await probe.stored(JOBS.name)] == [other.subject]
     await probe.bus.publish(make_gated(2))

@@ -57,7 +57,7 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
 async def test_an_agent_with_a_token_does_all_its_work(stand: BusAuthStand) -> None:
     mine, _, token = await stand.agent(stand.home)
     uid = uid_of(mine)
-    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(uid))
+    access = stand.access("cache-runtime", token).for_set(uid)
     async with stand.installed():
         bus = await connect(access, name="digits-runtime-0")
         try:

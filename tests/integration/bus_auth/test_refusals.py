@@ -11,7 +11,6 @@ from pathlib import Path
 import nats.errors
 import pytest
 
-from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.contracts.keys import Key
@@ -156,7 +155,7 @@ async def test_while_the_api_server_is_away_nobody_is_let_in(stand: BusAuthStand
     (tmp_path / "away").write_text(_with_server(config, "https://127.0.0.1:1"))
     await stand.start(KUBECONFIG=str(tmp_path / "away"))
 
-    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(mine["metadata"]["uid"]))
+    access = stand.access("cache-runtime", token).for_set(mine["metadata"]["uid"])
     connection = Connection(replace(access), "agent")
     try:
         with pytest.raises(Retry):
@@ -172,7 +171,7 @@ async def test_while_the_api_server_is_away_nobody_is_let_in(stand: BusAuthStand
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_while_bus_auth_is_away_connections_live_on_and_new_ones_wait(stand: BusAuthStand) -> None:
     mine, _, token = await stand.agent(stand.home)
-    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(mine["metadata"]["uid"]))
+    access = stand.access("cache-runtime", token).for_set(mine["metadata"]["uid"])
     old, new = Connection(access, "old"), Connection(access, "new")
     try:
         client = await eventually(lambda: _connected(old))
@@ -196,7 +195,7 @@ async def test_a_client_is_disconnected_with_its_rights_and_returns_with_a_fresh
     await stand.start(LIFETIME="5")
     mine, pod, token = await stand.agent(stand.home)
     uid = mine["metadata"]["uid"]
-    access = stand.access("cache-runtime", token, inbox_prefix=agent_inbox(uid))
+    access = stand.access("cache-runtime", token).for_set(uid)
     connection = Connection(access, "agent")
     try:
         await eventually(lambda: _connected(connection))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
 
-from cache_runtime.engines.directory.shared import MARKER
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
@@ -21,33 +20,10 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 
 FILES, SIZE = 30, 10_000
-
-
-class SharedVolume:
-    """In place of a volume of JuiceFS: the engine secret is all that agents are given of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        (path / os.fsdecode(MARKER)).touch()
-
-    def secret(self) -> dict[str, str]:
-        return {"bucket": f"file://{self.path}"}
-
-
-class DirectoryRuntimes(RuntimeSet):
-    """Two nodes that have the same directory mounted."""
-
-    def is_mounted(self, partition: int) -> bool:
-        try:
-            return (self.mount_path(partition) / os.fsdecode(MARKER)).exists()
-        except OSError:
-            return False
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ import pytest
 
 from paddlewheel.bus.admin.accounts import (
     HOME,
+    READER,
     RESIDENTS,
     SYSTEM,
     TEAM,
     WATCHERS,
+    Config,
     server_accounts,
     team_template,
 )
@@ -22,8 +24,10 @@ from paddlewheel.bus.admin.permissions import (
     ROLES,
     SUBSCRIBER,
     permissions_of,
+    reads_for_sets,
     role_named,
 )
+from paddlewheel.bus.admin.set_reads import read_subjects
 from paddlewheel.bus.admin.teams import within
 from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
@@ -77,7 +81,7 @@ def test_only_operators_and_the_installer_share_the_streams_account() -> None:
         "operator.paddlewheel",
         "installer.paddlewheel",
     ]
-    assert set(accounts) == {HOME, SYSTEM, WATCHERS, *GUESTS}
+    assert set(accounts) == {HOME, SYSTEM, WATCHERS, READER, *GUESTS}
     assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
     assert accounts[SYSTEM] == {}
 
@@ -93,10 +97,41 @@ def test_watchers_hear_every_fact_and_reach_nothing() -> None:
 @pytest.mark.parametrize("name", GUESTS)
 def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
     accounts = server_accounts()
-    imported = {i["service"]["subject"] for i in accounts[name]["imports"] if "service" in i}
-    exported = {e["service"] for e in accounts[HOME]["exports"] if name in e["accounts"] and "service" in e}
+    imported = services_of(accounts[name])
+    exported = {
+        (origin, each["service"])
+        for origin in (HOME, READER)
+        for each in accounts[origin]["exports"]
+        if name in each["accounts"] and "service" in each
+    }
 
-    assert imported == exported == permissions_of(role_named(name)).publish
+    assert imported == exported
+    assert {subject for _, subject in imported} == permissions_of(role_named(name)).publish
+    assert {subject for origin, subject in imported if origin == READER} <= read_subjects()
+
+
+def services_of(account: Config) -> set[tuple[str, str]]:
+    """What it may ask of others: the account and the subject."""
+    found = (each["service"] for each in account["imports"] if "service" in each)
+    return {(each["account"], each["subject"]) for each in found}
+
+
+def test_bus_auth_answers_agents_alone_and_reaches_nothing_but_what_it_hands_on() -> None:
+    accounts = server_accounts()
+
+    asked = {each["service"]: each["accounts"] for each in accounts[READER]["exports"]}
+    assert asked == {subject: ["cache-runtime"] for subject in read_subjects()}
+    assert services_of(accounts[READER]) == {(HOME, subject) for subject in reads_for_sets().publish}
+    assert {each.split(".")[2] for each in reads_for_sets().publish} == {"DIRECT", "STREAM", "INFO"}
+    assert "users" not in accounts[READER]
+
+
+@pytest.mark.parametrize("account", [HOME, READER])
+def test_a_batch_has_many_answers_wherever_it_is_asked_for(account: str) -> None:
+    batches = [e for e in server_accounts()[account]["exports"] if ".DIRECT.GET." in e.get("service", "")]
+
+    assert batches
+    assert {each["response_type"] for each in batches} == {"stream"}
 
 
 @pytest.mark.parametrize("name", GUESTS)

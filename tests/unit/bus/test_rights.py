@@ -53,6 +53,12 @@ def _covers(whole: str, part: str) -> bool:
     return len(tokens) == len(others)
 
 
+def test_no_request_of_an_agents_has_what_it_reads_in_its_body() -> None:
+    asked = {s for s in within_set(permissions_of(role_named(AGENT)), MINE).publish if s.startswith("$JS.")}
+
+    assert asked == {"$JS.API.INFO", "$JS.API.DIRECT.GET.PW_WORK.pw.work.cache.uid-a.*.*.*.v1"}
+
+
 def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
     may = Permissions(
         subscribe=frozenset({"pw.live.KV_pw_cache_runs.>", "pw.live.PW_JOBS.>", "_INBOX_cache-runtime.>"})
@@ -74,6 +80,13 @@ def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
         ("$KV.pw_cache_runs.*.*.*", {"$KV.pw_cache_runs.uid-a.*.*"}),
         ("pw.evt.cache.>", {"pw.evt.cache.*.*.v1.team-a.uid-a"}),
         ("$JS.API.INFO", {"$JS.API.INFO"}),
+        ("pw.read.*.DIRECT.GET.KV_pw_cache_runs", {"pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"}),
+        ("$JS.API.DIRECT.GET.KV_pw_cache_runs", set()),
+        ("$JS.API.DIRECT.GET.KV_pw_cache_runs.>", set()),
+        ("$JS.API.STREAM.MSG.GET.PW_CACHE", set()),
+        ("$JS.API.STREAM.INFO.KV_pw_cache_nodes", set()),
+        # What some later release may add.
+        ("$JS.API.CONSUMER.LIST.PW_CACHE", set()),
     ],
 )
 def test_what_carries_data_is_narrowed_to_the_set(subject: str, narrowed: set[str]) -> None:

@@ -30,16 +30,22 @@ authorization {
 {{- end }}
 # Generated from paddlewheel.bus.admin.permissions: an account for the streams, one per role, one per team of subscribers.
 accounts {
-  {{- range $name, $account := include "paddlewheel.natsAccounts" . | fromJson }}
+  {{- $all := include "paddlewheel.natsAccounts" . | fromJson }}
+  {{- $tokens := include "paddlewheel.busTokens" . }}
+  {{- range $name, $account := ternary (omit $all "BUS_AUTH") $all (eq "true" $tokens) }}
   {{ $name | quote }}: {{ ternary (omit $account "users") $account (eq "true" (include "paddlewheel.busTokens" $)) | toRawJson }}
   {{- end }}
-  {{- if include "paddlewheel.busTokens" . }}
+  {{- if $tokens }}
+  {{- $reads := (.Files.Get "files/bus-accounts.json" | fromJson).reader }}
   BUS_AUTH: {
+    imports: {{ $all.BUS_AUTH.imports | toRawJson }}
+    exports: {{ $all.BUS_AUTH.exports | toRawJson }}
     users: [{
       nkey: $BUS_AUTH_USER
       permissions: {
-        subscribe: {allow: ["$SYS.REQ.USER.AUTH", "_INBOX_bus-auth.>"]}
-        publish: {allow: ["$SYS._INBOX.>"]}
+        subscribe: {allow: {{ concat (list "$SYS.REQ.USER.AUTH" "_INBOX_bus-auth.>") $reads.subscribe | toRawJson }}}
+        # `_R_` is where the server has the answers to what other accounts ask.
+        publish: {allow: {{ concat (list "$SYS._INBOX.>" "_R_.>") $reads.publish | toRawJson }}}
       }
     }]
   }
@@ -113,7 +119,7 @@ cluster {
 {{- end }}
 {{- $limits := .Values.nats.roleLimits }}
 {{- $most := dict "cache-runtime" $limits.agents "evaluator" $limits.evaluators "WATCHERS" $limits.watchers }}
-{{- range $name, $account := omit $accounts "PADDLEWHEEL" "SYS" }}
+{{- range $name, $account := omit $accounts "PADDLEWHEEL" "SYS" "BUS_AUTH" }}
 {{- if not (has $name $names) }}
 {{- $_ := set $account "limits" (dict "max_connections" (get $most $name | default $limits.services | int)) }}
 {{- end }}

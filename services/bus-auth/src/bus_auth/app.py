@@ -18,6 +18,7 @@ from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.bus.nats.set_reader import SetReader
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
@@ -36,9 +37,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             authorizer = Authorizer(authority, policy, clock)
             metrics = Metrics(measures.meter)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
-            callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
+            access = access_of(settings, key)
+            callout = NatsCallout(access, server, clock, name=settings.pod_name)
+            reader = SetReader(access, clock, metrics.read, name=f"{settings.pod_name}-reader")
             watch = KeyWatch(settings.key_file, key, callout, clock)
-            await _serve(callout, watch, settings.http_port, stop)
+            await _serve(callout, reader, watch, settings.http_port, stop)
     finally:
         measures.shutdown()
 
@@ -55,12 +58,15 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
     )
 
 
-async def _serve(callout: NatsCallout, watch: KeyWatch, port: int, stop: asyncio.Event) -> None:
+async def _serve(
+    callout: NatsCallout, reader: SetReader, watch: KeyWatch, port: int, stop: asyncio.Event
+) -> None:
     """Until `stop`. Raises what ends one of its tasks."""
-    working = [asyncio.create_task(callout.run()), asyncio.create_task(watch.run())]
+    working = [asyncio.create_task(each.run()) for each in (callout, reader, watch)]
     stopping = asyncio.create_task(stop.wait())
+    checks = {"bus": callout.is_ready, "reads": reader.is_ready, "key": watch.is_current}
     try:
-        async with http.serve(port, {"bus": callout.is_ready, "key": watch.is_current}):
+        async with http.serve(port, checks):
             done, _ = await asyncio.wait({*working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await end(*working, stopping)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.metrics import Meter
 
-NAMES = ("paddlewheel_bus_auth_requests",)
+NAMES = ("paddlewheel_bus_auth_requests", "paddlewheel_bus_auth_reads")
 
 
 class Metrics:
@@ -14,6 +14,13 @@ class Metrics:
         self._requests = meter.create_counter(
             NAMES[0], description="Connections by outcome: granted, or why not"
         )
+        self._reads = meter.create_counter(
+            NAMES[1], description="Agents' reads by outcome: answered, refused, busy or unanswered"
+        )
+
+    def read(self, outcome: str) -> None:
+        """An agent asked for records."""
+        self._reads.add(1, {"outcome": outcome})
 
     def answered(self, outcome: str) -> None:
         """One connection was granted or refused."""

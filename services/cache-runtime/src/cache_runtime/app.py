@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import structlog
 
@@ -24,7 +23,6 @@ from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.core import http, telemetry
@@ -164,7 +162,7 @@ def identity_of(settings: CacheRuntimeSettings) -> Identity:
 async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:
     """Connect and serve until `stop`."""
     measures = telemetry.set_up(SOURCE)
-    access = replace(Access.of(settings, SOURCE), inbox_prefix=agent_inbox(settings.set_uid))
+    access = Access.of(settings, SOURCE).for_set(settings.set_uid)
     bus = await connect(access, name=settings.pod_name)
     try:
         app = App(settings, bus, Metrics(measures.meter))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
+from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.set_reads import API, read_api
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.streams import Limits
 
@@ -41,6 +43,7 @@ class Access:
         teams: of subscribers, for whom whoever makes streams makes copies too.
         limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
+        api_prefix: of requests to JetStream. Agents with tokens read through bus-auth: see `for_set`.
         role: whose permissions the connection has, for log and error messages.
     """
 
@@ -58,6 +61,7 @@ class Access:
     teams: tuple[Team, ...] = ()
     limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
+    api_prefix: str = API
     role: str = ""
 
     @classmethod
@@ -76,3 +80,8 @@ class Access:
             inbox_prefix=inbox_prefix(role),
             role=role,
         )
+
+    def for_set(self, set_uid: str) -> Access:
+        """Of an agent of the data set: its own inbox, and with a token its own reads."""
+        api = read_api(set_uid) if self.token_file else API
+        return replace(self, inbox_prefix=agent_inbox(set_uid), api_prefix=api)

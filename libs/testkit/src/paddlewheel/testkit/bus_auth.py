@@ -21,6 +21,7 @@ from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.bus.nats.set_reader import SetReader
 from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
@@ -320,16 +321,17 @@ async def answering(bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL
     )
     server = CalloutServer(key, authorize, clock, lambda _: None, limits)
     callout = NatsCallout(access, server, clock, name=AUTH)
-    task = asyncio.create_task(callout.run())
+    reader = SetReader(access, clock, lambda _: None, name=f"{AUTH}-reader")
+    tasks = [asyncio.create_task(callout.run()), asyncio.create_task(reader.run())]
 
     async def is_ready() -> bool:
-        return await callout.is_ready() is True
+        return await callout.is_ready() is True and await reader.is_ready() is True
 
     try:
         await eventually(is_ready, within=20)
         yield
     finally:
-        await end(task)
+        await end(*tasks)
 
 
 @asynccontextmanager

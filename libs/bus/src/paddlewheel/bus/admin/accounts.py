@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paddlewheel.bus.admin.permissions import (
@@ -16,9 +16,11 @@ from paddlewheel.bus.admin.permissions import (
     inbox_prefix,
     member_of,
     permissions_of,
+    reads_for_sets,
     role_named,
     user_of,
 )
+from paddlewheel.bus.admin.set_reads import read_api, read_subjects
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import matches
 
@@ -30,6 +32,9 @@ RESIDENTS = (OPERATOR, INSTALLER)
 
 SYSTEM = "SYS"
 
+READER = "BUS_AUTH"
+"""The account of bus-auth, which reads for agents with tokens; with certificates nobody is in it."""
+
 WATCHERS = "WATCHERS"
 """The account of subscribers without a team: live facts, and nothing that two of them could share."""
 
@@ -37,7 +42,11 @@ TEAM, NAMESPACE = "@team@", "@namespace@"
 """Placeholders of `team_template`."""
 
 _API = "$JS.API"
-_ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
+_ANSWERED_MORE_THAN_ONCE = (
+    "$JS.API.CONSUMER.MSG.NEXT.",
+    "$JS.API.DIRECT.GET.",
+    f"{read_api('*')}.DIRECT.GET.",
+)
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
 Config = dict[str, Any]
@@ -60,11 +69,15 @@ def server_accounts() -> Config:
     home = {
         "jetstream": "enabled",
         "users": [user for name in RESIDENTS for user in _users_of(name)],
-        "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
+        "exports": [*_services(_asking_home(tenants)), *_stream_exports(HOME, imports)],
         "imports": [],
     }
     return {
         HOME: home,
+        READER: {
+            "exports": _services(_asking_reader(tenants)),
+            "imports": [_use(HOME, subject) for subject in sorted(reads_for_sets().publish)],
+        },
         **{name: _tenant(name, may, imports) for name, may in tenants.items()},
         WATCHERS: {"imports": [_import(each) for each in heard]},
         SYSTEM: {},
@@ -136,6 +149,17 @@ def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) ->
         yield from origins or [_StreamImport(HOME, subject, name)]
 
 
+def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
+    """What each may ask of the services' account."""
+    asked = {name: replace(may, publish=may.publish - read_subjects()) for name, may in tenants.items()}
+    return {**asked, READER: reads_for_sets()}
+
+
+def _asking_reader(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
+    """What each may ask of bus-auth."""
+    return {name: replace(may, publish=may.publish & read_subjects()) for name, may in tenants.items()}
+
+
 def _services(tenants: dict[str, Permissions]) -> list[Config]:
     """Every subject that somebody may publish, for those alone who may."""
     subjects = sorted({subject for may in tenants.values() for subject in may.publish})
@@ -161,13 +185,17 @@ def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Confi
 
 
 def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
-    services = [{"service": {"account": HOME, "subject": subject}} for subject in sorted(may.publish)]
+    services = [_use(READER if s in read_subjects() else HOME, s) for s in sorted(may.publish)]
     streams = [_import(each) for each in imports if each.importer == name]
     return {
         "users": _users_of(name),
         "imports": [*services, *streams],
         "exports": _stream_exports(name, imports),
     }
+
+
+def _use(origin: str, subject: str) -> Config:
+    return {"service": {"account": origin, "subject": subject}}
 
 
 def _import(each: _StreamImport) -> Config:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.bus import streams
+from paddlewheel.bus.admin.set_reads import handed_on, read_subjects
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
@@ -223,9 +224,15 @@ def _ends_work() -> Permissions:
 def _does_work() -> Permissions:
     """Publish chunks and read them, each by its subject, so that rights can tell whose it is."""
     [subjects] = streams.WORK.subjects
-    return Permissions(
-        publish=_set(subjects, work_reads(subjects), f"{_API}.STREAM.INFO.{streams.WORK.name}")
-    )
+    return Permissions(publish=_set(subjects, work_reads(subjects)))
+
+
+def reads_for_sets() -> Permissions:
+    """What bus-auth does for agents with tokens: hear what they want to read, and ask JetStream for it.
+
+    An account that does not import INFO gets, for all of JetStream's API, the answer that it has none.
+    """
+    return Permissions(publish=handed_on() | {f"{_API}.INFO"}, subscribe=read_subjects())
 
 
 def work_reads(subjects: str) -> str:
@@ -341,6 +348,8 @@ ROLES = (
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _ends_work()
+        # In place of the direct reads, where agents have the rights of one set.
+        | Permissions(publish=read_subjects())
         | _writes(streams.RUNS, RUN_RECORDS, except_records=("spec", "cancel"))
         | _writes(streams.NODES, NODE_RECORDS),
     ),

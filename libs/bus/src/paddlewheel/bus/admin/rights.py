@@ -20,6 +20,7 @@ from paddlewheel.bus.admin.permissions import (
     role_named,
     work_reads,
 )
+from paddlewheel.bus.admin.set_reads import API, read_api
 from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS, set_pattern
 from paddlewheel.contracts.subjects import event_filter, token, work_filter
 from paddlewheel.core.errors import Permanent
@@ -99,16 +100,24 @@ def agent_inbox(uid: str) -> str:
 def within_set(may: Permissions, owner: SetReference) -> Permissions:
     """Every subject that carries data names the set's uid.
 
-    A lookup of records has its request in the body and cannot be narrowed: it reads, but writes nothing.
+    A request to JetStream that has what it wants in its body is not among them: bus-auth is asked for it.
     """
-    own = _own_subjects(owner)
-    publish = {own.get(subject, subject) for subject in may.publish}
+    publish = {own for subject in may.publish for own in _narrowed_request(subject, owner)}
     heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, owner)}
     return replace(
         may,
         publish=frozenset(publish),
         subscribe=frozenset({f"{agent_inbox(owner.uid)}.>", *heard}),
     )
+
+
+def _narrowed_request(subject: str, owner: SetReference) -> set[str]:
+    """Nothing of JetStream's API, but for what it has in its subject."""
+    if subject in (own := _own_subjects(owner)):
+        return {own[subject]}
+    if subject.startswith(f"{API}.") and subject != f"{API}.INFO":
+        return set()
+    return {subject.replace(f"{read_api(_ANY)}.", f"{read_api(owner.uid)}.")}
 
 
 def _own_subjects(owner: SetReference) -> Mapping[str, str]:

@@ -34,7 +34,7 @@ from paddlewheel.core.tasks import end
 log = LibraryLogger(__name__)
 
 _REPEATABLE = re.compile(
-    r"\$JS\.API\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
+    r"(\$JS\.API|pw\.read\.[^.]+)\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
 )
 """Requests of JetStream's API that may be sent twice."""
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')

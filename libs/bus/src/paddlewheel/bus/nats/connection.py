@@ -61,7 +61,11 @@ class Connection:
 
     async def jetstream(self) -> JetStreamContext:
         """JetStream's API over the live client. Raises Retry."""
-        return (await self.client()).jetstream(timeout=TIMEOUT)
+        return (await self.client()).jetstream(timeout=TIMEOUT, prefix=self._access.api_prefix)
+
+    def api(self, call: str, stream: str) -> str:
+        """Subject of a request about a stream."""
+        return f"{self._access.api_prefix}.{call}.{stream}"
 
     async def request(self, subject: str, data: bytes) -> bytes:
         """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""

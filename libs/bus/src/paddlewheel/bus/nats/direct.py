@@ -23,9 +23,10 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
-from nats.js.errors import APIError
 from pydantic import TypeAdapter
 
+from paddlewheel.bus.admin.set_reads import API, LARGEST_BATCH
+from paddlewheel.bus.nats.api import ask_api
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, FeedLostError, mapped
@@ -33,8 +34,7 @@ from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.errors import Retry
 
-BATCH = 256
-"""Messages in one answer, at most."""
+BATCH = LARGEST_BATCH
 LOOK_EVERY = 10.0
 """Seconds after which the leader is asked without a signal: one is lost with the server that sends it."""
 _FIRST_LOOK = 1.0
@@ -158,7 +158,7 @@ class DirectFeed:
 
     async def _ask_stream(self) -> tuple[str, int]:
         """When the stream was created, and its last sequence. Raises Retry."""
-        answer = await self._ask_leader("STREAM.INFO")
+        answer = await ask_api(self._connection, "STREAM.INFO", self.stream)
         return str(answer["created"]), int(answer["state"]["last_seq"])
 
     async def _get_from_leader(self) -> list[Msg]:
@@ -187,22 +187,8 @@ class DirectFeed:
 
     async def _load(self, which: Mapping[str, object]) -> dict[str, Any]:
         """One message as the leader has it; {} for none."""
-        answer = await self._ask_leader("STREAM.MSG.GET", which, absent=NO_MESSAGE)
+        answer = await ask_api(self._connection, "STREAM.MSG.GET", self.stream, which, absent=NO_MESSAGE)
         return dict(answer.get("message") or {})
-
-    async def _ask_leader(
-        self, call: str, body: Mapping[str, object] | None = None, absent: int = 0
-    ) -> dict[str, Any]:
-        """An answer of JetStream's API; {} for an error with code `absent`. Raises Retry."""
-        async with self._connection.calling(f"{call} of {self.stream}"):
-            request = b"" if body is None else json.dumps(body).encode()
-            raw = await self._connection.request(f"$JS.API.{call}.{self.stream}", request)
-            answer: dict[str, Any] = json.loads(raw)
-            if error := answer.get("error"):
-                if error["err_code"] == absent:
-                    return {}
-                APIError.from_error(error)
-            return answer
 
     async def _get(self) -> list[Msg]:
         """The next messages that one of the replicas has, [] when it has none now."""
@@ -214,7 +200,7 @@ class DirectFeed:
 
         request = {"batch": BATCH, **self._position(self._wanted)}
         inbox = self._client.new_inbox()
-        subject = f"$JS.API.DIRECT.GET.{self.stream}"
+        subject = self._connection.api("DIRECT.GET", self.stream)
         async with self._connection.calling(subject):
             answers = await self._client.subscribe(inbox, cb=take)
             try:
@@ -240,11 +226,18 @@ class DirectFeed:
         while _status(msg := await arrived.get()) == "":
             found.append(self._stored(msg))
         if _status(msg) == _NOBODY:
-            raise Retry(STREAM_MISSING, f"no stream {self.stream}")
+            raise self._nobody()
         if _status(msg) not in (_NOTHING, _END):
             raise FeedLostError(f"{self.stream}: {_status(msg)} {(msg.headers or {}).get('Description', '')}")
         self._has_more = bool(found) and found[-1].metadata.num_pending > 0
         return self._received(found)
+
+    def _nobody(self) -> Retry:
+        """Why a request reached nobody."""
+        subject = self._connection.api("DIRECT.GET", self.stream)
+        if subject.startswith(API):
+            return Retry(STREAM_MISSING, f"no stream {self.stream}")
+        return Retry("BusRefused", f"{subject}: no stream {self.stream}, or bus-auth does not run")
 
     def _received(self, found: list[Msg]) -> list[Msg]:
         """Those that are wanted; the position is behind all."""

@@ -6,9 +6,10 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError
 
 from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.api import ask_api
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
@@ -47,9 +48,10 @@ class StreamPublisher:
         receipt = await self.publish(message)
         if not receipt.is_repeated:
             return
-        subject = await self._subject_at(stream_of(message.subject).name, receipt.sequence)
-        if subject not in (None, message.subject):
-            raise Retry(ID_TAKEN, f"{message.subject}: its id is that of a message on {subject}")
+        stream = stream_of(message.subject).name
+        if await self._is_another(stream, receipt.sequence, message.subject):
+            where = f"message {receipt.sequence} of {stream}"
+            raise Retry(ID_TAKEN, f"{message.subject}: its id is that of another fact, {where}")
 
     async def publish(self, message: RawMessage) -> Receipt:
         """Return once stored; a repeated id counts as stored.
@@ -80,22 +82,24 @@ class StreamPublisher:
             raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now{why}")
         return receipt
 
-    async def _subject_at(self, stream: str, sequence: int) -> str | None:
-        """None when the stream has dropped the message, or the role may not read it. Raises Retry.
+    async def _is_another(self, stream: str, sequence: int, subject: str) -> bool:
+        """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
+        not read it. Raises Retry.
 
-        Evaluators read nothing. Nobody can guess their ids, so what has one is their own message.
+        Only its own subject is asked for: an agent may read no others. Evaluators read nothing; nobody can
+        guess their ids, so what has one is their own message.
         """
-        js = await self._provision.ready()
-        async with self._connection.calling(f"message {sequence} of {stream}"):
-            try:
-                return (await js.get_msg(stream, seq=sequence)).subject
-            except NotFoundError as error:
-                if error.err_code != NO_MESSAGE:
-                    raise
-            except Retry as error:
-                if error.reason != NOT_PERMITTED:
-                    raise
-        return None
+        try:
+            wanted = {"next_by_subj": subject, "seq": sequence}
+            found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
+        except Retry as error:
+            if error.reason != NOT_PERMITTED:
+                raise
+            return False
+        if found and int(found["message"]["seq"]) == sequence:
+            return False
+        info = await ask_api(self._connection, "STREAM.INFO", stream)
+        return sequence >= int(info["state"]["first_seq"])
 
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""

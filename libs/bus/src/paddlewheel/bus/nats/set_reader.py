@@ -1,0 +1,197 @@
+"""Reads for agents with tokens: what stays within their set is handed on, and the answers are handed back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.set_reads import Read, parse_read, read_subjects, refusal, set_of, shown_info
+from paddlewheel.bus.nats.client import Client
+from paddlewheel.bus.nats.connection import TIMEOUT, Connection
+from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.turns import Limits, Turns
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.core.tasks import end
+
+GROUP = "bus-auth"
+"""Queue group: each request is answered by one replica."""
+_USUAL = Limits(at_work=8, waiting=2048, all_at_work=128)
+"""Of each data set. With `BATCH_BYTES` they bound the memory that answers take on their way."""
+_HEARD = 4096
+"""Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
+_ASKERS = "_R_."
+"""Where the server has answers for other accounts. It hands an asker's `$JS.ACK` on as it is."""
+_SENDABLE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+"""Names of headers that nats-py sends. Those of NATS are such; agents may have stored others."""
+
+log = LibraryLogger(__name__)
+
+Report = Callable[[str], None]
+"""Told the outcome of each request: `answered`, `refused`, `busy` or `unanswered`."""
+
+
+class SetReader:
+    """Answers agents' reads; reconnects for as long as it runs.
+
+    Its connection is its own: what agents ask for must not hold up the requests to let them in.
+    """
+
+    def __init__(
+        self, access: Access, clock: Clock, report: Report, *, name: str, limits: Limits = _USUAL
+    ) -> None:
+        self._connection = Connection(access, name)
+        self._clock, self._report = clock, report
+        self._turns = Turns(limits)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listens = False
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except Retry as error:
+                    log.warning("agents cannot read for now", why=str(error))
+                await self._clock.sleep(PAUSE)
+        finally:
+            self._listens = False
+            await end(*self._tasks)
+            await self._connection.close()
+
+    async def is_ready(self) -> bool | str:
+        """For readiness: requests arrive here."""
+        return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
+
+    async def _serve(self) -> None:
+        """Until the connection is lost. Raises Retry."""
+        client = await self._connection.client()
+        relay, lost = Relay(client), asyncio.Event()
+        stop_listening = self._connection.on_lost(lost.set)
+        try:
+            async with self._connection.calling("subscribe to reads of sets"):
+                await relay.open()
+                for subject in sorted(read_subjects()):
+                    take = self._taking(client, relay)
+                    await client.subscribe(subject, queue=GROUP, cb=take, pending_msgs_limit=_HEARD)
+                await client.flush()
+            self._listens = True
+            await lost.wait()
+        finally:
+            self._listens = False
+            stop_listening()
+            relay.close()
+
+    def _taking(self, client: Client, relay: Relay) -> Callable[[Msg], Awaitable[None]]:
+        # nats-py hands over the next message when this has returned.
+        async def take(msg: Msg) -> None:
+            task = asyncio.create_task(self._answer(client, relay, msg))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return take
+
+    async def _answer(self, client: Client, relay: Relay, msg: Msg) -> None:
+        """Nothing once nobody waits for it any more, or when the set asks for too much: agents ask again."""
+        try:
+            async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
+                self._report(await _result(client, relay, msg))
+        except TimeoutError:
+            self._report("unanswered")
+        except Retry:
+            self._report("busy")
+
+
+async def _result(client: Client, relay: Relay, msg: Msg) -> str:
+    """The outcome."""
+    if not msg.reply.startswith(_ASKERS):
+        return "refused"
+    try:
+        read = parse_read(msg.subject, msg.data)
+    except Permanent as error:
+        await _refuse(client, msg.subject, msg.reply, error.message)
+        return "refused"
+    return "answered" if await relay.hand_on(read, msg.reply) else "unanswered"
+
+
+async def _refuse(client: Client, subject: str, reply: str, why: str) -> None:
+    headers, body = refusal(subject, why)
+    with suppress(nats.errors.Error, OSError):
+        await client.publish(reply, body, headers=dict(headers) or None)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    read: Read
+    reply: str
+    is_answered: asyncio.Future[bool]
+
+    def end(self, *, answered: bool) -> None:
+        """Idempotent."""
+        if not self.is_answered.done():
+            self.is_answered.set_result(answered)
+
+
+class Relay:
+    """Hands requests on and their answers back, in order, over one connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._inbox = client.new_inbox()
+        self._tokens = count(1)
+        self._waiting: dict[str, _Waiting] = {}
+
+    async def open(self) -> None:
+        """Listen for answers."""
+        await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
+
+    def close(self) -> None:
+        """No more answers come."""
+        for waiting in self._waiting.values():
+            waiting.end(answered=False)
+
+    async def hand_on(self, read: Read, reply: str) -> bool:
+        """Return when the last answer was handed back, or none will be any more: False."""
+        token = str(next(self._tokens))
+        waiting = _Waiting(read, reply, asyncio.get_running_loop().create_future())
+        self._waiting[token] = waiting
+        try:
+            await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
+            return await waiting.is_answered
+        except (nats.errors.Error, OSError):
+            return False
+        finally:
+            del self._waiting[token]
+
+    async def _take(self, msg: Msg) -> None:
+        waiting = self._waiting.get(msg.subject.rpartition(".")[2])
+        if waiting is None or waiting.is_answered.done():
+            return
+        try:
+            await self._hand_back(waiting, msg)
+        except nats.errors.MaxPayloadError:
+            # The leader's answer has a message in base64, by a third larger than any client may send.
+            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
+            waiting.end(answered=False)
+        except (nats.errors.Error, OSError, ValueError, LookupError) as error:
+            # Nothing may follow what is missing: it would be taken for all that there is.
+            log.warning("an answer cannot be handed back", stream=waiting.read.stream, why=repr(error))
+            waiting.end(answered=False)
+
+    async def _hand_back(self, waiting: _Waiting, msg: Msg) -> None:
+        headers = msg.headers or {}
+        sent = {name: value for name, value in headers.items() if _SENDABLE.fullmatch(name)}
+        body = shown_info(msg.data) if waiting.read.is_info and msg.data else msg.data
+        await self._client.publish(waiting.reply, body, headers=sent or None)
+        if not (waiting.read.is_batch and "Nats-Sequence" in headers):
+            waiting.end(answered=True)

@@ -1,0 +1,158 @@
+"""Answers on their way through bus-auth: none is taken for all that there is when one of them is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import nats.errors
+import pytest
+from nats.aio.msg import Msg
+
+from paddlewheel.bus.admin.set_reads import Read
+from paddlewheel.bus.nats.client import Client
+from paddlewheel.bus.nats.set_reader import Relay
+from paddlewheel.core.tasks import end
+
+ASKER = "_R_.a.b"
+BATCH = Read("uid-a", "DIRECT.GET", "KV_pw_cache_runs", b"")
+SINGLE = Read("uid-a", "STREAM.MSG.GET", "KV_pw_cache_runs", b"")
+INFO = Read("uid-a", "STREAM.INFO", "KV_pw_cache_runs", b"")
+
+
+class OneClient:
+    """Remembers what is published, and sends nothing larger than `most` bytes."""
+
+    def __init__(self, most: int = 100) -> None:
+        self.most = most
+        self.requests: list[tuple[str, str]] = []
+        self.answers: list[tuple[bytes, dict[str, str]]] = []
+        self._take: Any = None
+
+    def new_inbox(self) -> str:
+        return "_INBOX.x"
+
+    async def subscribe(self, subject: str, cb: Any) -> None:
+        assert subject == "_INBOX.x.*"
+        self._take = cb
+
+    async def publish(
+        self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        if len(data) > self.most:
+            raise nats.errors.MaxPayloadError
+        if subject == ASKER:
+            self.answers.append((data, headers or {}))
+        else:
+            self.requests.append((subject, reply))
+
+    async def answer(self, token: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+        """One message, as JetStream sends it to the inbox."""
+        await self._take(Msg(cast("Client", self), subject=f"_INBOX.x.{token}", data=data, headers=headers))
+
+
+async def started(client: OneClient, *reads: Read) -> tuple[Relay, list[asyncio.Task[bool]]]:
+    """The requests are on their way; the first has token 1."""
+    relay = Relay(cast("Client", client))
+    await relay.open()
+    tasks = [asyncio.create_task(relay.hand_on(read, ASKER)) for read in reads]
+    while len(client.requests) < len(reads):
+        await asyncio.sleep(0)
+    return relay, tasks
+
+
+async def test_a_batch_is_handed_back_to_its_end() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, BATCH)
+    answers = [
+        (b"a", {"Nats-Sequence": "1", "Nats-Num-Pending": "1"}),
+        (b"b", {"Nats-Sequence": "2", "Nats-Num-Pending": "0"}),
+        (b"", {"Status": "204", "Description": "EOB"}),
+    ]
+
+    for data, headers in answers:
+        assert not asked.done()
+        await client.answer(1, data, headers)
+
+    assert await asked
+    assert client.requests == [("$JS.API.DIRECT.GET.KV_pw_cache_runs", "_INBOX.x.1")]
+    assert client.answers == answers
+
+
+async def test_nothing_follows_what_could_not_be_handed_back() -> None:
+    """An end would say that all was there."""
+    client = OneClient(most=1)
+    _, [asked] = await started(client, BATCH)
+
+    await client.answer(1, b"a", {"Nats-Sequence": "1"})
+    await client.answer(1, b"much", {"Nats-Sequence": "2"})
+    await client.answer(1, b"", {"Status": "204"})
+
+    assert not await asked
+    assert [headers.get("Status") for _, headers in client.answers] == [None, "408"]
+
+
+async def test_a_single_message_that_is_too_large_is_refused() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, SINGLE)
+
+    await client.answer(1, b"x" * 101)
+
+    assert not await asked
+    [(data, _)] = client.answers
+    assert "too large" in json.loads(data)["error"]["description"]
+
+
+async def test_a_header_that_no_client_can_send_is_left_out() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, BATCH)
+
+    await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d"})
+    await client.answer(1, b"", {"Status": "404"})
+
+    assert await asked
+    assert client.answers[0] == (b"a", {"Nats-Sequence": "1"})
+
+
+async def test_answers_go_to_whom_they_are_for() -> None:
+    client = OneClient()
+    _, asked = await started(client, SINGLE, INFO)
+
+    await client.answer(2, json.dumps({"state": {"first_seq": 1, "last_seq": 2, "messages": 3}}).encode())
+    await client.answer(1, b"one")
+    await client.answer(1, b"again")
+    await client.answer(3, b"nobody's")
+
+    assert [await each for each in asked] == [True, True]
+    assert [data for data, _ in client.answers] == [b'{"state": {"first_seq": 1, "last_seq": 2}}', b"one"]
+
+
+async def test_an_answer_that_cannot_be_read_is_not_handed_back() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, INFO)
+
+    await client.answer(1, b'{"state": {"last_seq": 2}}')
+
+    assert not await asked
+    assert client.answers == []
+
+
+async def test_with_the_connection_all_waiting_ends() -> None:
+    client = OneClient()
+    relay, asked = await started(client, SINGLE, BATCH)
+
+    relay.close()
+
+    assert [await each for each in asked] == [False, False]
+
+
+@pytest.mark.parametrize("read", [SINGLE, BATCH])
+async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(read: Read) -> None:
+    client = OneClient()
+    _, [asked] = await started(client, read)
+    await end(asked)
+
+    await client.answer(1, b"late", {"Nats-Sequence": "1"})
+
+    assert client.answers == []
