@@ -1404,6 +1404,10 @@ def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
 # --- deletion
 
 
+UNUSED = raw_condition("Unused", "True", "Terminating", 3600)
+_DATED = ("Free", "Unused")
+
+
 def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
     """A set that was deleted a day ago, and that nothing has kept for so many seconds."""
     meta: dict[str, Any] = {
@@ -1412,7 +1416,7 @@ def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
         **changes.pop("meta", {}),
     }
     free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
-    status = {"conditions": changes.pop("conditions", [free])}
+    status = {"conditions": [*changes.pop("conditions", [free]), *changes.pop("unused", [UNUSED])]}
     seen = make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
     if "children" in changes:
         return seen
@@ -1431,11 +1435,11 @@ def terminating(*actions: object) -> SetPlan:
 
 
 def removal(seen: ObservedSet) -> SetPlan:
-    """The plan, without the condition by which it knows how long the set has been free."""
+    """The plan, without the conditions by which it knows how long the set has been unused and free."""
     todo = decide(seen)
     if todo.status is None:
         return todo
-    others = tuple(c for c in todo.status.conditions if c.type != "Free")
+    others = tuple(c for c in todo.status.conditions if c.type not in _DATED)
     return replace(todo, status=replace(todo.status, conditions=others))
 
 
@@ -1618,6 +1622,46 @@ def test_a_set_that_was_found_free_goes_on_though_its_agents_end_without_a_good_
         status = decide(going(1, ready, spec=WRITEBACK, reports=(last,))).status
         assert status is not None
         assert status.holds("Free")
+
+
+@pytest.mark.parametrize(
+    ("unused", "why"),
+    [
+        ([], "no report before it was seen that there is none counts"),
+        ([raw_condition("Unused", "False", "InUse", 3600)], "the last one has just gone"),
+        ([raw_condition("Unused", "True", "Terminating", 40)], "the measurement may have begun before"),
+    ],
+)
+def test_a_report_of_what_was_there_while_a_pod_wrote_frees_no_set(
+    unused: list[dict[str, Any]], why: str
+) -> None:
+    report = make_report(OWNER_UID, 0, NOW, writeback=True)
+    seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
+    assert freedom(seen) == condition("Free", False, "StagedWrites"), why
+    assert "has not reported since the last user has gone on node node-0" in message_of(seen)
+    assert removal(seen).actions == ()
+
+
+def test_a_set_is_free_by_a_report_of_what_was_there_after_its_last_user() -> None:
+    report = make_report(OWNER_UID, 0, NOW, writeback=True)
+    unused = [raw_condition("Unused", "True", "Terminating", 41)]
+    seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
+    assert freedom(seen) == condition("Free", True, "Terminating")
+
+
+def test_since_when_no_pod_uses_a_set_is_recorded_until_one_does() -> None:
+    for users, unused, at in (
+        ((), [], AT),
+        ((), [raw_condition("Unused", "True", "Terminating", 40)], ago(40)),
+        (("a",), [raw_condition("Unused", "True", "Terminating", 40)], AT),
+    ):
+        status = decide(going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, users=users)).status
+        found = status.condition("Unused") if status else None
+        assert found is not None
+        assert (found.status, found.last_transition_time) == (str(not users), at)
+    status = decide(going(0, 1, conditions=[], unused=[])).status
+    assert status is not None
+    assert status.condition("Unused") is None, "nothing of it is on nodes only"
 
 
 def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:

@@ -20,13 +20,18 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.staged_writes import left_on_node
+from paddlewheel.contracts.stamps import age
 
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
+FIGURE_SECONDS = 40.0
+"""From the begin of a measurement to the report of its figure: an agent reports none for longer than 35
+seconds without saying that there may be more, and reports are on the bus for a moment."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
 _OUTDATED = "an amount that its agent has not reported lately"
+_IN_USE_THEN = "an amount that its agent has not reported since the last user has gone"
 _NO_PARTITION = -1
 
 
@@ -36,7 +41,7 @@ def staged_writes(
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
     Until the reports are known, everybody may have some. Of a set that was found free only what is certain
-    counts: its agents end, and no pod has written since they all had nothing.
+    counts: its agents end, and what they all had was measured after the last user had gone.
     """
     if _is_given_up(seen):
         return ""
@@ -199,21 +204,32 @@ def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
     says what it has left."""
     mounted, at, count = _mounted_on(seen), _pods_at(seen), _partitions(seen)
     return [
-        _Writes(r.partition, at.get(r.partition, r.node), unknown=_OUTDATED)
+        _Writes(r.partition, at.get(r.partition, r.node), unknown=why)
         for r in seen.reports
         if r.partition in mounted and (r.partition < count or r.partition in at)
-        if not _is_current(seen, r, now)
+        if (why := _why_outdated(seen, r, now))
         if not r.staged_bytes and not r.staged_unknown
     ]
 
 
-def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
+def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
     So a namespace can go, whose pods all end at once."""
-    if is_fresh(report, now) and report.partition not in seen.replayed:
-        return True
     is_manned = report.partition in _pods_at(seen)
-    return not report.mounted and not is_manned and not seen.mounts_by_csi
+    if not (report.mounted or is_manned or seen.mounts_by_csi):
+        return ""
+    if not is_fresh(report, now) or report.partition in seen.replayed:
+        return _OUTDATED
+    return "" if _is_of_all_writes(seen, report) else _IN_USE_THEN
+
+
+def _is_of_all_writes(seen: ObservedSet, report: NodeStatus) -> bool:
+    """Of a set that is being deleted: its figure was measured after the last user had gone."""
+    unused = seen.status.condition(Cond.UNUSED)
+    if unused is None or unused.status != "True":
+        return True
+    since = age(unused.last_transition_time, report.updated_at) if report.updated_at else 0.0
+    return since > FIGURE_SECONDS
 
 
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:
