@@ -241,10 +241,11 @@ async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
     with monkeypatch.context() as patch:
         patch.setattr(node, "PATIENCE", 0.0)
         patch.setattr(node, "LAST_WORD", 0.0)
-        for unknown in (False, False, False, True):
+        for age, unknown in ((10, False), (20, False), (30, False), (40, True)):
             await clock.advance(10.0)
             await reporter.report()
             assert await _reported(nodes) == (0, unknown)
+            assert (await _report(nodes)).staged_age == age, "and pods may have written since"
         await reporter.report_last()
 
 

@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,7 +24,9 @@ from dataset_controller.domain.actions import (
     RecordAction,
     WriteRun,
 )
+from dataset_controller.domain.reports import UNSAID_MAX
 from dataset_controller.records import NodeRecords, RunRecords
+from dataset_controller.watch import Wakes, make_watch
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
@@ -35,14 +39,19 @@ from paddlewheel.contracts.generated.cache_v1 import (
     StagedElsewhere,
     WarmupOperation,
 )
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
+from paddlewheel.contracts.staged_writes import has_writes, left_on_node
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
+from paddlewheel.kube import ports
+from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.wait import eventually
 
 OWNER = Owner("set-uid", 1)
@@ -415,6 +424,91 @@ async def test_what_was_known_of_a_node_counts_until_a_partition_reports_from_th
         # Its agent has seen that another one is there, which then reports once more.
         assert await report(0, "b") == [[("a", 3)], []]
         assert await report(1, "a") == [[], []]
+
+
+async def test_nodes_that_a_partition_has_left_are_remembered_up_to_a_number() -> None:
+    """Those that it has left last: a cluster may replace its nodes every day."""
+    count = 2 * UNSAID_MAX
+    nodes = NodeRecords(ManualClock(NOW))
+    there = [Entry("set-uid.0", to_json(NodeStatus(node=f"n{i}", staged_bytes=1)), i) for i in range(count)]
+    await nodes.follow(Told(None, *there), lambda _: None)
+    [report] = nodes.of("set-uid")
+    assert [each.node for each in report.staged_elsewhere] == [
+        f"n{i}" for i in range(count - 2, count - 2 - UNSAID_MAX, -1)
+    ]
+
+
+async def test_reports_on_a_set_that_is_gone_are_not_kept() -> None:
+    """Its agents end after it, and report to the last."""
+    clock, cluster, woken = ManualClock(NOW), MemoryCluster(), list[Key]()
+    own = await cluster.create(ports.SAMPLE_SETS, make_sample_set())
+    uid, nodes, watch = own["metadata"]["uid"], NodeRecords(clock), make_watch(cluster, "", clock)
+    wakes = Wakes(watch, woken.append, Mock(), forget_reports=nodes.forget)
+    reports = [Entry(f"{each}.0", to_json(NodeStatus()), i) for i, each in enumerate([uid, "gone"])]
+    await nodes.follow(Told(None, *reports), wakes.report_changed)
+    assert len(nodes.of("gone")) == 1, "it is not known yet which sets there are"
+    watching = asyncio.create_task(watch.run(wakes.changed))
+    await watch.wait_synced()
+    reports = [replace(each, revision=each.revision + 9) for each in reports]
+    await nodes.follow(Told(None, *reports), wakes.report_changed)
+    assert (len(nodes.of(uid)), nodes.of("gone")) == (1, ())
+    await end(watching)
+
+
+class Told(MemoryKeyValue):
+    """A bucket whose watch gives these entries; None ends what it lists at the beginning."""
+
+    def __init__(self, *entries: Entry | None) -> None:
+        super().__init__(NODES_BUCKET, lambda: None)
+        self._told = entries
+
+    async def watch(self, pattern: str) -> AsyncGenerator[Entry | None, None]:
+        for entry in self._told:
+            yield entry
+
+
+def told(revision: int, *, is_stored: bool = False, **values: Any) -> Entry:
+    status = NodeStatus(mounted=True, writeback=True, **values)
+    return Entry(f"set-uid.{status.partition}", to_json(status), revision, is_stored=is_stored)
+
+
+LOST = told(2, partition=1, node="x", staged_bytes=5, staged_elsewhere=[StagedElsewhere(node="y")])
+
+
+async def still_on_x(*entries: Entry | None) -> list[bool]:
+    """By partition: whether its last report tells of writes on node x, where it is no more."""
+    nodes = NodeRecords(ManualClock(NOW))
+    await nodes.follow(Told(*entries), lambda _: None)
+    return [
+        (each.node == "x" and left_on_node(each) is not None)
+        or any(other.node == "x" and has_writes(other) for other in each.staged_elsewhere)
+        for each in nodes.of("set-uid")
+    ]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [LOST, told(2, partition=1, node="z", staged_elsewhere=[StagedElsewhere(node="x", staged_bytes=5)])],
+)
+async def test_what_another_partition_has_uploaded_is_not_claimed_by_the_last_report_of_one_that_is_lost(
+    lost: Entry,
+) -> None:
+    """Partition 1 has been killed, and partition 0 was on its node meanwhile."""
+    assert await still_on_x(None, lost) == [True]
+    there, away = told(3, partition=0, node="x"), told(4, partition=0, node="a")
+    for is_stored in (False, True):
+        there = replace(there, is_stored=is_stored)
+        found = await still_on_x(None, lost, there, away)
+        assert found == [True, False], "of partition 0 only what pods wrote since its report"
+    unmeasured = told(3, partition=0, node="x", staged_unknown=True)
+    assert (await still_on_x(None, lost, unmeasured))[1]
+
+
+async def test_a_report_that_is_older_settles_nothing_of_what_is_told_later() -> None:
+    """The bus lists what it has in any order."""
+    older = told(1, partition=0, node="x", is_stored=True)
+    assert (await still_on_x(replace(LOST, is_stored=True), older, None))[1]
+    assert (await still_on_x(older, replace(LOST, is_stored=True), None))[1]
 
 
 @pytest.mark.parametrize(("mounted", "writeback"), [(True, True), (False, True), (True, False)])

@@ -674,6 +674,14 @@ async def test_the_line_goes_by_priority_and_then_by_age(data: DataHarness) -> N
     assert done == ["a", "urgent", "old", "young", "later"]
 
 
+async def test_of_jobs_created_in_one_second_the_first_one_runs_first(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"remove": RunPhase.RUNNING}
+    for name in ("m-runs", "z", "a"):
+        await data.create_job(make_sample_job(name, **remove("x")))
+    assert await state_of(data, "a") == ("Pending", "waits for SampleJob z, which is before it")
+
+
 async def test_a_run_that_moves_to_another_set_keeps_nobody_of_the_first_waiting(data: DataHarness) -> None:
     await data.ready_set()
     data.runtime.script = {"clear": RunPhase.RUNNING}
@@ -745,6 +753,27 @@ async def test_terminate_cancels_those_that_wait_too(data: DataHarness) -> None:
     for name in ("a-runs", "b-waits"):
         assert (await data.expect_job("Failed", name))["reason"] == "Cancelled"
     assert not data.runtime.runs("clear")
+
+
+async def test_of_jobs_created_in_one_second_terminate_cancels_those_before_it_whatever_their_names(
+    data: DataHarness,
+) -> None:
+    """Time stamps of the API server have whole seconds. Also after a restart, when all are listed by name."""
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "clear": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("m-runs", **WARM))
+    await data.create(make_sample_job("z-waits", **CLEAR), ports.SAMPLE_JOBS)
+    await data.create(make_sample_job("k-ends", terminate=True, **remove("x")), ports.SAMPLE_JOBS)
+    await data.create(make_sample_job("a-younger", **CLEAR), ports.SAMPLE_JOBS)
+    await data.create(make_sample_job("y-younger", **CLEAR), ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.restart()
+    await data.drive()
+    for name in ("m-runs", "z-waits"):
+        assert (await data.expect_job("Failed", name))["reason"] == "Cancelled"
+    await data.expect_job("Succeeded", "k-ends")
+    await data.expect_job("Running", "a-younger")
+    assert await state_of(data, "y-younger") == ("Pending", "waits for SampleJob a-younger")
 
 
 async def test_a_job_that_ends_the_others_does_not_run_beside_one_that_overtook_it(data: DataHarness) -> None:

@@ -106,7 +106,15 @@ def unready(reason: str, message: str = "") -> Condition:
 
 def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) -> ObservedSet:
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
-    parts = ("sync_job", "warmup_job", "warmup_nodes", "cache", "announcements", "nodes_with_writes")
+    parts = (
+        "sync_job",
+        "warmup_job",
+        "warmup_nodes",
+        "warmup_series",
+        "cache",
+        "announcements",
+        "nodes_with_writes",
+    )
     status = {name: changes.pop(name) for name in parts if name in changes}
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
@@ -646,6 +654,11 @@ def warming(attempt: int, runs: Mapping[str, RunState] | None = None, **changes:
     return observe("PartialReady", 1, SYNCED, runs=runs or {}, **job, **WARM, **changes)
 
 
+def series(number: int, *nodes: str) -> str:
+    """The id of the first attempt at a warmup that was begun anew so often."""
+    return run_id(OWNER_UID, "warmup", "0", digest(WARMUP), *(nodes or ("node-0",)), f"series {number}")
+
+
 def warmed(reason: str, message: str = "", *, is_met: bool = False) -> Condition:
     return condition("Warmed", is_met, reason, message)
 
@@ -668,8 +681,9 @@ def test_a_complete_set_records_the_id_of_its_warmup() -> None:
     assert decide(observe("PartialReady", 1, SYNCED, **WARM)) == expected
     # The options have changed since.
     forget = (ForgetRun(RunKey(OWNER_UID, "w0")),)
+    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
     assert decide(observe("PartialReady", 1, SYNCED, warmup_job="w0", **WARM)) == replace(
-        expected, actions=forget
+        expected, status=anew, actions=forget
     )
     # A set that is ready already stays so.
     ready = decide(observe("Ready", 1, SYNCED, **WARM)).status
@@ -706,11 +720,26 @@ def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, agai
     )
 
 
-@pytest.mark.parametrize(("attempt", "following"), [(0, 1), (63, 0)])
-def test_a_failed_warmup_is_retried(attempt: int, following: int) -> None:
+@pytest.mark.parametrize("attempt", [0, 1, 62])
+def test_a_failed_warmup_is_retried(attempt: int) -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(attempt, {WARMUP_RUNS[attempt]: failed}))
-    assert todo == SetPlan(partial(unready("Warming"), attempt=following), requeue_after=0.0)
+    assert todo == SetPlan(partial(unready("Warming"), attempt=attempt + 1), requeue_after=0.0)
+
+
+def test_a_warmup_that_fails_for_hours_never_has_the_id_of_an_earlier_attempt() -> None:
+    failed = RunState(phase=RunPhase.FAILED)
+    todo = decide(warming(63, {WARMUP_RUNS[63]: failed}))
+    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    assert todo == SetPlan(anew, requeue_after=0.0)
+    runs = {series(1): failed, WARMUP_RUNS[63]: failed}
+    again = observe("PartialReady", 1, SYNCED, runs=runs, **WARM)
+    todo = decide(replace(again, sample_set=replace(again.sample_set, status=anew)))
+    status = todo.status
+    assert status is not None
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[63])),)
+    assert status.warmup_job not in (*WARMUP_RUNS, series(1), series(2))
+    assert status.warmup_series == 1
 
 
 def test_the_attempt_before_is_forgotten_once_its_retry_is_recorded() -> None:
@@ -786,7 +815,7 @@ def test_a_cancelled_warmup_does_not_run_again_when_the_bus_has_lost_its_record(
     assert due.warmup_job not in ("", WARMUP_RUNS[0])
     warming_is = warmed("Warming", "its options have changed")
     assert due.condition("Warmed") == warming_is
-    recorded["warmup_job"] = due.warmup_job
+    recorded |= {"warmup_job": due.warmup_job, "warmup_series": due.warmup_series}
     asked = decide(observe("Ready", 1, SYNCED, warming_is, spec=edited, **recorded))
     assert [type(action) for action in asked.actions] == [WriteRun]
 
@@ -841,7 +870,7 @@ def moved(phase: str, *conditions: Condition, **changes: Any) -> ObservedSet:
 
 
 WARMED = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
-ELSEWHERE_RUN = run_id(OWNER_UID, "warmup", "0", digest(WARMUP), "node-0", "node-1")
+ELSEWHERE_RUN = series(1, "node-0", "node-1")
 
 
 @pytest.mark.parametrize("phase", ["PartialReady", "Ready"])
@@ -1629,13 +1658,13 @@ def test_a_set_that_was_found_free_goes_on_though_its_agents_end_without_a_good_
     [
         ([], "no report before it was seen that there is none counts"),
         ([raw_condition("Unused", "False", "InUse", 3600)], "the last one has just gone"),
-        ([raw_condition("Unused", "True", "Terminating", 40)], "the measurement may have begun before"),
+        ([raw_condition("Unused", "True", "Terminating", 25)], "its measurement began soon after"),
     ],
 )
 def test_a_report_of_what_was_there_while_a_pod_wrote_frees_no_set(
     unused: list[dict[str, Any]], why: str
 ) -> None:
-    report = make_report(OWNER_UID, 0, NOW, writeback=True)
+    report = make_report(OWNER_UID, 0, NOW, writeback=True, staged_age=10)
     seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
     assert freedom(seen) == condition("Free", False, "StagedWrites"), why
     assert "has not reported since the last user has gone on node node-0" in message_of(seen)
@@ -1643,8 +1672,8 @@ def test_a_report_of_what_was_there_while_a_pod_wrote_frees_no_set(
 
 
 def test_a_set_is_free_by_a_report_of_what_was_there_after_its_last_user() -> None:
-    report = make_report(OWNER_UID, 0, NOW, writeback=True)
-    unused = [raw_condition("Unused", "True", "Terminating", 41)]
+    report = make_report(OWNER_UID, 0, NOW, writeback=True, staged_age=10)
+    unused = [raw_condition("Unused", "True", "Terminating", 26)]
     seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
     assert freedom(seen) == condition("Free", True, "Terminating")
 
@@ -1679,6 +1708,7 @@ def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node
 
 CLEARS = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
 OLD = (make_report(OWNER_UID, 0, NOW - timedelta(seconds=61)),)
+MEASURED_BEFORE = (make_report(OWNER_UID, 0, NOW - timedelta(seconds=31), staged_age=30),)
 
 
 def message_of(seen: ObservedSet, type_: str = "Ready") -> str:
@@ -1693,9 +1723,10 @@ def message_of(seen: ObservedSet, type_: str = "Ready") -> str:
     [
         ({"reports": ()}, "no agent has reported"),
         ({"reports": OLD}, "its agent has not reported lately"),
+        ({"reports": MEASURED_BEFORE}, "its agent has not reported lately"),
         ({"replayed": frozenset({0})}, "its agent has not reported lately"),
     ],
-    ids=["the bus has lost it", "the bus is away", "of any age"],
+    ids=["the bus has lost it", "the bus is away", "the disk was slow", "of any age"],
 )
 def test_silence_of_a_partition_that_was_mounted_is_not_taken_for_nothing_to_upload(
     silent: dict[str, Any], why: str
@@ -1767,6 +1798,8 @@ def test_a_partition_that_was_scaled_away_is_waited_for_while_its_pod_is_there()
 
 
 def test_a_report_from_before_the_clock_was_set_back_does_not_say_how_it_is_now() -> None:
+    report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=30), staged_age=30)
+    assert decide(going(0, 1, conditions=[], spec=WRITEBACK, reports=(report,))).actions == CLEARS
     for seconds, is_fresh_ in ((-61, False), (-60, True), (0, True), (60, True), (61, False)):
         report = make_report(OWNER_UID, 0, NOW - timedelta(seconds=seconds))
         assert is_fresh(report, NOW) is is_fresh_
@@ -1864,6 +1897,26 @@ def test_nodes_with_writes_are_recorded_while_a_set_is_kept_or_refused(is_delete
         assert status is not None
         assert status.nodes_with_writes == after
         assert status.holds("StagedWrites") is bool(after)
+
+
+def test_a_set_that_becomes_free_records_that_no_node_has_writes() -> None:
+    """A user that comes in the last moment keeps it: nothing is looked for that was uploaded long ago."""
+    uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
+    reports = (make_report(OWNER_UID, 0, NOW), uploaded)
+    seen = replace(kept_from_going(reports, ("gone",), is_deleted=True), users=())
+    unused = seen.status.with_condition("Unused", True, "Terminating", "", NOW - timedelta(hours=1))
+    seen = replace(seen, sample_set=replace(seen.sample_set, status=unused))
+    status = decide(seen).status
+    assert status is not None
+    assert status.holds("Free")
+    assert status.nodes_with_writes == ()
+    assert status.condition("StagedWrites") == condition("StagedWrites", False, "NothingStaged")
+    # What its agents cannot measure at their end counts as nothing.
+    ending = tuple(each.model_copy(update={"staged_unknown": True}) for each in reports)
+    later = replace(seen, sample_set=replace(seen.sample_set, status=status), reports=ending)
+    last = decide(later).status
+    assert last is not None
+    assert last.nodes_with_writes == ()
 
 
 def home_changes(seen: ObservedSet) -> list[str]:

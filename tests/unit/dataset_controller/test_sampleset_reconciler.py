@@ -444,6 +444,40 @@ async def test_a_set_that_warms_itself_is_warmed_again_on_added_partitions(data:
     assert len(data.runtime.runs("warmup")) == 2
 
 
+async def test_a_warmup_with_the_options_of_an_earlier_one_is_a_run_of_its_own(data: DataHarness) -> None:
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.start_set(warmup={"threads": 1})
+    for threads in (2, 1, 2):
+        await data.patch(SET, {"spec": {"warmup": {"threads": threads}}})
+        await data.drive()
+    runs = data.runtime.runs("warmup")
+    assert [run.warmup.threads for run in runs if run.warmup] == [1, 2, 1, 2]
+    assert len({run.run_id for run in runs}) == 4
+    await data.restart()
+    await data.drive()
+    assert data.runtime.runs("warmup") == runs
+
+
+async def test_a_warmup_on_nodes_that_were_warm_before_is_not_taken_for_the_one_before(
+    data: DataHarness,
+) -> None:
+    """The bus was away when the first run was to be forgotten: that it has succeeded is still there."""
+    uid = await data.ready_set(warmup={})
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    with data.bus_down():
+        await data.patch(SET, {"spec": {"partitions": 2}})
+        await data.drive()
+    await data.runtime.report(uid, 2)
+    await data.wait(20)
+    await data.expect_condition("Warmed", "Warming")
+    await data.patch(SET, {"spec": {"partitions": 1}})
+    await data.wait(60)
+    status = await data.expect_phase("PartialReady")
+    assert status["jobsName"]["warmupNodes"] == ["node-0"]
+    await data.expect_condition("Warmed", "Warming")
+    assert [run.partitions for run in data.runtime.runs("warmup")] == [1, 2, 1]
+
+
 async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:
     await data.ready_set(partitions=3)
     await data.patch(SET, {"spec": {"partitions": 1}})

@@ -154,6 +154,7 @@ class NodeReporter:
             cache_capacity=self._limit.of(disks, use.cached),
             staged_bytes=self._staged.bytes,
             staged_unknown=self._staged.is_unknown,
+            staged_age=self._staged.age,
             staged_elsewhere=list(self._elsewhere),
             hit_bytes=use.hit,
             miss_bytes=use.miss,

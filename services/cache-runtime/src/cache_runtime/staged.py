@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 import structlog
@@ -35,6 +36,14 @@ class StagedWrites:
     def is_unknown(self) -> bool:
         """There may be more than `bytes`, or nobody has measured them."""
         return self._is_incomplete or (self._is_writeback and not self._is_current)
+
+    @property
+    def age(self) -> int:
+        """Seconds in which pods may have written since; the figure of those that do not write here first
+        stays true."""
+        if self._begun is None or not self._is_writeback:
+            return 0
+        return math.ceil(self._clock.monotonic() - self._begun[0])
 
     @property
     def _is_current(self) -> bool:

@@ -39,7 +39,7 @@ def build(settings: Settings, host: Host) -> Operator:
     job_kind = SampleJobKind(observer, applier, clock)
     sets = operator.control(SET, Reconciler(set_kind, operator.outside(SET, outbox)))
     jobs = operator.control(JOB, Reconciler(job_kind, operator.outside(JOB, outbox)), set_of_jobs(watch))
-    wakes = Wakes(watch, sets.wake, jobs.wake, observer.forget)
+    wakes = Wakes(watch, sets.wake, jobs.wake, observer.forget, nodes.forget)
     operator.background(lambda: watch.run(wakes.changed))
     operator.background(lambda: runs.follow(bus.key_value(RUNS_BUCKET), wakes.run_changed))
     operator.background(lambda: nodes.follow(bus.key_value(NODES_BUCKET), wakes.report_changed))

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from dataset_controller.domain.reports import left_unsaid
+from dataset_controller.domain.reports import left_unsaid, settled
 from dataset_controller.domain.runs import is_ended
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.base import WireModel
@@ -126,8 +126,9 @@ class NodeRecords:
         stamped = report.model_copy(update={"updated_at": self._clock.now()})
         unsaid = () if before is None else left_unsaid(before.complete, report)
         heard[node.partition] = _Heard(entry, stamped, unsaid, is_replayed=entry.is_stored)
-        if not report.staged_unknown:
-            self._heard[node.set_uid] = {i: each.without(report.node) for i, each in heard.items()}
+        if report.node and not report.staged_unknown:
+            others = {i: each.without(report.node, entry) for i, each in heard.items() if i != node.partition}
+            heard.update(others)
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,13 @@ class _Heard:
             update={"staged_elsewhere": [*self.report.staged_elsewhere, *self.unsaid]}
         )
 
-    def without(self, node: str) -> _Heard:
-        """A partition has reported from that node."""
-        if not self.unsaid:
+    def without(self, node: str, told: Entry) -> _Heard:
+        """Another partition has reported from that node, and knows what is there. One that is killed reports
+        no more, and would claim for ever what the other has uploaded."""
+        if told.is_stored and told.revision < self.entry.revision:
             return self
-        return replace(self, unsaid=tuple(each for each in self.unsaid if each.node != node))
+        unsaid = tuple(each for each in self.unsaid if each.node != node)
+        return replace(self, unsaid=unsaid, report=settled(self.report, node))
 
 
 def _put(table: dict[str, dict[K, M]], outer: str, inner: K, value: M | None) -> None:

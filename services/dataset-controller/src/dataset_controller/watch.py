@@ -126,15 +126,22 @@ class Wakes:
 
     Args:
         forget: called with every object that is gone.
+        forget_reports: called with the uid of a set that is gone, and whose agents still report.
     """
 
     def __init__(
-        self, watch: Watch, wake_set: Wake, wake_job: Wake, forget: Callable[[Object], None] = lambda _: None
+        self,
+        watch: Watch,
+        wake_set: Wake,
+        wake_job: Wake,
+        forget: Callable[[Object], None] = lambda _: None,
+        forget_reports: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._sets, self._jobs = watch.of(SET), watch.of(JOB)
         self._wake_set = wake_set
         self._wake_job = wake_job
         self._forget = forget
+        self._forget_reports = forget_reports
         self._sets_as_jobs_see = Views(as_jobs_see)
         self._jobs_as_others_see = Views(as_others_see)
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
@@ -167,8 +174,11 @@ class Wakes:
             self._wake_job(key_of(job))
 
     def report_changed(self, set_uid: str) -> None:
-        """An agent has reported on its node."""
-        for sample_set in self._sets.by_index(BY_UID, set_uid):
+        """An agent has reported on its node. Those of a set that is gone do so until they end."""
+        sets = self._sets.by_index(BY_UID, set_uid)
+        if not sets and self._sets.synced:
+            self._forget_reports(set_uid)
+        for sample_set in sets:
             self._wake_set(key_of(sample_set))
 
     def _set_changed(self, change: Change) -> None:

@@ -117,6 +117,13 @@ class SampleJobStatus(CommonStatus):
         str, says("Its uid: the run ends with that SampleSet, also when another gets its name.")
     ] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
+    creation_version: Annotated[
+        str,
+        says(
+            "resourceVersion with which the job was first seen: tells which of two that were created in the"
+            " same second is the older one."
+        ),
+    ] = ""
     progress: SampleJobProgress | None = None
     cancellation_time: Annotated[
         str | None,

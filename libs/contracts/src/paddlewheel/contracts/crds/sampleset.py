@@ -252,6 +252,14 @@ class JobsName(CrdModel):
             **{"x-kubernetes-list-type": "atomic"},
         ),
     ] = Field(default_factory=list)
+    warmup_series: Annotated[
+        int,
+        says(
+            "How often the warmup was begun anew, with other options or for other nodes. Its run id is made"
+            " from it, so that none repeats.",
+            format="int64",
+        ),
+    ] = 0
 
 
 class LastCacheChange(CrdModel):

@@ -337,6 +337,10 @@ class NodeStatus(WireModel):
     """Pods write to the cache first: while it is mounted, there may be more than staged_bytes a moment later."""
     volume_unknown: Bool = False
     """This record is in the place of one that could not be read, and that may have named the volume."""
+    staged_age: Int32 = 0
+    """Seconds from the begin of the measurement of staged_bytes to this report, where pods write to the cache first: they may have
+    written since. 0 also of an older agent.
+    """
 
 
 class StagedElsewhere(WireModel):

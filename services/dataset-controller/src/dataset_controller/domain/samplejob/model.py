@@ -40,6 +40,9 @@ class JobStatus(ObjectStatus):
     set_uid: str = ""
     """Of that set: another may get its name."""
     type: str = ""
+    creation_version: str = ""
+    """resourceVersion with which the job was first seen: the API server counts on with each write, and tells
+    the time of a creation in whole seconds only."""
     progress: Mapping[str, Any] = field(default_factory=dict)
     cancels_since: str = ""
     """When a job with `spec.terminate` has begun to cancel what ran and waited then."""
@@ -54,6 +57,7 @@ class JobStatus(ObjectStatus):
             "sampleSetName": self.set_name,
             "sampleSetUid": self.set_uid,
             "type": self.type,
+            "creationVersion": self.creation_version,
             "cancellationTime": self.cancels_since,
             "cancelledRuns": list(self.cancelled_runs),
             "startTime": self.started,
@@ -84,6 +88,13 @@ class SampleJob(Stored):
     def created_at(self) -> str:
         """RFC 3339, by the API server's clock."""
         return str(self.obj["metadata"].get("creationTimestamp") or "")
+
+    @property
+    def seniority(self) -> tuple[str, int, str]:
+        """The least is the oldest. Of jobs that were first seen by an older release, and were created in the
+        same second, nobody knows which was first: they go by name."""
+        version = self.status.creation_version
+        return self.created_at, int(version) if version.isdecimal() else 0, self.key.name
 
     @cached_property
     def uses(self) -> Uses:

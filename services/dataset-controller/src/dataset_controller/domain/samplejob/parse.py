@@ -15,6 +15,7 @@ from paddlewheel.contracts.crds import SampleJobSpec, parse_sample_job_spec
 from paddlewheel.contracts.objects import (
     Object,
     status_of,
+    version_of,
 )
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
@@ -63,6 +64,7 @@ def parse_status(obj: Object) -> JobStatus:
         set_name=str(raw.get("sampleSetName") or "") if run_id else "",
         set_uid=str(raw.get("sampleSetUid") or "") if run_id else "",
         type=str(raw.get("type") or "") if run_id else "",
+        creation_version=str(raw.get("creationVersion") or "") if raw else version_of(obj),
         progress=dict(raw.get("progress") or {}),
         cancels_since=str(raw.get("cancellationTime") or ""),
         cancelled_runs=tuple(map(str, raw.get("cancelledRuns") or ())),

@@ -299,6 +299,7 @@ def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:
     before, dropped = present_status(seen), (Cond.STARTED, Cond.COMPLETE, Cond.OTHERS_CANCELLED)
     status = JobStatus(
         observed_generation=before.observed_generation,
+        creation_version=before.creation_version,
         conditions=tuple(c for c in before.conditions if c.type not in dropped),
         announcements=before.announcements,
     )

@@ -121,6 +121,8 @@ class SetStatus(ObjectStatus):
     warmup_job: str = ""
     warmup_nodes: tuple[str, ...] = ()
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
+    warmup_series: int = 0
+    """How often it was begun anew, with other options or for other nodes: part of the run's id."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
@@ -143,6 +145,7 @@ class SetStatus(ObjectStatus):
             "syncJobName": self.sync_job,
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
+            "warmupSeries": self.warmup_series,
         }
         mark = {"time": self.cache_mark.at, "sampleJobName": self.cache_mark.job}
         return {

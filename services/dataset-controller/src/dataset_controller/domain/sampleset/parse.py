@@ -85,6 +85,7 @@ def parse_status(obj: Object) -> SetStatus:
         sync_job=str(jobs.get("syncJobName") or ""),
         warmup_job=str(jobs.get("warmupJobName") or ""),
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
+        warmup_series=int(jobs.get("warmupSeries") or 0),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
         cache_directories=tuple(map(str, raw.get("cacheDirectories") or ())),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
 from paddlewheel.contracts.dataset_names import node_label
@@ -111,7 +111,21 @@ def wanted_partitions(seen: ObservedSet) -> int:
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
     """The agent has reported lately. Of a report from the future, after the clock was set back, nobody can
     say so."""
+    return _is_recent(report.updated_at, now)
+
+
+def is_freshly_measured(report: NodeStatus, now: datetime) -> bool:
+    """The agent has looked lately for what is not uploaded: a disk may be slower than its reports."""
+    return is_fresh(report, now) and _is_recent(measured_at(report), now)
+
+
+def measured_at(report: NodeStatus) -> datetime | None:
+    """When the agent began to look for what is not uploaded."""
     at = report.updated_at
+    return at and at - timedelta(seconds=report.staged_age)
+
+
+def _is_recent(at: datetime | None, now: datetime) -> bool:
     return at is not None and abs((now - at).total_seconds()) <= REPORT_SECONDS
 
 

@@ -49,6 +49,7 @@ def active_status(
         phase=phase,
         sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
         warmup_job=_started(status.warmup_job, runs.warmup, True),
+        warmup_series=runs.warmup.series if runs.warmup.stage is Stage.DUE else status.warmup_series,
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
         runtime=_runtime_status(seen, runtime, partitions, now),
     )

@@ -104,8 +104,8 @@ def _unended(others: Mapping[str, str], cancelled: Collection[str]) -> str:
 
 
 def without_ended(seen: ObservedJob) -> ObservedJob:
-    """The job with those of its `cancelled_runs` that somebody still has to cancel. The bus forgets a run a
-    minute after its end, and the set may give the id to a later warmup."""
+    """The job with those of its `cancelled_runs` that somebody still has to cancel: there is room for a
+    number of them only, and the bus forgets a run a minute after its end."""
     recorded = seen.status.cancelled_runs
     if not recorded:
         return seen
@@ -152,8 +152,9 @@ def cancelled_by(seen: ObservedJob) -> str | None:
 def _ends_waiting(job: SampleJob, other: SampleJob) -> bool:
     """It is younger, and began while `other` waited."""
     is_rival = job.spec.terminate and job.set_name == other.set_name
-    is_younger = (job.created_at, job.key.name) > (other.created_at, other.key.name)
-    return is_rival and is_younger and job.status.cancels_since > _started_again_at(other)
+    return (
+        is_rival and job.seniority > other.seniority and job.status.cancels_since > _started_again_at(other)
+    )
 
 
 def _started_again_at(job: SampleJob) -> str:

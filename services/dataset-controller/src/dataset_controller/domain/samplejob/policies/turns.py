@@ -73,7 +73,7 @@ def _candidates(seen: ObservedJob) -> Iterator[SampleJob]:
 
 def _rank(job: SampleJob) -> tuple[Any, ...]:
     """The least is first."""
-    return -job.spec.priority, job.created_at, job.key.name
+    return -job.spec.priority, *job.seniority
 
 
 def _priority(job: SampleJob) -> str:

@@ -10,7 +10,7 @@ from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, Ob
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
-from dataset_controller.domain.sampleset.policies.staging import nodes_with_writes, writes_left
+from dataset_controller.domain.sampleset.policies.staging import writes_left
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import NODES_WITH_WRITES
@@ -49,10 +49,10 @@ def with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> S
     if not seen.are_records_known:
         return status
     left = writes_left(seen)
-    named = sorted(nodes_with_writes(seen)) if left else ()
+    named = sorted(left.nodes) if left.message else ()
     status = replace(status, nodes_with_writes=tuple(named[:NODES_WITH_WRITES]))
-    if left:
-        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left, now)
+    if left.message:
+        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left.message, now)
     if status.condition(Cond.STAGED_WRITES) is None:
         return status
     return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)

@@ -19,6 +19,7 @@ from dataset_controller.domain.sampleset.model import (
     SetStatus,
 )
 from dataset_controller.domain.sampleset.policies.admission import admit
+from dataset_controller.domain.sampleset.policies.conditions import with_staged_writes
 from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
@@ -127,6 +128,9 @@ def _status(seen: ObservedSet, now: datetime) -> SetStatus:
         reason = seen.unserved.reason
         message = f"{LEFT}; to have it removed in order: {seen.unserved.message}"
     status = unready_status(seen, reason, message, now)
+    if not seen.status.holds(Cond.FREE):
+        # Later its agents end, and do not measure any more.
+        status = with_staged_writes(seen, status, now)
     return status.with_condition(Cond.FREE, True, Reason.TERMINATING, "", now)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataset_controller.domain import names
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import ObservedSet
-from dataset_controller.domain.sampleset.policies.staging import is_answer_due, nodes_with_writes
+from dataset_controller.domain.sampleset.policies.staging import is_answer_due, writes_left
 from dataset_controller.domain.sampleset.runtime import Partition, Runtime
 from paddlewheel.contracts.dataset_names import (
     LABEL_DOMAIN,
@@ -59,7 +59,7 @@ def homes(seen: ObservedSet, runtime: Runtime, count: int) -> Callable[[str], bo
     only a pod there uploads."""
     if is_answer_due(seen) or not runtime.is_complete(count):
         return lambda _: True
-    left = nodes_with_writes(seen)
+    left = writes_left(seen).nodes
     return lambda node: node in left
 
 

@@ -33,6 +33,7 @@ class RunDecision:
         run_id: of a run that is due.
         state: of a run that an agent has taken up.
         is_again: due, although such a run has ended well before.
+        series: of a warmup that is due.
     """
 
     stage: Stage
@@ -41,6 +42,7 @@ class RunDecision:
     state: RunState | None = None
     wake_after: float | None = None
     is_again: bool = False
+    series: int = 0
 
     @property
     def is_over(self) -> bool:

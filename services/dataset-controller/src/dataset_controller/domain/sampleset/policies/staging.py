@@ -14,7 +14,7 @@ from datetime import datetime
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
-from dataset_controller.domain.sampleset.runtime import is_fresh, wanted_partitions
+from dataset_controller.domain.sampleset.runtime import is_freshly_measured, measured_at, wanted_partitions
 from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
@@ -24,9 +24,10 @@ from paddlewheel.contracts.stamps import age
 
 GRACE_SECONDS = 600
 """Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
-FIGURE_SECONDS = 40.0
-"""From the begin of a measurement to the report of its figure: an agent reports none for longer than 35
-seconds without saying that there may be more, and reports are on the bus for a moment."""
+LAST_WRITES_SECONDS = 15.0
+"""From the moment at which no user of a set is seen to the begin of a measurement that has all their writes:
+what they have closed may still be on its way to the cache, and a report on its way here. The time between two
+reports, and that for which one waits for its figures."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
@@ -50,38 +51,46 @@ def staged_writes(
         waits = f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
         return "" if is_free else waits
     reports = [r for r in seen.reports if is_leaving(r.partition)]
-    here, left = _here(seen, reports), _kept(seen, _elsewhere(seen, reports))
+    here, left = _here(seen, reports), _left(seen, reports)
     if is_free:
         here, left = _certain(here), _certain(left)
     else:
         here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
-        left += (each for each in _forgotten(seen) if is_leaving(each.partition))
+        left += (each for each in _forgotten(seen, _left(seen)) if is_leaving(each.partition))
     if here or left:
         found, remedy = _list(here + left), _remedy(seen, left)
         return f"waits until what pods have written is uploaded: {found}; {remedy}"
     return _recorded(seen) if not is_free and not seen.reports else ""
 
 
-def writes_left(seen: ObservedSet) -> str:
-    """Writes on nodes that no partition is on any more, and what to do; "" when there are none. What is
-    recorded of them stays until agents have answered."""
+@dataclass(frozen=True)
+class WritesLeft:
+    """Writes on nodes that no partition is on any more.
+
+    Args:
+        message: what they are, and what to do; "" when there are none, or they are given up. What is recorded
+            of them stays until agents have answered.
+        nodes: their names, also when they are given up.
+    """
+
+    message: str
+    nodes: frozenset[str]
+
+
+def writes_left(seen: ObservedSet) -> WritesLeft:
+    """What pods have written, and nobody uploads."""
+    told = _left(seen)
+    found = [*told, *_forgotten(seen, told)]
+    nodes = frozenset(each.node for each in found)
     if _is_given_up(seen):
-        return ""
-    found = _left(seen)
-    if not found and is_answer_due(seen):
-        return _recorded(seen)
-    found += _forgotten(seen)
-    if not found:
-        return ""
-    return (
+        return WritesLeft("", nodes)
+    if not told and is_answer_due(seen):
+        return WritesLeft(_recorded(seen), nodes)
+    message = (
         f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
         f" there again, which uploads it, or lose it: {_give_up(seen)}"
     )
-
-
-def nodes_with_writes(seen: ObservedSet) -> frozenset[str]:
-    """The same as names of nodes, also when they are given up."""
-    return frozenset(each.node for each in (*_left(seen), *_forgotten(seen)))
+    return WritesLeft(message if found else "", nodes)
 
 
 def is_answer_due(seen: ObservedSet) -> bool:
@@ -97,7 +106,7 @@ def partitions_to_upload(seen: ObservedSet, now: datetime) -> int:
     here = [*_here(seen, seen.reports), *_unanswered(seen, now)]
     count = max((each.partition + 1 for each in here), default=0)
     labelled = {key_of(node).name for node in seen.nodes} - {pod.node for pod in seen.pods}
-    return max(count, wanted_partitions(seen)) + len(nodes_with_writes(seen) & labelled)
+    return max(count, wanted_partitions(seen)) + len(writes_left(seen).nodes & labelled)
 
 
 @dataclass(frozen=True)
@@ -145,17 +154,24 @@ def _gone(seen: ObservedSet) -> frozenset[int]:
     return frozenset(report.partition for report in moved)
 
 
-def _left(seen: ObservedSet) -> list[_Writes]:
-    return _kept(seen, _elsewhere(seen, seen.reports))
+def _left(seen: ObservedSet, reports: Iterable[NodeStatus] | None = None) -> list[_Writes]:
+    """On nodes that these partitions, or all, have left."""
+    return _kept(seen, _elsewhere(seen, seen.reports if reports is None else reports))
 
 
-def _forgotten(seen: ObservedSet) -> list[_Writes]:
+def _forgotten(seen: ObservedSet, left: Iterable[_Writes]) -> list[_Writes]:
     """On nodes that had some when that was recorded, and of which no report tells: the bus has lost it. A
-    report from there settles it; one of an agent that was never there does not, nor one of any age."""
+    report from there settles it; one of an agent that was never there does not, nor one of any age.
+
+    Args:
+        left: what reports tell of nodes that partitions have left.
+    """
+    if not seen.status.nodes_with_writes:
+        return []
     new = [report for report in seen.reports if report.partition not in seen.replayed]
     told = {report.node for report in new}
     told |= {each.node for report in new for each in report.staged_elsewhere}
-    told |= {each.node for each in (*_here(seen, seen.reports), *_left(seen))}
+    told |= {each.node for each in (*_here(seen, seen.reports), *left)}
     lost = (node for node in seen.status.nodes_with_writes if node not in told)
     return _kept(seen, [_Writes(_NO_PARTITION, node, unknown=_UNREPORTED) for node in lost])
 
@@ -218,7 +234,7 @@ def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     is_manned = report.partition in _pods_at(seen)
     if not (report.mounted or is_manned or seen.mounts_by_csi):
         return ""
-    if not is_fresh(report, now) or report.partition in seen.replayed:
+    if not is_freshly_measured(report, now) or report.partition in seen.replayed:
         return _OUTDATED
     return "" if _is_of_all_writes(seen, report) else _IN_USE_THEN
 
@@ -228,8 +244,8 @@ def _is_of_all_writes(seen: ObservedSet, report: NodeStatus) -> bool:
     unused = seen.status.condition(Cond.UNUSED)
     if unused is None or unused.status != "True":
         return True
-    since = age(unused.last_transition_time, report.updated_at) if report.updated_at else 0.0
-    return since > FIGURE_SECONDS
+    at = measured_at(report)
+    return at is not None and age(unused.last_transition_time, at) > LAST_WRITES_SECONDS
 
 
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:

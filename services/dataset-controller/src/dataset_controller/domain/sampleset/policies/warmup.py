@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dataset_controller.domain.actions import ForgetRun
@@ -39,8 +39,13 @@ def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datet
     if not is_open or not nodes:
         return RunDecision(Stage.BLOCKED)
     forget = (ForgetRun(seen.sample_set.run_key(status.warmup_job)),) if status.warmup_job else ()
-    run = _run_id(seen, digest(spec.warmup), 0, nodes)
-    return RunDecision(Stage.DUE, run, forget, is_again=is_elsewhere)
+    return replace(_begun_anew(seen, spec.warmup, nodes), actions=forget, is_again=is_elsewhere)
+
+
+def _begun_anew(seen: ObservedSet, operation: WarmupOperation, nodes: tuple[str, ...]) -> RunDecision:
+    """Never with the id of an earlier one, whose end the bus may still tell of."""
+    series = seen.status.warmup_series + 1 if seen.status.warmup_job else 0
+    return RunDecision(Stage.DUE, _run_id(seen, _Series(digest(operation), nodes, series), 0), series=series)
 
 
 def _is_elsewhere(status: SetStatus, nodes: tuple[str, ...]) -> bool:
@@ -71,14 +76,19 @@ def _follow(
     wait = _wait(state, attempt, now)
     if wait > 0:
         return RunDecision(Stage.FAILED, state=state, wake_after=wait)
-    run = _run_id(seen, digest(operation), attempt + 1, seen.status.warmup_nodes)
-    return RunDecision(Stage.DUE, run)
+    if attempt + 1 == ATTEMPTS_MAX:
+        return _begun_anew(seen, operation, seen.status.warmup_nodes)
+    series = _series(seen, operation)
+    return RunDecision(Stage.DUE, _run_id(seen, series, attempt + 1), series=series.number)
 
 
 def _forget_before(seen: ObservedSet, operation: WarmupOperation, attempt: int) -> tuple[ForgetRun, ...]:
     """The attempt before the one in the status, if it is still on the bus. Its end is known from there alone,
     so it stays until the retry is recorded: without it the failed run would be requested once more."""
-    before = _run_id(seen, digest(operation), attempt - 1, seen.status.warmup_nodes)
+    series = _series(seen, operation)
+    if attempt == 0:
+        series, attempt = replace(series, number=series.number - 1), ATTEMPTS_MAX
+    before = _run_id(seen, series, attempt - 1)
     return (ForgetRun(seen.sample_set.run_key(before)),) if before in seen.runs else ()
 
 
@@ -93,9 +103,24 @@ def _attempt(seen: ObservedSet, operation: WarmupOperation) -> int | None:
     current = seen.status.warmup_job
     if not current:
         return None
-    wanted, nodes = digest(operation), seen.status.warmup_nodes
-    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, wanted, n, nodes) == current), None)
+    series = _series(seen, operation)
+    return next((n for n in range(ATTEMPTS_MAX) if _run_id(seen, series, n) == current), None)
 
 
-def _run_id(seen: ObservedSet, wanted: str, attempt: int, nodes: tuple[str, ...]) -> str:
-    return run_id(seen.sample_set.uid, "warmup", str(attempt % ATTEMPTS_MAX), wanted, *nodes)
+@dataclass(frozen=True)
+class _Series:
+    """Attempts at one warmup. The first series of a set has no number in its ids, as in older releases."""
+
+    wanted: str
+    nodes: tuple[str, ...]
+    number: int
+
+
+def _series(seen: ObservedSet, operation: WarmupOperation) -> _Series:
+    """The one in the status, if it has these options."""
+    return _Series(digest(operation), seen.status.warmup_nodes, seen.status.warmup_series)
+
+
+def _run_id(seen: ObservedSet, series: _Series, attempt: int) -> str:
+    number = (f"series {series.number}",) if series.number else ()
+    return run_id(seen.sample_set.uid, "warmup", str(attempt), series.wanted, *series.nodes, *number)
