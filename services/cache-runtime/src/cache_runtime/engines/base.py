@@ -42,7 +42,11 @@ class BaseMount:
         self.message = "not mounted yet"
         self.ailment: Ailment | None = None
         self.changed_at: datetime | None = None
-        self.is_ending = False
+
+    @property
+    def is_ending(self) -> bool:
+        """Of an engine whose client ends after the mount is lost."""
+        return False
 
     @property
     def is_mounted(self) -> bool:
