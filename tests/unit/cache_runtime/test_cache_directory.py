@@ -24,6 +24,7 @@ from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory import shared as shared_module
+from cache_runtime.engines.directory.cache import DirectoryCache
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
     CopyError,
@@ -39,9 +40,11 @@ from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
+from cache_runtime.engines.directory.volume import DirectoryVolume
 from cache_runtime.engines.ports import SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.threads import in_own_thread
 from cache_runtime.volume_record import ReportedVolume
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
@@ -626,10 +629,11 @@ class TestCopies:
                 copies.add(path, Pace())
         assert copies.used > 0
         assert 0 < sum(has(copies, shared, path) for path in ODD) < len(ODD)
-        with pytest.raises(NotADirectoryError):
-            copies.clear(caches)
-        copies.clear(caches[1:])
-        assert copies.used == 0
+        assert [(name, each.errno) for name, each in copies.clear(caches).items()] == [
+            (caches[0], errno.ENOTDIR)
+        ]
+        assert copies.used == 0, "the other one is empty all the same"
+        assert copies.clear(caches[1:]) == {}
         Path(caches[0]).unlink()
         assert copies.sweep() == {}
         assert copies.sound == copies.layers
@@ -663,6 +667,59 @@ class TestCopies:
         monkeypatch.undo()
         assert has(copies, shared, b"a")
 
+    def test_a_copy_that_cannot_be_removed_keeps_no_other_from_being_cleared(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = [b"%d" % number for number in range(8)]
+        write(shared, dict.fromkeys(names, b"1"))
+        copies = opened(shared, caches)
+        for name in names:
+            copies.add(name, Pace())
+        stuck = next(path for path in Path(caches[0], "volume/raw").iterdir()).name
+
+        def fail(layer: bytes, path: bytes) -> None:
+            if os.fsdecode(path) == stuck:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            remove(layer, path)
+
+        monkeypatch.setattr(copies_module, "remove", fail)
+        assert list(copies.clear(caches)) == [caches[0]]
+        left = [content(Path(cache, "volume/raw")) for cache in caches]
+        assert left == [{os.fsencode(stuck): b"1"}, {}]
+
+    async def test_a_sweep_that_waits_for_the_file_server_keeps_no_copy_waiting(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And removes none that has taken the place of the one that it has found stale."""
+        root = write(shared, {b"a": b"1"})
+        copies = opened(shared, caches)
+        copies.add(b"a", Pace())
+        write(shared, {b"a": b"new", b"b": b"2"})
+        asked, answers, sweeping = threading.Event(), threading.Event(), list[int]()
+
+        def silent(top: bytes, path: bytes) -> os.stat_result | None:
+            found = look_up(top, path)
+            if top == root and path == b"a" and threading.get_ident() in sweeping:
+                asked.set()
+                answers.wait()
+            return found
+
+        def sweep() -> None:
+            sweeping.append(threading.get_ident())
+            copies.sweep()
+
+        monkeypatch.setattr(copies_module, "look_up", silent)
+        swept = asyncio.create_task(in_own_thread(sweep))
+        await asyncio.to_thread(asked.wait)
+        try:
+            async with asyncio.timeout(20):
+                for path in (b"a", b"b"):
+                    await in_own_thread(lambda path=path: copies.add(path, Pace()))  # type: ignore[misc]
+        finally:
+            answers.set()
+            await swept
+        assert all(has(copies, shared, path) for path in (b"a", b"b"))
+
     @pytest.mark.parametrize(("dropped", "left"), [(b"d", 2), (b"d/a", 3), (b"none", 4)])
     def test_what_is_removed_is_dropped_and_nothing_else_is_looked_at(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, dropped: bytes, left: int
@@ -684,6 +741,49 @@ class TestCopies:
         left.write_bytes(b"1")
         opened(shared, caches)
         assert not left.exists()
+
+
+async def test_a_clear_says_which_cache_directories_fail(
+    moving: Moving, caches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = {caches[1]: OSError(errno.EIO, os.strerror(errno.EIO))}
+    monkeypatch.setattr(moving.copies, "clear", lambda directories: failed)
+    await moving.mount._set_mounted()
+    monkeypatch.setattr(moving.mount, "refresh", lambda: answer(""))
+    cache = DirectoryCache(moving.mount, Names(moving.directory.root), moving.copies)
+    problem = rf"^CacheDiskFailed: cache directory {caches[1]}: Input/output error \(EIO\)$"
+    with pytest.raises(Retry, match=problem):
+        await cache.clear(caches)
+
+
+async def test_a_removal_that_is_cancelled_removes_nothing_after_it_has_ended(
+    moving: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been begun by mistake."""
+    write(moving.shared, {b"d/%d/f" % number: b"" for number in range(100)})
+    began, goes_on, unlink = threading.Event(), threading.Event(), os.unlink
+
+    def slow(name: bytes | str, *, dir_fd: int | None = None) -> None:
+        began.set()
+        goes_on.wait()
+        unlink(name, dir_fd=dir_fd)
+
+    volume = DirectoryVolume(moving.mount, moving.directory, moving.copies)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", slow)
+        removing = asyncio.create_task(volume.remove(moving.directory.path / "d"))
+        await asyncio.to_thread(began.wait)
+        removing.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await removing
+        for thread in threading.enumerate():
+            if thread.name == "blocking-call":
+                await asyncio.to_thread(thread.join)
+    assert len(content(moving.shared / "d")) == 99
+    assert await volume.remove(moving.directory.path / "d") == ""
+    assert not (moving.shared / "d").exists()
 
 
 @dataclass

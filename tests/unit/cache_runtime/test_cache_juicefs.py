@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import struct
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from cache_runtime.cell import Cell
 from cache_runtime.domain.model import CacheUse, Credentials, File
 from cache_runtime.domain.paths import encode_path
-from cache_runtime.engines.juicefs import commands
+from cache_runtime.engines.juicefs import cache, commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
@@ -661,3 +662,32 @@ async def test_a_source_that_says_nothing_is_not_waited_for(
         async for _ in listing:
             pass
     assert found.value.reason == "SourceSilent"
+
+
+@pytest.mark.parametrize("named", [["a", "b", "c"], ["a", "b"]], ids=["all", "some"])
+async def test_a_cache_directory_that_fails_keeps_no_other_from_being_cleared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: list[str]
+) -> None:
+    directories = {name: str(tmp_path / name) for name in "abc"}
+    for directory in directories.values():
+        (Path(directory) / "uuid/raw/chunks").mkdir(parents=True)
+    remove_entries, asked = cache._remove_entries, list[str]()
+
+    def fail(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().is_relative_to(directories["a"]):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        remove_entries(handle)
+
+    async def answer(what: str) -> None:
+        asked.append(what)
+
+    monkeypatch.setattr(cache, "_remove_entries", fail)
+    client = SimpleNamespace(evict=lambda *_: answer("evict"), check=lambda *_: answer("check"))
+    mount = cast(Any, SimpleNamespace(volume_id="uuid"))
+    cleared = cache.JuiceFsCache(mount, cast(ControlFile, client), list(directories.values()))
+    problem = rf"^CacheDiskFailed: cache directory {directories['a']}: Input/output error \(EIO\)$"
+    with pytest.raises(Retry, match=problem):
+        await cleared.clear([directories[name] for name in named])
+    left = {name for name, directory in directories.items() if list(Path(directory, "uuid/raw").iterdir())}
+    assert left == directories.keys() - set(named) | {"a"}
+    assert asked == (["evict"] if len(named) == 3 else ["check"])

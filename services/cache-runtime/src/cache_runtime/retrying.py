@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -46,6 +46,12 @@ def described(error: OSError) -> str:
     path = error.filename
     where = f"{os.fsdecode(path)!r}: " if isinstance(path, (str, bytes)) else ""
     return f"{where}{text}{name}"
+
+
+def disks_failed(problems: Mapping[str, OSError]) -> Retry:
+    """By cache directory."""
+    told = (f"cache directory {directory}: {described(error)}" for directory, error in problems.items())
+    return Retry(Reason.CACHE_DISK_FAILED, "; ".join(told))
 
 
 async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tell | None = None) -> T:

@@ -14,6 +14,7 @@ from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import CopyError, Pace
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import Found, Names
+from cache_runtime.retrying import disks_failed
 from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
@@ -40,8 +41,10 @@ class DirectoryCache:
         return await self._call(lambda: self._check(inodes))
 
     async def clear(self, directories: Sequence[str]) -> None:
-        await self._call(lambda: self._copies.clear(directories))
+        problems = await self._call(lambda: self._copies.clear(directories))
         await self._mount.refresh()
+        if problems:
+            raise disks_failed(problems)
 
     async def use(self) -> CacheUse:
         """What pods read from where is known to the kernel only."""

@@ -86,15 +86,15 @@ class Copies:
                 with self._lock:
                     self.used = max(0, self.used - size)
 
-    def clear(self, directories: Sequence[str]) -> None:
-        """Remove all copies in these cache directories. Raises OSError when one of them fails, or Retry."""
+    def clear(self, directories: Sequence[str]) -> Mapping[str, OSError]:
+        """Remove all copies in these cache directories, as far as they can be removed. Returns and raises as
+        `sweep`, of these directories."""
+        problems = list[tuple[str, OSError]]()
         for layer, directory in zip(self.layers, self._directories, strict=True):
             if directory in directories:
-                for path in list(_path(layer).iterdir()):
-                    remove(layer, os.fsencode(path.name))
-        for directory, problem in self.sweep().items():
-            if directory in directories:
-                raise problem
+                problems += [(directory, problem) for problem in _clear(layer)]
+        problems += [found for found in self.sweep().items() if found[0] in directories]
+        return dict(reversed(problems))
 
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
@@ -140,10 +140,13 @@ class Copies:
 
     def _keep(self, layer: bytes, path: bytes) -> int:
         """Bytes of the copy; 0 when it had to be removed."""
-        with self._lock:
-            copy, found = look_up(layer, path), self._look_up(path)
-            if copy is not None and found is not None and _is_same(copy, found):
-                return copy.st_size
+        copy, found = look_up(layer, path), self._look_up(path)
+        if copy is not None and found is not None and _is_same(copy, found):
+            return copy.st_size
+        with self._lock:  # not before: the file server may not answer
+            now = look_up(layer, path)
+            if now is not None and _state(now) != _state(copy):
+                return now.st_size  # another one has taken its place
             remove(layer, path)
         return 0
 
@@ -197,6 +200,16 @@ def _noted(problems: list[OSError]) -> Iterator[None]:
         problems.append(error)
 
 
+def _clear(layer: bytes) -> list[OSError]:
+    """What has failed."""
+    problems = list[OSError]()
+    with _noted(problems):
+        for path in list(_path(layer).iterdir()):
+            with _noted(problems):
+                remove(layer, os.fsencode(path.name))
+    return problems
+
+
 def _size(layer: bytes, path: bytes, found: os.stat_result) -> int:
     """Bytes of a file, or of all files below a directory."""
     if not stat.S_ISDIR(found.st_mode):
@@ -207,6 +220,11 @@ def _size(layer: bytes, path: bytes, found: os.stat_result) -> int:
 def _is_same(copy: os.stat_result, found: os.stat_result) -> bool:
     """Whether one is a copy of the other as it is now, by what a copy takes over."""
     return _signature(copy) == _signature(found)
+
+
+def _state(copy: os.stat_result | None) -> tuple[int, ...]:
+    """Another one for each copy that takes its place."""
+    return () if copy is None else (copy.st_dev, copy.st_ino, copy.st_ctime_ns)
 
 
 def _signature(found: os.stat_result) -> tuple[int, ...]:

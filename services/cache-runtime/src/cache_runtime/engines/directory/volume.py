@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from cache_runtime.domain.model import TreeSize
@@ -11,7 +12,7 @@ from cache_runtime.engines.directory.copying import remove
 from cache_runtime.engines.directory.entries import entries
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
-from cache_runtime.threads import in_own_thread
+from cache_runtime.threads import in_own_thread, in_own_thread_until
 from paddlewheel.core.errors import Retry
 
 
@@ -26,8 +27,9 @@ class DirectoryVolume:
 
     async def remove(self, path: Path) -> str:
         """The copies of other nodes go with their next sweep."""
+        stop = threading.Event()
         try:
-            await in_own_thread(lambda: self._remove(path))
+            await in_own_thread_until(stop, lambda: self._remove(path, stop))
         except OSError as error:
             return error.strerror or str(error)
         await self._mount.refresh()
@@ -39,11 +41,11 @@ class DirectoryVolume:
         except OSError as error:
             raise Retry("MountLost", f"{self._shared.address}: {error.strerror}") from error
 
-    def _remove(self, path: Path) -> None:
+    def _remove(self, path: Path, stop: threading.Event) -> None:
         """The path is one that `Tree.locate` has found, with links resolved, or one below `Mount.path`."""
         top = self._shared.path.resolve()
         below = os.fsencode(path.relative_to(top if path.is_relative_to(top) else self._shared.path))
-        remove(self._shared.root, below)
+        remove(self._shared.root, below, stop)
         self._copies.drop(below)
 
     def _size(self) -> TreeSize:

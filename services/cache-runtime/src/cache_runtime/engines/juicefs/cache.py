@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -15,6 +16,7 @@ from cache_runtime.domain.model import CacheReport, CacheUse
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
+from cache_runtime.retrying import disks_failed
 from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
@@ -43,20 +45,22 @@ class JuiceFsCache:
         if is_all:
             # The client drops what it has indexed; blocks of purged files are left to the sweep below.
             await self._control.evict(_ALL, THREADS)
-        for directory in directories:
-            await self._empty(directory)
+        # At once: one whose disk does not answer keeps no other from being emptied.
+        emptied = await asyncio.gather(*map(self._empty, directories))
         if not is_all:
             # The client notices that blocks are gone when it looks for them; until then it counts them.
             await self._control.check(_ALL, THREADS)
+        if problems := {name: each for name, each in zip(directories, emptied, strict=True) if each}:
+            raise disks_failed(problems)
 
-    async def _empty(self, directory: str) -> None:
+    async def _empty(self, directory: str) -> OSError | None:
+        """The problem."""
         below = f"{self._mount.volume_id}/raw"
         try:
             await in_own_thread(lambda: _empty(directory, below))
         except OSError as error:
-            raise Retry(
-                "CacheDiskFailed", f"cache directory {directory}: {error.strerror or error}"
-            ) from error
+            return error
+        return None
 
     async def use(self) -> CacheUse:
         return await self._control.cache_use()
