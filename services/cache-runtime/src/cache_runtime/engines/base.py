@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -101,7 +101,7 @@ async def in_time(work: Awaitable[T], what: str) -> T:
         raise Retry("MountLost", f"{what} did not answer for {SILENT_AFTER:.0f} s") from error
 
 
-async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[int]) -> None:
+async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[Any]) -> None:
     """Until `stop`, one of the others, or the time."""
     waiter = asyncio.create_task(stop.wait())
     try:
