@@ -51,6 +51,7 @@ from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.tasks import finish
 from paddlewheel.testkit.wait import eventually
 
 M = TypeVar("M", bound=WireModel)
@@ -108,6 +109,10 @@ class FakeOperation(RunOperation):
     finishes: int = 0
     given_up: int = 0
     """Ends of runs that were broken off."""
+    end_gate: asyncio.Event | None = None
+    """What chunks that are broken off wait for."""
+    ending: int = 0
+    """Chunks that wait for it."""
     fills_cache = True
 
     async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
@@ -153,7 +158,14 @@ class FakeTask:
     async def execute(self, files: Sequence[FileEntry]) -> None:
         chunk = CHUNK_OF[files[0].path]
         self.operation.began.append(chunk)
-        await self.operation.gate.wait()
+        try:
+            await self.operation.gate.wait()
+        except asyncio.CancelledError:
+            if self.operation.end_gate:
+                self.operation.ending += 1
+                await finish(self.operation.end_gate.wait())
+                self.operation.ending -= 1
+            raise
         if self.operation.error:
             raise self.operation.error
         self.operation.done.append(chunk)
@@ -992,6 +1004,30 @@ async def test_an_outage_of_the_bus_is_no_silence_of_the_master(harness: Harness
         await check_exact(harness)
     last = await harness.read(RunState, RUN.state)
     assert (last.master, last.term, harness.operation.listings) == (first.master, 1, 1)
+
+
+async def test_the_end_of_a_run_holds_up_no_other_run(harness: Harness) -> None:
+    """A chunk that is broken off ends slowly where a file system hangs."""
+    harness.operation.gate.clear()
+    harness.operation.end_gate = asyncio.Event()
+    async with harness.agents(0, 1):
+        await harness.ask()
+        await eventually(lambda: len(harness.operation.began) == 2, what="both at work")
+        await harness.kv.put(RUN.cancel, b"{}")
+        await eventually(lambda: harness.operation.ending == 2, what="both are told")
+        harness.operation.gate.set()
+        try:
+            await harness.ask("run-2")
+            assert (await harness.ended("run-2")).phase is RunPhase.SUCCEEDED
+            assert harness.operation.ending == 2
+            assert (await harness.ended()).phase is RunPhase.CANCELLED
+            for key in (RUN.spec, RUN.state):
+                await harness.kv.delete(key)
+        finally:
+            harness.operation.end_gate.set()
+        await eventually(lambda: harness.operation.ending == 0)
+        await harness.ask()
+        assert (await harness.ended()).phase is RunPhase.SUCCEEDED, "it is a run like any other afterwards"
 
 
 async def test_cancelling_stops_only_that_run(harness: Harness) -> None:

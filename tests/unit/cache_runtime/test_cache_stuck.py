@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from asyncio.subprocess import Process
 from pathlib import Path
@@ -74,6 +76,34 @@ async def test_a_call_that_does_not_end_when_it_is_told(monkeypatch: pytest.Monk
         assert stop.is_set()
     finally:
         answered.set()
+
+
+HANGING = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from cache_runtime import __main__ as command
+
+began = threading.Event()
+
+def hang():
+    began.set()
+    threading.Event().wait()
+
+def run():
+    ThreadPoolExecutor(1).submit(hang)
+    began.wait()
+    print("done")
+    return 3
+
+command.run = run
+command.main()
+"""
+
+
+def test_threads_of_a_pool_do_not_hold_up_the_end_of_the_process() -> None:
+    """As those that walk through a tree: Python waits for them, for ever on a file system that hangs."""
+    ended = subprocess.run([sys.executable, "-c", HANGING], stdout=subprocess.PIPE, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (3, b"done\n")
 
 
 async def test_a_mount_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

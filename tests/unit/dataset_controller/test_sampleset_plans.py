@@ -1433,10 +1433,6 @@ def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
 # --- deletion
 
 
-UNUSED = raw_condition("Unused", "True", "Terminating", 3600)
-_DATED = ("Free", "Unused")
-
-
 def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
     """A set that was deleted a day ago, and that nothing has kept for so many seconds."""
     meta: dict[str, Any] = {
@@ -1445,7 +1441,7 @@ def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
         **changes.pop("meta", {}),
     }
     free = {**raw_condition("Free", "True", "Terminating", seconds), "observedGeneration": 3}
-    status = {"conditions": [*changes.pop("conditions", [free]), *changes.pop("unused", [UNUSED])]}
+    status = {"conditions": changes.pop("conditions", [free])}
     seen = make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
     if "children" in changes:
         return seen
@@ -1464,11 +1460,11 @@ def terminating(*actions: object) -> SetPlan:
 
 
 def removal(seen: ObservedSet) -> SetPlan:
-    """The plan, without the conditions by which it knows how long the set has been unused and free."""
+    """The plan, without the condition by which it knows how long the set has been free."""
     todo = decide(seen)
     if todo.status is None:
         return todo
-    others = tuple(c for c in todo.status.conditions if c.type not in _DATED)
+    others = tuple(c for c in todo.status.conditions if c.type != "Free")
     return replace(todo, status=replace(todo.status, conditions=others))
 
 
@@ -1653,44 +1649,17 @@ def test_a_set_that_was_found_free_goes_on_though_its_agents_end_without_a_good_
         assert status.holds("Free")
 
 
-@pytest.mark.parametrize(
-    ("unused", "why"),
-    [
-        ([], "no report before it was seen that there is none counts"),
-        ([raw_condition("Unused", "False", "InUse", 3600)], "the last one has just gone"),
-        ([raw_condition("Unused", "True", "Terminating", 25)], "its measurement began soon after"),
-    ],
-)
-def test_a_report_of_what_was_there_while_a_pod_wrote_frees_no_set(
-    unused: list[dict[str, Any]], why: str
-) -> None:
+@pytest.mark.parametrize("seconds", [24, 25])
+def test_a_set_is_free_by_a_report_of_what_was_measured_after_its_last_user_had_gone(seconds: int) -> None:
     report = make_report(OWNER_UID, 0, NOW, writeback=True, staged_age=10)
-    seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
-    assert freedom(seen) == condition("Free", False, "StagedWrites"), why
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=(report,))
+    seen = replace(seen, unused_since=NOW - timedelta(seconds=seconds))
+    if seconds == 25:
+        assert freedom(seen) == condition("Free", True, "Terminating")
+        return
+    assert freedom(seen) == condition("Free", False, "StagedWrites")
     assert "has not reported since the last user has gone on node node-0" in message_of(seen)
     assert removal(seen).actions == ()
-
-
-def test_a_set_is_free_by_a_report_of_what_was_there_after_its_last_user() -> None:
-    report = make_report(OWNER_UID, 0, NOW, writeback=True, staged_age=10)
-    unused = [raw_condition("Unused", "True", "Terminating", 26)]
-    seen = going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, reports=(report,))
-    assert freedom(seen) == condition("Free", True, "Terminating")
-
-
-def test_since_when_no_pod_uses_a_set_is_recorded_until_one_does() -> None:
-    for users, unused, at in (
-        ((), [], AT),
-        ((), [raw_condition("Unused", "True", "Terminating", 40)], ago(40)),
-        (("a",), [raw_condition("Unused", "True", "Terminating", 40)], AT),
-    ):
-        status = decide(going(0, 1, conditions=[], unused=unused, spec=WRITEBACK, users=users)).status
-        found = status.condition("Unused") if status else None
-        assert found is not None
-        assert (found.status, found.last_transition_time) == (str(not users), at)
-    status = decide(going(0, 1, conditions=[], unused=[])).status
-    assert status is not None
-    assert status.condition("Unused") is None, "nothing of it is on nodes only"
 
 
 def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:
@@ -1904,8 +1873,6 @@ def test_a_set_that_becomes_free_records_that_no_node_has_writes() -> None:
     uploaded = make_report(OWNER_UID, 1, NOW, node="gone", mounted=False)
     reports = (make_report(OWNER_UID, 0, NOW), uploaded)
     seen = replace(kept_from_going(reports, ("gone",), is_deleted=True), users=())
-    unused = seen.status.with_condition("Unused", True, "Terminating", "", NOW - timedelta(hours=1))
-    seen = replace(seen, sample_set=replace(seen.sample_set, status=unused))
     status = decide(seen).status
     assert status is not None
     assert status.holds("Free")

@@ -643,6 +643,28 @@ async def test_a_set_goes_when_its_agents_have_said_just_now_that_all_is_uploade
     assert not await data.exists(SET)
 
 
+async def test_what_was_measured_before_the_last_user_had_gone_lets_no_set_go(data: DataHarness) -> None:
+    """It may have written in the last moment."""
+    uid = await data.ready_set(**WRITEBACK)
+    await data.create(make_user("train-worker-0"), ports.PODS)
+    await data.delete(SET)
+    await data.drive()
+    await data.expect_condition("Ready", "InUse")
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    await data.delete(Key("default", "train-worker-0"), ports.PODS)
+    await data.wait(12)
+    ready = await data.expect_condition("Ready", "StagedWrites")
+    assert "not reported since the last user has gone on node node-0; to lose it:" in ready["message"]
+    await data.wait(20)
+    await data.runtime.report(uid, 1, staged_age=20)
+    await data.wait(6)
+    await data.expect_condition("Ready", "StagedWrites")
+    await data.runtime.report(uid, 1, staged_age=2)
+    await data.wait(10)
+    assert not await data.exists(SET)
+
+
 async def test_a_set_outlives_a_bus_that_has_lost_all_reports_and_a_start(data: DataHarness) -> None:
     uid = await data.ready_set(**WRITEBACK)
     await data.runtime.report(uid, 1, staged_bytes=1 << 20)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 
-from cache_runtime.app import run
+from cache_runtime import app
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE
@@ -15,7 +16,16 @@ from paddlewheel.core.run import run_service
 from paddlewheel.core.settings import load_settings
 
 
-def main() -> int:
+def main() -> None:
+    """The process. At its end it waits for no thread, as Python does for those of pools: a system call on a
+    file system that hangs does not return."""
+    code = run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run() -> int:
     """Read settings, run until SIGTERM; returns the exit code."""
     try:
         settings = load_settings(CacheRuntimeSettings)
@@ -24,8 +34,8 @@ def main() -> int:
         sys.stderr.write(f"cache-runtime: {error.message}\n")
         return 2
     logging.set_up(SOURCE, settings.log_level)
-    return run_service(partial(run, settings))
+    return run_service(partial(app.run, settings))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -37,6 +37,8 @@ class _Run:
     tracker: RunTracker
     master: asyncio.Task[None] | None = None
     agent: asyncio.Task[None] | None = None
+    ending: asyncio.Task[None] | None = None
+    """Ends the others."""
     has_lost_role: bool = False
 
 
@@ -66,7 +68,7 @@ class RunReconciler:
                 await self._wait()
         finally:
             watch.cancel()
-            tasks = [task for run in self._runs.values() for task in (run.master, run.agent)]
+            tasks = [task for run in self._runs.values() for task in (run.master, run.agent, run.ending)]
             await finish(end(watch, *tasks))
 
     async def _watch_all(self) -> None:
@@ -97,14 +99,13 @@ class RunReconciler:
         duties = decide(records, self._candidate(run), run.tracker.silent_for)
         if duties.claim is not Claim.NONE and records.spec:
             run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
-        if duties.over:
-            await self._stop(run_id, run, forget=records.spec is None and records.state is None)
-            return
-        if duties.work and not _is_running(run.agent) and records.spec:
+        if duties.over or not duties.work:
+            self._stop(run, is_over=duties.over)
+        elif records.spec and not _is_running(run.agent) and not _is_running(run.ending):
             run.agent = self._start_agent(records.spec, run.tracker)
-        if not duties.work and run.agent:
-            await end(run.agent)
-            run.agent = None
+        is_gone = records.spec is None and records.state is None
+        if duties.over and is_gone and not _is_running(run.ending):
+            del self._runs[run_id]
 
     def _candidate(self, run: _Run) -> Candidate:
         return Candidate(
@@ -161,16 +162,20 @@ class RunReconciler:
             return None
         return self._start(f"agent {spec.run_id}", agent.run())
 
-    async def _stop(self, run_id: str, run: _Run, *, forget: bool) -> None:
-        """A master that announces the end may finish, unless the run itself was deleted."""
-        if run.agent:
-            await end(run.agent)
-            run.agent = None
+    def _stop(self, run: _Run, *, is_over: bool) -> None:
+        """No other run waits for the end of its tasks: a chunk that is broken off while a file system hangs
+        takes long. A master that announces the end may finish, unless the run itself was deleted."""
+        master = run.master if is_over and run.tracker.records.spec is None else None
+        if not _is_running(run.ending) and (run.agent or _is_running(master)):
+            run.ending = asyncio.create_task(self._end(run, master, is_over=is_over))
+
+    async def _end(self, run: _Run, master: asyncio.Task[None] | None, *, is_over: bool) -> None:
+        agent = run.agent
+        await end(agent, master)
+        run.agent = None
+        if agent and is_over:
             self._ended()
-        if run.tracker.records.spec is None:
-            await end(run.master)
-        if forget:
-            del self._runs[run_id]
+        self._wake.set()
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return asyncio.create_task(self._guarded(name, work), name=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from dataset_controller.bus_certificate import BusCertificate
@@ -77,6 +78,8 @@ class Observer:
         self._clock = clock
         self._users_of: dict[str, tuple[float, tuple[str, ...]]] = {}
         """By uid of the set, with the moment from which they are looked up again."""
+        self._unused_since: dict[str, datetime] = {}
+        """By uid of the set, of those that had no users when they were looked up last."""
         self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
         self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
         self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
@@ -116,6 +119,7 @@ class Observer:
             cancelled_runs=frozenset(run for job in jobs for run in job.status.cancelled_runs),
             users=None if isinstance(users, Trouble) else users,
             are_users_fresh=kept is None,
+            unused_since=self._unused_since.get(own.uid),
             has_csi=has_csi,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
@@ -153,6 +157,7 @@ class Observer:
         self._reads.forget(names.POD, key_of(obj))
         self._nodes.forget(uid_of(obj))
         self._users_of.pop(uid_of(obj), None)
+        self._unused_since.pop(uid_of(obj), None)
 
     @property
     def _are_records_known(self) -> bool:
@@ -255,7 +260,14 @@ class Observer:
         found = await self._reads.attempt(names.POD, own.key, users)
         if not isinstance(found, Trouble):
             self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, found
+            self._note_use(own.uid, is_used=bool(found))
         return found
+
+    def _note_use(self, uid: str, *, is_used: bool) -> None:
+        if is_used:
+            self._unused_since.pop(uid, None)
+        else:
+            self._unused_since.setdefault(uid, self._clock.now())
 
     def _read_certificate(self) -> dict[str, str] | Trouble:
         try:

@@ -109,8 +109,6 @@ class Cond:
     STAGED_WRITES = "StagedWrites"
     """On nodes that no partition is on any more."""
     READY = "Ready"
-    UNUSED = "Unused"
-    """Only while a set with writeback is being deleted: since when no pod has used its data."""
     FREE = "Free"
     """Only while the set is being deleted: nothing keeps it any more."""
     STARTED = "Started"

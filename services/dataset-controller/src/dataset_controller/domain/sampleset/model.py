@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dataset_controller.domain.invalid import Problem
@@ -240,6 +241,8 @@ class ObservedSet:
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
         are_users_fresh: they were looked up just now, not a few seconds ago.
+        unused_since: of a set that is being deleted, when it was first found without users; None while it has
+            some.
         figures_due: enough time has passed since the figures were last written.
         bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
             read.
@@ -264,6 +267,7 @@ class ObservedSet:
     cancelled_runs: frozenset[str] = frozenset()
     users: tuple[str, ...] | None = ()
     are_users_fresh: bool = True
+    unused_since: datetime | None = None
     has_csi: bool = False
     figures_due: bool = True
     bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)

@@ -121,8 +121,7 @@ def is_freshly_measured(report: NodeStatus, now: datetime) -> bool:
 
 def measured_at(report: NodeStatus) -> datetime | None:
     """When the agent began to look for what is not uploaded."""
-    at = report.updated_at
-    return at and at - timedelta(seconds=report.staged_age)
+    return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:

@@ -24,7 +24,7 @@ from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runti
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
-from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback, staged_writes
+from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import (
     observed_status,
@@ -60,8 +60,7 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
         return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
     if seen.users:
         waits = f"waits for pods that use the data: {_list(seen.users)}"
-        return _wait(_noted(seen, now), config, Reason.IN_USE, waits, now)
-    seen = _noted(seen, now)
+        return _wait(seen, config, Reason.IN_USE, waits, now)
     if staged := staged_writes(seen, now):
         return _wait(seen, config, Reason.STAGED_WRITES, staged, now)
     if not seen.are_users_fresh:
@@ -79,17 +78,6 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if step is None:
         return _release(seen, since, now)
     return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
-
-
-def _noted(seen: ObservedSet, now: datetime) -> ObservedSet:
-    """With `Unused`: what counts of reports depends on when the last user had gone. In the status that is
-    kept however often this service starts."""
-    own = seen.sample_set
-    if not is_or_was_writeback(own):
-        return seen
-    reason = Reason.IN_USE if seen.users else Reason.TERMINATING
-    status = own.status.with_condition(Cond.UNUSED, not seen.users, reason, "", now)
-    return replace(seen, sample_set=replace(own, status=status))
 
 
 def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str, now: datetime) -> SetPlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
@@ -20,14 +20,13 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.staged_writes import left_on_node
-from paddlewheel.contracts.stamps import age
 
-GRACE_SECONDS = 600
-"""Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
-LAST_WRITES_SECONDS = 15.0
+LAST_WRITES = timedelta(seconds=15)
 """From the moment at which no user of a set is seen to the begin of a measurement that has all their writes:
 what they have closed may still be on its way to the cache, and a report on its way here. The time between two
 reports, and that for which one waits for its figures."""
+GRACE_SECONDS = 600
+"""Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
@@ -230,22 +229,15 @@ def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
 
 def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
-    So a namespace can go, whose pods all end at once."""
+    So a namespace can go, whose pods all end at once. The last user of a set that is being deleted may have
+    written until it had gone."""
     is_manned = report.partition in _pods_at(seen)
     if not (report.mounted or is_manned or seen.mounts_by_csi):
         return ""
     if not is_freshly_measured(report, now) or report.partition in seen.replayed:
         return _OUTDATED
-    return "" if _is_of_all_writes(seen, report) else _IN_USE_THEN
-
-
-def _is_of_all_writes(seen: ObservedSet, report: NodeStatus) -> bool:
-    """Of a set that is being deleted: its figure was measured after the last user had gone."""
-    unused = seen.status.condition(Cond.UNUSED)
-    if unused is None or unused.status != "True":
-        return True
-    at = measured_at(report)
-    return at is not None and age(unused.last_transition_time, at) > LAST_WRITES_SECONDS
+    at, since = measured_at(report), seen.unused_since
+    return _IN_USE_THEN if since is not None and at is not None and at < since + LAST_WRITES else ""
 
 
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:
