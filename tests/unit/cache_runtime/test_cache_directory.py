@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory import shared as shared_module
+from cache_runtime.engines.directory import volume as volume_module
 from cache_runtime.engines.directory.cache import DirectoryCache
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
@@ -253,6 +254,45 @@ async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
                     await moving.sync()
         finally:
             answers.set()
+
+
+@pytest.mark.parametrize("follows", [True, False], ids=["the mount follows", "the mount stays"])
+async def test_what_is_copied_or_removed_while_the_volume_moves_is_done_again(
+    moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follows: bool
+) -> None:
+    """It has ended in the former directory, and a file of the same size in the other one proves nothing."""
+    source, other = tmp_path / "import", tmp_path / "other"
+    write(source, {b"a": b"2"})
+    write(other, {MARKER: b"", b"a": b"1"})
+    lent = SimpleNamespace(locate=lambda address: answer(str(source)))
+    engine = DirectoryTransfer(moving.directory, cast(LocalSources, lent), moving.lent)
+    volume = DirectoryVolume(moving.mount, moving.directory, moving.copies)
+    sync = SyncOperation(source="file:///srv/import", force_update=True)
+    former = moving.directory.path.resolve() / "a"
+    await engine.copy(sync, [b"a"], 0)
+    for module, attempt in (
+        (transfer, lambda: engine.copy(sync, [b"a"], 0)),
+        (volume_module, lambda: volume.remove(moving.directory.path / "a")),
+    ):
+        moving.leads_to = moving.shared
+        await moving.directory.open()
+        call = module.in_own_thread_until
+
+        async def move(stop: threading.Event, work: Any, call: Any = call) -> object:
+            done = await call(stop, work)
+            moving.leads_to = other
+            if follows:
+                await moving.directory.open()
+            return done
+
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "in_own_thread_until", move)
+            with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+                await attempt()
+    await moving.directory.open()
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await volume.remove(former)
+    assert (other / "a").exists()
 
 
 async def test_a_volume_that_says_nothing_is_not_waited_for(
@@ -630,6 +670,16 @@ class TestCopies:
         copies.add(b"b", Pace())
         assert copies.used == 90, "what the file was needs no room beside it"
 
+    def test_who_was_cancelled_takes_no_copy_away(self, shared: Path, caches: list[str]) -> None:
+        """That of another thread, or of the next run."""
+        write(shared, {b"a": b"1"})
+        copies, pace = opened(shared, caches), Pace()
+        copies.add(b"a", Pace())
+        pace.stop.set()
+        with pytest.raises(CopyError, match="cancelled"):
+            copies.add(b"a", pace)
+        assert has(copies, shared, b"a")
+
     @pytest.mark.parametrize("limited_by", ["its size", "its disk"])
     def test_a_cache_that_is_filled_by_many_at_once_takes_no_more_than_one_at_a_time(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, limited_by: str
@@ -976,9 +1026,7 @@ def deletion(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path) -> D
     async def located(sync: SyncOperation) -> bytes:
         return source
 
-    async def opens() -> None: ...
-
-    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), check_open=opens))
+    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), kept_open=nullcontext))
     made = DirectoryTransfer(directory, cast(LocalSources, None), cast(LocalSources, None))
     monkeypatch.setattr(made, "_source", located)
     return Deletion(made)

@@ -76,11 +76,19 @@ class Copies:
         if not layer.is_sound:
             raise CopyError("its cache directory fails")
         with opened_file(Place(self._root, path)) as (handle, found):
-            _remove(layer, path)  # it is of what the file was, and needs room
+            self._make_way(layer, path, found, pace)
             with layer.room_for(found.st_size):
                 self._make_directories(layer.path, path.rpartition(b"/")[0])
                 manner = Manner(keeps_owner=True, replacing=self._lock)
                 copy_file(handle, found, Place(layer.path, path), pace, manner)
+
+    def _make_way(self, layer: Layer, path: bytes, found: os.stat_result, pace: Pace) -> None:
+        """A copy of what the file was needs room. One that another thread has just made goes on."""
+        with self._lock:
+            pace.check()
+            former = look_up(layer.path, path)
+            if former is not None and not _is_same(former, found):
+                _remove(layer, path)
 
     def drop(self, path: bytes) -> None:
         """Remove the copies of a file, or of all below a directory. Raises OSError."""

@@ -7,8 +7,8 @@ import os
 import stat
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from cache_runtime.engines.base import in_time
@@ -82,8 +82,23 @@ class SharedDirectory:
         path = _path(address)
         _, found = await _found(located, path)
         if not self._is_open(found):
-            text = f"{FIELD}: {path!r} is not mounted yet, or another file system is there by now"
-            raise Retry(Reason.MOUNT_LOST, text)
+            raise self.has_gone()
+
+    @asynccontextmanager
+    async def kept_open(self) -> AsyncIterator[None]:
+        """Around a change of the data set: `path` may be moved meanwhile, and what was begun ends in the
+        former directory. Raises as `check_open`, also at the end: then the change is to be made again."""
+        await self.check_open()
+        opened = self._opened
+        yield
+        if opened is None or not self._is_open(opened):
+            raise self.has_gone()
+        await self.check_open()
+
+    def has_gone(self) -> Retry:
+        """What is to be changed is not, or no more, what pods look at."""
+        text = f"{FIELD}: {self.address!r} is not mounted yet, or another file system is there by now"
+        return Retry(Reason.MOUNT_LOST, text)
 
     async def has_moved(self) -> bool:
         """Whether there is another directory at the address now that is marked. Raises as `open`."""
