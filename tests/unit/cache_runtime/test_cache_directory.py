@@ -1114,6 +1114,29 @@ class TestNames:
         names, inode = Names(root), (shared / "a").stat().st_ino
         assert [path for path, _ in names.find([inode])[inode]] == [b"a", b"d/a"]
 
+    def test_a_file_server_that_has_gone_keeps_nobody_from_its_successor(
+        self, shared: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A listing on it never ends; by then there is another one at the same path."""
+        root = write(shared, {b"a": b"1"})
+        names, inode = Names(root), (shared / "a").stat().st_ino
+        begun, answers = threading.Event(), threading.Event()
+
+        def silent(top: bytes) -> Iterator[Entry]:
+            begun.set()
+            answers.wait()
+            return entries(top)
+
+        monkeypatch.setattr(shared_module, "entries", silent)
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                pool.submit(names.find, [inode])
+                begun.wait()
+                monkeypatch.setattr(shared_module, "entries", entries)
+                assert list(pool.submit(names.find, [inode]).result(timeout=30)) == [inode]
+            finally:
+                answers.set()
+
     def test_new_ones_are_found_and_gone_ones_left_out(self, shared: Path) -> None:
         root = write(shared, {b"a": b"1"})
         names, old = Names(root), (shared / "a").stat().st_ino
