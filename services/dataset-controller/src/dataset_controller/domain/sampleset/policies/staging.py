@@ -25,8 +25,6 @@ LAST_WRITES = timedelta(seconds=15)
 """From the moment at which no user of a set is seen to the begin of a measurement that has all their writes:
 what they have closed may still be on its way to the cache, and a report on its way here. The time between two
 reports, and that for which one waits for its figures."""
-GRACE_SECONDS = 600
-"""Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
