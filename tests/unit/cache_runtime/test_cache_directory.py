@@ -938,6 +938,38 @@ class TestCopies:
             await swept
         assert all(has(copies, shared, path) for path in (b"a", b"b"))
 
+    async def test_a_sweep_that_ends_late_does_not_replace_what_a_later_one_has_found(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one that had asked a file server which was away."""
+        root = write(shared, {b"a": b"1", b"b": b"22"})
+        copies = opened(shared, caches[:1])
+        copies.add(b"a", Pace())
+        asked, answers, failing = threading.Event(), threading.Event(), OSError(errno.EIO, "failed")
+
+        def silent(top: bytes, path: bytes) -> os.stat_result | None:
+            if top == root and path == b"a" and not asked.is_set():
+                asked.set()
+                answers.wait()
+            return look_up(top, path)
+
+        def fail(layer: bytes, entry: Entry) -> int:
+            raise failing
+
+        monkeypatch.setattr(copies_module, "look_up", silent)
+        late = asyncio.create_task(in_own_thread(copies.sweep))
+        await asyncio.to_thread(asked.wait)
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(copies, "_sweep_entry", fail)
+                assert copies.sweep() == {caches[0]: failing}
+        finally:
+            answers.set()
+        assert await late == {}
+        assert copies.sound == []
+        assert copies.sweep() == {}
+        assert copies.sound == [layer.path for layer in copies.layers]
+
     @pytest.mark.parametrize(("dropped", "left"), [(b"d", 2), (b"d/a", 3), (b"none", 4)])
     def test_what_is_removed_is_dropped_and_nothing_else_is_looked_at(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, dropped: bytes, left: int
