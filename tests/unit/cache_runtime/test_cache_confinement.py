@@ -9,7 +9,7 @@ import queue
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from tests.unit.cache_runtime.settings import make_settings
@@ -239,6 +239,34 @@ async def test_a_file_system_that_hangs_says_so_and_holds_nothing(
         assert waiting.get(timeout=30).daemon
     finally:
         answers.set()
+
+
+async def test_a_source_that_says_nothing_is_asked_once_and_what_is_mounted_in_its_place_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each call that does not end keeps a thread, and a mount looks every few seconds, for hours."""
+    answers, asked, mounted = threading.Event(), list[str](), ["1"]
+
+    def hang(*_: object) -> NoReturn:
+        asked.append(mounted[0])
+        answers.wait()
+        raise Retry("SourceNotMounted", "an answer")
+
+    monkeypatch.setattr(local_sources, "PATIENCE", 0.05)
+    monkeypatch.setattr(local_sources, "_identity", hang)
+    monkeypatch.setattr(local_sources, "_mounted_above", lambda path: tuple(mounted))
+    sources = LocalSources([str(tmp_path)], tmp_path / "state")
+    try:
+        for mounted[0] in ("1", "1", "2", "2"):
+            with pytest.raises(Retry, match="has not answered"):
+                await sources.locate(f"file://{tmp_path}")
+        assert asked == ["1", "2"]
+    finally:
+        answers.set()
+    monkeypatch.setattr(local_sources, "PATIENCE", 30.0)
+    with pytest.raises(Retry, match="an answer"):
+        await sources.locate(f"file://{tmp_path}")
+    assert asked == ["1", "2", "2"]
 
 
 async def test_another_store_is_no_local_source(tmp_path: Path) -> None:

@@ -10,20 +10,22 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
+from cache_runtime.beneath import opened_beneath
 from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
 from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory import shared as shared_module
+from cache_runtime.engines.directory import volume as volume_module
 from cache_runtime.engines.directory.cache import DirectoryCache
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import (
@@ -46,6 +48,7 @@ from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
 from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.walk import temporary_name
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
@@ -253,6 +256,45 @@ async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
             answers.set()
 
 
+@pytest.mark.parametrize("follows", [True, False], ids=["the mount follows", "the mount stays"])
+async def test_what_is_copied_or_removed_while_the_volume_moves_is_done_again(
+    moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follows: bool
+) -> None:
+    """It has ended in the former directory, and a file of the same size in the other one proves nothing."""
+    source, other = tmp_path / "import", tmp_path / "other"
+    write(source, {b"a": b"2"})
+    write(other, {MARKER: b"", b"a": b"1"})
+    lent = SimpleNamespace(locate=lambda address: answer(str(source)))
+    engine = DirectoryTransfer(moving.directory, cast(LocalSources, lent), moving.lent)
+    volume = DirectoryVolume(moving.mount, moving.directory, moving.copies)
+    sync = SyncOperation(source="file:///srv/import", force_update=True)
+    former = moving.directory.path.resolve() / "a"
+    await engine.copy(sync, [b"a"], 0)
+    for module, attempt in (
+        (transfer, lambda: engine.copy(sync, [b"a"], 0)),
+        (volume_module, lambda: volume.remove(moving.directory.path / "a")),
+    ):
+        moving.leads_to = moving.shared
+        await moving.directory.open()
+        call = module.in_own_thread_until
+
+        async def move(stop: threading.Event, work: Any, call: Any = call) -> object:
+            done = await call(stop, work)
+            moving.leads_to = other
+            if follows:
+                await moving.directory.open()
+            return done
+
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "in_own_thread_until", move)
+            with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+                await attempt()
+    await moving.directory.open()
+    with pytest.raises(Retry, match=r"MountLost: .*another file system"):
+        await volume.remove(former)
+    assert (other / "a").exists()
+
+
 async def test_a_volume_that_says_nothing_is_not_waited_for(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +381,57 @@ async def test_what_is_being_shown_is_known_also_when_the_run_is_cancelled(
     with pytest.raises(asyncio.CancelledError):
         await refreshing
     assert moving.mount._device == "0:1"
+
+
+async def test_nothing_is_shown_on_top_of_what_hides_a_mount_that_is_lost(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    mount, seen = moving.mount, list[str]()
+
+    async def join(layers: list[bytes]) -> str:
+        return "0:1"
+
+    async def show(volume: Path) -> None:
+        seen.append("joined")
+
+    async def fail() -> None:
+        seen.append("dead")
+
+    async def nothing(path: Path) -> None: ...
+
+    monkeypatch.setattr(mount, "_join", join)
+    monkeypatch.setattr(mount._view, "show", show)
+    monkeypatch.setattr(mount._view, "fail", fail)
+    monkeypatch.setattr(mount_module, "unmount", nothing)
+    await mount._set_mounted()
+    async with mount._showing:
+        refreshing = asyncio.create_task(mount.refresh())
+        await asyncio.sleep(0)
+        await mount._set_lost("MountLost", "no answer")
+        hiding = asyncio.create_task(mount._hide(asyncio.Event()))
+        await asyncio.sleep(0)
+    await asyncio.gather(refreshing, hiding)
+    assert seen == ["dead"]
+
+
+async def test_a_mount_ends_with_what_has_ended_its_sweeps(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    """Pods would be shown stale copies for ever, and nobody would know."""
+
+    async def nothing(*_: object) -> bool:
+        return False
+
+    def fail() -> NoReturn:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 3600.0)
+    for name in ("_check", "_has_moved"):
+        monkeypatch.setattr(moving.mount, name, nothing)
+    monkeypatch.setattr(moving.mount, "_sweep", fail)
+    async with asyncio.timeout(30):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await moving.mount._keep(asyncio.Event())
 
 
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
@@ -564,7 +657,7 @@ class TestCopies:
 
     def test_a_full_cache_takes_no_more_and_claims_no_more(self, shared: Path, caches: list[str]) -> None:
         write(shared, {b"a": b"1" * 60, b"b": b"2" * 60})
-        copies = opened(shared, caches, limit=100)
+        copies = opened(shared, caches[:1], limit=100)
         copies.add(b"a", Pace())
         with pytest.raises(CopyError, match="full"):
             copies.add(b"b", Pace())
@@ -573,6 +666,131 @@ class TestCopies:
         copies.clear(caches)
         copies.add(b"b", Pace())
         assert copies.used == 60
+        (shared / "b").write_bytes(b"3" * 90)
+        copies.add(b"b", Pace())
+        assert copies.used == 90, "what the file was needs no room beside it"
+
+    def test_who_was_cancelled_takes_no_copy_away(self, shared: Path, caches: list[str]) -> None:
+        """That of another thread, or of the next run."""
+        write(shared, {b"a": b"1"})
+        copies, pace = opened(shared, caches), Pace()
+        copies.add(b"a", Pace())
+        pace.stop.set()
+        with pytest.raises(CopyError, match="cancelled"):
+            copies.add(b"a", pace)
+        assert has(copies, shared, b"a")
+
+    @pytest.mark.parametrize("limited_by", ["its size", "its disk"])
+    def test_a_cache_that_is_filled_by_many_at_once_takes_no_more_than_one_at_a_time(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch, limited_by: str
+    ) -> None:
+        names = [b"%d" % number for number in range(8)]
+        write(shared, dict.fromkeys(names, b"1" * 30))
+        copies = opened(shared, caches[:1], limit=100 if limited_by == "its size" else 1 << 30)
+        if limited_by == "its disk":
+            disk = SimpleNamespace(f_bavail=140, f_frsize=1, f_blocks=400)
+            monkeypatch.setattr(os, "statvfs", lambda path: disk)
+            copies.layers[0]._free_ratio = 0.1
+        all_begun, copied = threading.Barrier(len(names), timeout=30), copying.copy_file
+
+        def copy_together(*args: Any) -> None:
+            all_begun.wait()
+            copied(*args)
+
+        def add(name: bytes) -> bool:
+            try:
+                copies.add(name, Pace())
+            except CopyError:
+                all_begun.wait()
+                return False
+            return True
+
+        monkeypatch.setattr(copies_module, "copy_file", copy_together)
+        with ThreadPoolExecutor(len(names)) as pool:
+            assert sum(pool.map(add, names)) == 3
+        assert copies.used == 90
+
+    def test_the_limit_of_a_level_is_for_that_level(self, shared: Path, caches: list[str]) -> None:
+        """Its directories are those of one level, however many a client of blocks would be given."""
+        small, large = caches
+        directories = [small, large, f"{large}/1", f"{large}/2"]
+        copies = opened(shared, directories, limit=400)
+        assert [layer.directory for layer in copies.layers] == caches
+        names = [b"%d" % number for number in range(20)]
+        write(shared, dict.fromkeys(names, b"1" * 150))
+        for name in names:
+            with suppress(CopyError):
+                copies.add(name, Pace())
+        assert [layer.used for layer in copies.layers] == [0, 300]
+        write(shared, dict.fromkeys(names, b"1" * 50))
+        copies.sweep()
+        for name in names:
+            with suppress(CopyError):
+                copies.add(name, Pace())
+        assert [layer.used for layer in copies.layers] == [100, 300]
+
+    def test_a_directory_that_is_deep_is_opened_and_swept(
+        self, shared: Path, caches: list[str], request: pytest.FixtureRequest
+    ) -> None:
+        path = b"/".join([b"a"] * 1000)
+        # What Python removes at the end of the tests it removes by recursion.
+        request.addfinalizer(lambda: subprocess.run(["rm", "-rf", shared, *caches], check=True))
+        make_directories(os.fsencode(shared), path)
+        with opened_beneath(os.fsencode(shared), path, os.O_PATH) as handle:
+            os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=handle))
+        copies = opened(shared, caches)
+        copies.add(path + b"/f", Pace())
+        for again in (copies, Copies(os.fsencode(shared), caches, 1 << 30, 0.0)):
+            assert again.open("volume") == {}
+            assert has(again, shared, path + b"/f")
+
+    def test_a_mount_that_is_made_again_breaks_no_copy_that_goes_on(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(shared, {b"d/a": b"1"})
+        copies = opened(shared, caches)
+        spend = Pace.spend
+
+        def mount_again(pace: Pace, size: int) -> None:
+            copies.open("volume")
+            spend(pace, size)
+
+        monkeypatch.setattr(Pace, "spend", mount_again)
+        copies.add(b"d/a", Pace())
+        assert has(copies, shared, b"d/a")
+
+    def test_what_a_process_that_was_killed_has_left_is_removed(
+        self, shared: Path, caches: list[str]
+    ) -> None:
+        write(shared, {b"d/a": b"1"})
+        opened(shared, caches).add(b"d/a", Pace())
+        [copy] = [path for cache in caches for path in Path(cache).rglob("a")]
+        left = copy.with_name(os.fsdecode(temporary_name(b"a", 7)))
+        left.write_bytes(b"half")
+        opened(shared, caches)
+        assert copy.exists()
+        assert not left.exists()
+
+    def test_a_sweep_that_began_before_another_says_nothing(
+        self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one on a file server that has gone: by then a layer may fail that it has found well."""
+        write(shared, {b"a": b"1"})
+        copies = opened(shared, caches)
+        copies.add(b"a", Pace())
+        look_up_now, newer = copies._look_up, list[object]()
+
+        def wait(path: bytes) -> os.stat_result | None:
+            if not newer:
+                newer.append(path)
+                remove(os.fsencode(caches[0]), b"volume")
+                newer[:] = [copies.sweep()]
+                Path(caches[0], "volume/raw").mkdir(parents=True)
+            return look_up_now(path)
+
+        monkeypatch.setattr(copies, "_look_up", wait)
+        copies.sweep()
+        assert [list(copies.problems), copies.sound] == [caches[:1], [copies.layers[1].path]]
 
     def test_a_copy_that_fails_keeps_no_other_from_being_swept(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
@@ -610,7 +828,7 @@ class TestCopies:
         monkeypatch.undo()
         (shared / "d" / stuck).write_bytes(b"333")
         assert copies.sweep() == {}
-        assert copies.sound == copies.layers
+        assert copies.sound == [layer.path for layer in copies.layers]
         assert copies.used == 0
 
     def test_a_cache_directory_that_cannot_be_made_is_left_out_until_it_can(
@@ -623,7 +841,7 @@ class TestCopies:
             assert [(directory, error.errno) for directory, error in found.items()] == [
                 (caches[0], errno.ENOTDIR)
             ]
-        assert copies.sound == copies.layers[1:]
+        assert copies.sound == [layer.path for layer in copies.layers[1:]]
         for path in ODD:
             with suppress(CopyError):
                 copies.add(path, Pace())
@@ -636,7 +854,7 @@ class TestCopies:
         assert copies.clear(caches[1:]) == {}
         Path(caches[0]).unlink()
         assert copies.sweep() == {}
-        assert copies.sound == copies.layers
+        assert copies.sound == [layer.path for layer in copies.layers]
         for path in ODD:
             copies.add(path, Pace())
         assert all(has(copies, shared, path) for path in ODD)
@@ -647,7 +865,7 @@ class TestCopies:
         remove(os.fsencode(caches[0]), b"volume")
         assert list(copies.sweep()) == [caches[0]]
         assert copies.sweep() == {}
-        assert copies.sound == copies.layers
+        assert copies.sound == [layer.path for layer in copies.layers]
 
     def test_a_data_set_that_fails_is_no_disk_that_fails(
         self, shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
@@ -750,7 +968,7 @@ class TestCopies:
         assert await late == {}
         assert copies.sound == []
         assert copies.sweep() == {}
-        assert copies.sound == copies.layers
+        assert copies.sound == [layer.path for layer in copies.layers]
 
     @pytest.mark.parametrize(("dropped", "left"), [(b"d", 2), (b"d/a", 3), (b"none", 4)])
     def test_what_is_removed_is_dropped_and_nothing_else_is_looked_at(
@@ -840,9 +1058,7 @@ def deletion(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path) -> D
     async def located(sync: SyncOperation) -> bytes:
         return source
 
-    async def opens() -> None: ...
-
-    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), check_open=opens))
+    directory = cast(SharedDirectory, SimpleNamespace(root=os.fsencode(shared), kept_open=nullcontext))
     made = DirectoryTransfer(directory, cast(LocalSources, None), cast(LocalSources, None))
     monkeypatch.setattr(made, "_source", located)
     return Deletion(made)
@@ -929,6 +1145,29 @@ class TestNames:
         os.link(shared / "a", shared / "d" / "a")
         names, inode = Names(root), (shared / "a").stat().st_ino
         assert [path for path, _ in names.find([inode])[inode]] == [b"a", b"d/a"]
+
+    def test_a_file_server_that_has_gone_keeps_nobody_from_its_successor(
+        self, shared: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A listing on it never ends; by then there is another one at the same path."""
+        root = write(shared, {b"a": b"1"})
+        names, inode = Names(root), (shared / "a").stat().st_ino
+        begun, answers = threading.Event(), threading.Event()
+
+        def silent(top: bytes) -> Iterator[Entry]:
+            begun.set()
+            answers.wait()
+            return entries(top)
+
+        monkeypatch.setattr(shared_module, "entries", silent)
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                pool.submit(names.find, [inode])
+                begun.wait()
+                monkeypatch.setattr(shared_module, "entries", entries)
+                assert list(pool.submit(names.find, [inode]).result(timeout=30)) == [inode]
+            finally:
+                answers.set()
 
     def test_new_ones_are_found_and_gone_ones_left_out(self, shared: Path) -> None:
         root = write(shared, {b"a": b"1"})

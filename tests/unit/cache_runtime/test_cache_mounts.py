@@ -143,33 +143,48 @@ async def test_a_view_that_cannot_be_removed_keeps_no_client_from_its_end(
     assert ended == ["killed"]
 
 
-async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    mount, begun, may_end = _juicefs(tmp_path), asyncio.Event(), asyncio.Event()
-    while_mounted: list[tuple[bool, bool]] = []
+def _losing(monkeypatch: pytest.MonkeyPatch, top: Path, client: object) -> juicefs.JuiceFsMount:
+    """A mount that is lost as soon as it is there."""
+    mount = _juicefs(top)
 
     async def nothing(*_: object, **__: object) -> str:
         return ""
 
+    async def beat(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(close=lambda: None)
+
+    async def spawn(*_: object, **__: object) -> object:
+        return client
+
     async def lose(*_: object) -> None:
-        while_mounted.append((mount.is_mounted, mount.is_ending))
+        assert mount.is_mounted
         raise Retry("MountLost", "silent")
+
+    monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
+    monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
+    mount._volumes = cast(Any, SimpleNamespace(ensure_formatted=nothing, keep=lambda _: None))
+    mount._client = cast(Any, SimpleNamespace(spawn=spawn))
+    monkeypatch.setattr(juicefs._Output, "follow", nothing)
+    for name in ("_prepare", "_care"):
+        monkeypatch.setattr(mount, name, nothing)
+    monkeypatch.setattr(mount, "_wait_ready", beat)
+    monkeypatch.setattr(mount._view, "show", nothing)
+    monkeypatch.setattr(mount, "_monitor", lose)
+    return mount
+
+
+async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    mount = _losing(monkeypatch, tmp_path, SimpleNamespace(returncode=0))
 
     async def last_gasp(*_: object) -> None:
         begun.set()
         await may_end.wait()
 
-    monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
-    monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
-    mount._volumes = cast(Any, SimpleNamespace(ensure_formatted=nothing, keep=lambda _: None))
-    mount._client = cast(Any, SimpleNamespace(spawn=nothing))
-    monkeypatch.setattr(juicefs._Output, "follow", nothing)
-    for name in ("_prepare", "_wait_ready", "_care"):
-        monkeypatch.setattr(mount, name, nothing)
-    monkeypatch.setattr(mount._view, "show", nothing)
-    monkeypatch.setattr(mount, "_monitor", lose)
     monkeypatch.setattr(mount, "_end", last_gasp)
+    assert not mount.is_ending
     once = asyncio.create_task(mount._mount_once(asyncio.Event()))
     await begun.wait()
     assert (mount.is_mounted, mount.is_ending) == (False, True)
@@ -178,15 +193,32 @@ async def test_a_mount_that_is_lost_is_ending_until_its_client_has_ended(
         await once
     assert not mount.is_ending
 
-    async def hang(*_: object) -> None:
-        raise Retry("MountFailed", "killed and does not end")
 
-    monkeypatch.setattr(mount, "_end", hang)
-    for _ in range(2):  # what is mounted next is not ending
-        with pytest.raises(Retry, match="does not end"):
+@pytest.mark.parametrize("dies", [True, False])
+async def test_what_fails_at_the_end_of_a_client_says_of_the_next_mount_only_whether_that_lives(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dies: bool
+) -> None:
+    """Unmounting is refused, or the client waits for a disk in the kernel, and ends when that answers."""
+    client = SimpleNamespace(returncode=None, pid=1, terminate=lambda: None)
+    mount = _losing(monkeypatch, tmp_path, client)
+
+    async def has_ended(*_: object) -> bool:
+        client.returncode = -9 if dies else None
+        return dies
+
+    async def unmount(path: Path) -> None:
+        if dies:
+            raise Retry("UmountFailed", "umount took more than 10 s")
+
+    monkeypatch.setattr(juicefs, "has_ended", has_ended)
+    monkeypatch.setattr(juicefs, "kill_session", has_ended)
+    monkeypatch.setattr(juicefs, "unmount", unmount)
+    for _ in range(2):
+        with pytest.raises(Retry, match="took more than" if dies else "was killed and does not end"):
             await mount._mount_once(asyncio.Event())
-        assert mount.is_ending
-    assert while_mounted == [(True, False)] * 3
+        assert mount.is_ending is not dies
+    client.returncode = -9
+    assert not mount.is_ending
 
 
 async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytest.MonkeyPatch) -> None:

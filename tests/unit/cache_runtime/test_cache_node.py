@@ -25,6 +25,7 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
+from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry, Unavailable
@@ -194,7 +195,7 @@ async def test_a_figure_from_before_the_mount_was_lost_is_the_least_that_pods_ha
     mount.changed_at, cache.staged_bytes = clock.now(), measure
     with monkeypatch.context() as patch:
         patch.setattr(node, "PATIENCE", 0.0)
-        patch.setattr(node, "LAST_WORD", 0.0)
+        patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         await reporter.report()
         assert await _reported(nodes) == (0, is_writeback)
         await reporter.report_last()
@@ -240,7 +241,7 @@ async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
     cache.staged_bytes = _hang
     with monkeypatch.context() as patch:
         patch.setattr(node, "PATIENCE", 0.0)
-        patch.setattr(node, "LAST_WORD", 0.0)
+        patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         for age, unknown in ((10, False), (20, False), (30, False), (40, True)):
             await clock.advance(10.0)
             await reporter.report()
@@ -280,7 +281,7 @@ async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
     with monkeypatch.context() as patch:
         if unknown:
             patch.setattr(node, "PATIENCE", 0.0)
-            patch.setattr(node, "LAST_WORD", 0.0)
+            patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         await reporter.report_last()
     assert await _reported(nodes) == (staged, unknown)
 
@@ -313,7 +314,7 @@ async def test_the_last_word_of_an_agent_is_tried_again(silent: str, monkeypatch
         await clock.advance(node.LAST_WORD_PAUSE)
         await asyncio.sleep(0.001)
     assert (await _reported(nodes), tries) == ((0, False), 3)
-    assert clock.monotonic() < node.LAST_WORD
+    assert clock.monotonic() < LAST_WORD_SECONDS
 
 
 async def test_a_last_word_that_nobody_takes_holds_no_agent_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +325,7 @@ async def test_a_last_word_that_nobody_takes_holds_no_agent_for_ever(monkeypatch
     while not last.done():
         await clock.advance(node.LAST_WORD_PAUSE)
         await asyncio.sleep(0.001)
-    assert clock.monotonic() >= node.LAST_WORD
+    assert clock.monotonic() >= LAST_WORD_SECONDS
 
 
 async def test_while_the_client_of_a_lost_mount_ends_there_may_be_more_than_is_measured() -> None:

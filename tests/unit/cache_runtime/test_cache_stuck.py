@@ -107,7 +107,7 @@ def test_threads_of_a_pool_do_not_hold_up_the_end_of_the_process() -> None:
 
 
 async def test_a_mount_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "UNMOUNT_TIMEOUT", 0.0)
+    monkeypatch.setattr(app, "UNMOUNT_SECONDS", 0.0)
     stuck = asyncio.create_task(_forever())
     await app._end_of(stuck)
     await end(stuck)

@@ -1649,6 +1649,19 @@ def test_a_set_that_was_found_free_goes_on_though_its_agents_end_without_a_good_
         assert status.holds("Free")
 
 
+@pytest.mark.parametrize("seconds", [24, 25])
+def test_a_set_is_free_by_a_report_of_what_was_measured_after_its_last_user_had_gone(seconds: int) -> None:
+    report = make_report(OWNER_UID, 0, NOW, writeback=True, staged_age=10)
+    seen = going(0, 1, conditions=[], spec=WRITEBACK, reports=(report,))
+    seen = replace(seen, unused_since=NOW - timedelta(seconds=seconds))
+    if seconds == 25:
+        assert freedom(seen) == condition("Free", True, "Terminating")
+        return
+    assert freedom(seen) == condition("Free", False, "StagedWrites")
+    assert "has not reported since the last user has gone on node node-0" in message_of(seen)
+    assert removal(seen).actions == ()
+
+
 def test_what_was_written_before_writeback_was_turned_off_may_still_be_on_a_node() -> None:
     for spec, is_writeback in (({}, False), (WRITEBACK, True)):
         status = decide(observe("Ready", 1, SYNCED, spec=spec)).status

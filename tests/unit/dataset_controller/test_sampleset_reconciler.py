@@ -655,7 +655,8 @@ async def test_what_was_measured_before_the_last_user_had_gone_lets_no_set_go(da
     await data.delete(Key("default", "train-worker-0"), ports.PODS)
     await data.wait(12)
     ready = await data.expect_condition("Ready", "StagedWrites")
-    assert "its agent has not reported lately on node node-0; to lose it:" in ready["message"]
+    assert "not reported since the last user has gone on node node-0; to lose it:" in ready["message"]
+    await data.wait(20)
     await data.runtime.report(uid, 1, staged_age=20)
     await data.wait(6)
     await data.expect_condition("Ready", "StagedWrites")

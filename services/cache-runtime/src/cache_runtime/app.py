@@ -25,6 +25,7 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.contracts.staged_writes import UNMOUNT_SECONDS
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
@@ -35,7 +36,6 @@ log = structlog.get_logger(__name__)
 FLUSH_POLL, FLUSH_POLL_MAX = 0.5, 5.0
 """Seconds between two looks at what is left to upload, first and later: each walks through all of it."""
 DISK_TIMEOUT = 5.0
-UNMOUNT_TIMEOUT = 60.0
 AWAY_AFTER, MISSED = 25.0, 2.5
 """Seconds, and reports, that an agent must fail to send before it counts as away."""
 
@@ -139,12 +139,12 @@ class App:
 
 async def _end_of(mount: asyncio.Task[None]) -> None:
     """Wait for it, but not for ever: what hangs in the kernel does not end."""
-    await asyncio.wait({mount}, timeout=UNMOUNT_TIMEOUT)
+    await asyncio.wait({mount}, timeout=UNMOUNT_SECONDS)
     if mount.done():
         mount.result()
     else:
         mount.cancel()
-        log.error("the mount does not end", timeout=UNMOUNT_TIMEOUT)
+        log.error("the mount does not end", timeout=UNMOUNT_SECONDS)
 
 
 def identity_of(settings: CacheRuntimeSettings) -> Identity:

@@ -26,7 +26,7 @@ import structlog
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.engines.mounts import run_mount
-from cache_runtime.threads import in_own_thread
+from cache_runtime.threads import Answers
 from paddlewheel.contracts.addresses import InvalidAddress, local_path
 from paddlewheel.contracts.places import is_inside, root_above
 from paddlewheel.contracts.reasons import Reason
@@ -75,6 +75,7 @@ class LocalSources:
         self._lock = asyncio.Lock()
         self._shown: dict[str, tuple[Identity, Path]] = {}
         """What was mounted last of each root, and where."""
+        self._answers = Answers()
 
     async def locate(self, uri: str) -> str | None:
         """Where the client reads the directory, None for a source of another scheme.
@@ -153,7 +154,8 @@ class LocalSources:
         away: such a call cannot be interrupted, and nothing waits for its thread."""
         try:
             async with asyncio.timeout(PATIENCE):
-                return await in_own_thread(call)
+                # A server that has gone answers for nothing that is mounted there instead.
+                return await self._answers.of((path, *_mounted_above(path)), call)
         except TimeoutError as error:
             text = (
                 f"{self._purpose.field}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"
@@ -208,6 +210,13 @@ def _mounts() -> list[tuple[str, list[str]]]:
     text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     lines = (line.split(" ") for line in text.splitlines())
     return [(_unescape(line[4]), line[5].split(",")) for line in lines]
+
+
+def _mounted_above(path: str) -> tuple[str, ...]:
+    """Ids of the mounts on the way to a path, its own among them."""
+    text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    lines = (line.split(" ", 5) for line in text.splitlines())
+    return tuple(line[0] for line in lines if is_inside(path, _unescape(line[4])))
 
 
 def _unescape(text: str) -> str:

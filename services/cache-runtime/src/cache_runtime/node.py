@@ -19,7 +19,7 @@ from paddlewheel.bus.ports import KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
-from paddlewheel.contracts.staged_writes import has_writes, left_on_node
+from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, has_writes, left_on_node
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
 """Seconds without a change after which the reported size is final."""
-LAST_WORD, LAST_WORD_PAUSE = 60.0, 1.0
-"""Seconds for the last report of an agent, which gets ten minutes for uploads, and between two tries."""
+LAST_WORD_PAUSE = 1.0
+"""Seconds between two tries of the last report."""
 TOLD_FOR = 600.0
 """Seconds for which a report says of a node that nothing is left there."""
 PATIENCE = 5.0
@@ -110,10 +110,10 @@ class NodeReporter:
     async def report_last(self) -> None:
         """Once `run` and the mount have ended. What was measured before does not count: at its end the client
         writes what it has buffered. Where pods write to the cache first, nobody else can say that nothing is
-        left, so it is tried for `LAST_WORD` seconds."""
+        left, so it is tried for `LAST_WORD_SECONDS`."""
         self._stop_measuring()
         self._staged.expire()
-        deadline = self._clock.monotonic() + (LAST_WORD if self._is_writeback else 0)
+        deadline = self._clock.monotonic() + (LAST_WORD_SECONDS if self._is_writeback else 0)
         while not await self._has_reported() and self._clock.monotonic() < deadline:
             await self._clock.sleep(LAST_WORD_PAUSE)
         self._stop_measuring()

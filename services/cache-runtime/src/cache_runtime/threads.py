@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -47,6 +47,27 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="blocking-call", daemon=True).start()
     return await done
+
+
+class Answers:
+    """Of file systems that may be silent. A call that nobody waits for any more stays in the kernel, so no
+    second one begins about the same thing: asking again and again would take all threads there are."""
+
+    def __init__(self) -> None:
+        self._asked: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def of(self, about: Hashable, call: Callable[[], T]) -> T:
+        """As `in_own_thread`, once the call before has ended."""
+        while before := self._asked.get(about):
+            await asyncio.wait((before,))
+        asked = self._asked[about] = asyncio.create_task(in_own_thread(call))
+        asked.add_done_callback(lambda _: self._forget(about))
+        return await asyncio.shield(asked)
+
+    def _forget(self, about: Hashable) -> None:
+        asked = self._asked.pop(about)
+        if not asked.cancelled():
+            asked.exception()  # else asyncio would tell of one that nobody has waited for
 
 
 async def in_own_thread_until(stop: threading.Event, call: Callable[[], T]) -> T:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 
+UPLOAD_SECONDS, UNMOUNT_SECONDS, LAST_WORD_SECONDS = 600, 60, 60
+"""What an agent that ends gets where pods write to the cache first, one after the other: to upload what they
+have written, for the mount to end, which may write more, and to tell that nothing is left."""
+
 
 def left_on_node(last: NodeStatus) -> StagedElsewhere | None:
     """By its last report from there; None for nothing. An agent that ends in order says last that it is not

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -42,7 +42,11 @@ class BaseMount:
         self.message = "not mounted yet"
         self.ailment: Ailment | None = None
         self.changed_at: datetime | None = None
-        self.is_ending = False
+
+    @property
+    def is_ending(self) -> bool:
+        """Of an engine whose client ends after the mount is lost."""
+        return False
 
     @property
     def is_mounted(self) -> bool:
@@ -56,7 +60,6 @@ class BaseMount:
 
     async def _set_mounted(self) -> None:
         self.message, self.ailment, self.changed_at = "", None, self._clock.now()
-        self.is_ending = False  # a former client that could not be ended writes no more: it was killed
         self._mounted.set()
         log.info("mounted", path=str(self._view.path))
         await self._on_change("")
@@ -98,7 +101,7 @@ async def in_time(work: Awaitable[T], what: str) -> T:
         raise Retry("MountLost", f"{what} did not answer for {SILENT_AFTER:.0f} s") from error
 
 
-async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[int]) -> None:
+async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[Any]) -> None:
     """Until `stop`, one of the others, or the time."""
     waiter = asyncio.create_task(stop.wait())
     try:

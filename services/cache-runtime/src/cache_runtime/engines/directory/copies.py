@@ -21,8 +21,8 @@ from cache_runtime.engines.directory.copying import (
     remove,
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
+from cache_runtime.engines.directory.layers import Layer, layers_of
 from cache_runtime.retrying import described
-from cache_runtime.walk import is_leftover
 from paddlewheel.core.errors import Retry
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -33,74 +33,83 @@ class Copies:
 
     Args:
         root: of the data set.
-        limit: bytes over all directories.
+        limit: bytes over all directories, which have equal shares.
         free_ratio: share of their disks that stays free.
     """
 
     def __init__(self, root: bytes, directories: Sequence[str], limit: int, free_ratio: float) -> None:
-        self._root, self._directories = root, list(directories)
-        self._limit, self._free_ratio = limit, free_ratio
-        self._lock, self.used = threading.Lock(), 0
-        self.layers: list[bytes] = []
-        """A directory in each cache directory, in which the copies have their names."""
-        self._failing: frozenset[bytes] = frozenset()
-        """Of them, those with a problem, and all until the first sweep."""
-        self._begun = self._known_from = 0
-        """Sweeps that have begun, and which of them what is known is from."""
+        self._root, self._lock = root, threading.Lock()
+        self._placed = layers_of(directories, limit, free_ratio)
+        """By the hash of a path."""
+        self.layers = list(dict.fromkeys(self._placed))
+        self._sweeps = 0
+        self.problems: Mapping[str, OSError] = {}
+        """As the last sweep has found them."""
+
+    @property
+    def used(self) -> int:
+        """Bytes of all copies for pods."""
+        return sum(layer.used for layer in self.layers if layer.is_sound)
 
     @property
     def sound(self) -> list[bytes]:
         """The layers for pods. In the others a copy may be of what the file was once."""
-        return [layer for layer in self.layers if layer not in self._failing]
+        return [layer.path for layer in self.layers if layer.is_sound]
 
     def open(self, volume_id: str) -> Mapping[str, OSError]:
         """Use what earlier processes have left of this volume. Returns and raises as `sweep`."""
-        self.layers = [os.fsencode(f"{directory}/{volume_id}/raw") for directory in self._directories]
-        self._failing = frozenset(self.layers)
+        with self._lock:
+            self._sweeps += 1
+            for layer in self.layers:
+                layer.use(volume_id)
         return self.sweep()
 
     def has(self, path: bytes, found: os.stat_result) -> bool:
         """Whether there is a copy of the file as it was found in the data set. Raises OSError."""
         layer = self._layer(path)
-        copy = None if layer in self._failing else look_up(layer, path)
+        copy = look_up(layer.path, path) if layer.is_sound else None
         return copy is not None and _is_same(copy, found)
 
     def add(self, path: bytes, pace: Pace) -> None:
         """Copy a file, unless there is no room. Raises CopyError or OSError."""
         layer = self._layer(path)
-        if layer in self._failing:
+        if not layer.is_sound:
             raise CopyError("its cache directory fails")
         with opened_file(Place(self._root, path)) as (handle, found):
-            self._check_room(layer, found.st_size)
-            self._make_directories(layer, path.rpartition(b"/")[0])
-            former = look_up(layer, path)
-            manner = Manner(keeps_owner=True, replacing=self._lock)
-            copy_file(handle, found, Place(layer, path), pace, manner)
+            self._make_way(layer, path, found, pace)
+            with layer.room_for(found.st_size):
+                self._make_directories(layer.path, path.rpartition(b"/")[0])
+                manner = Manner(keeps_owner=True, replacing=self._lock)
+                copy_file(handle, found, Place(layer.path, path), pace, manner)
+
+    def _make_way(self, layer: Layer, path: bytes, found: os.stat_result, pace: Pace) -> None:
+        """A copy of what the file was needs room. One that another thread has just made goes on."""
         with self._lock:
-            self.used += found.st_size - (former.st_size if former is not None else 0)
+            pace.check()
+            former = look_up(layer.path, path)
+            if former is not None and not _is_same(former, found):
+                _remove(layer, path)
 
     def drop(self, path: bytes) -> None:
         """Remove the copies of a file, or of all below a directory. Raises OSError."""
-        for layer in self.sound:
-            if (found := look_up(layer, path)) is not None:
-                size = _size(layer, path, found)
-                remove(layer, path)
-                with self._lock:
-                    self.used = max(0, self.used - size)
+        for layer in self.layers:
+            if layer.is_sound:
+                _remove(layer, path)
 
     def clear(self, directories: Sequence[str]) -> Mapping[str, OSError]:
         """Remove all copies in these cache directories, as far as they can be removed. Returns and raises as
         `sweep`, of these directories."""
         problems = list[tuple[str, OSError]]()
-        for layer, directory in zip(self.layers, self._directories, strict=True):
-            if directory in directories:
-                problems += [(directory, problem) for problem in _clear(layer)]
+        for layer in self.layers:
+            if layer.directory in directories:
+                problems += [(layer.directory, problem) for problem in _clear(layer)]
         problems += [found for found in self.sweep().items() if found[0] in directories]
         return dict(reversed(problems))
 
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
-        the others are swept nevertheless, and its layer is not `sound` until a sweep goes well.
+        the others are swept nevertheless, and its layer is not `sound` until a sweep goes well. One that
+        began before another, as on a file server that has gone, says nothing of the layers.
 
         Returns:
             The first problem of each cache directory that has one.
@@ -108,36 +117,35 @@ class Copies:
         Raises:
             Retry: the data set cannot be read.
         """
-        used, problems = 0, dict[str, OSError]()
         with self._lock:
-            self._begun += 1
-            number = self._begun
-        by_directory = dict(zip(self._directories, self.layers, strict=True))
-        for directory, layer in by_directory.items():
-            left, found = self._sweep(layer)
-            if found:
-                problems[directory] = found[0]
-            else:
-                used += left
+            self._sweeps = number = self._sweeps + 1
+        problems = dict[str, OSError]()
+        for layer in self.layers:
+            for problem in self._sweep(layer, number)[:1]:
+                problems[layer.directory] = problem
         with self._lock:
-            if number > self._known_from:  # else it has waited for a file server, and a later one has not
-                self._known_from, self.used = number, used
-                self._failing = frozenset(by_directory[directory] for directory in problems)
+            if number == self._sweeps:
+                self.problems = problems
         return problems
 
-    def _sweep(self, layer: bytes) -> tuple[int, list[OSError]]:
-        """Bytes that are left, and what has failed."""
-        left, problems = 0, list[OSError]()
+    def _sweep(self, layer: Layer, number: int) -> list[OSError]:
+        """What has failed."""
+        left, changes, problems = 0, layer.changes, list[OSError]()
         with _noted(problems):
-            if layer in self._failing:  # its disk may be another one by now, with nothing on it
-                _prepare(layer)
+            if not layer.is_sound:
+                layer.prepare()
             self._adopt(layer, b"")
-            for entry in entries(layer):
+            for entry in entries(layer.path):
                 with _noted(problems):
                     left += self._sweep_entry(layer, entry)
-        return left, problems
+        with self._lock:
+            if number == self._sweeps:
+                if not problems:
+                    layer.settle(left, changes)
+                layer.is_sound = not problems
+        return problems
 
-    def _sweep_entry(self, layer: bytes, entry: Entry) -> int:
+    def _sweep_entry(self, layer: Layer, entry: Entry) -> int:
         """Bytes that are left."""
         path = entry.key.rstrip(b"/")
         if entry.is_directory:
@@ -145,27 +153,27 @@ class Copies:
             return 0
         return self._keep(layer, path)
 
-    def _keep(self, layer: bytes, path: bytes) -> int:
+    def _keep(self, layer: Layer, path: bytes) -> int:
         """Bytes of the copy; 0 when it had to be removed."""
-        copy, found = look_up(layer, path), self._look_up(path)
+        copy, found = look_up(layer.path, path), self._look_up(path)
         if copy is not None and found is not None and _is_same(copy, found):
             return copy.st_size
         with self._lock:  # not before: the file server may not answer
-            now = look_up(layer, path)
+            now = look_up(layer.path, path)
             if now is not None and _state(now) != _state(copy):
                 return now.st_size  # another one has taken its place
-            remove(layer, path)
+            _remove(layer, path)
         return 0
 
-    def _adopt(self, layer: bytes, path: bytes) -> None:
+    def _adopt(self, layer: Layer, path: bytes) -> None:
         """The owner and permissions that a directory has in the data set; without it, the copies go."""
-        own, found = look_up(layer, path), self._look_up(path)
+        own, found = look_up(layer.path, path), self._look_up(path)
         if own is None:
             return
         if found is None or not stat.S_ISDIR(found.st_mode):
-            remove(layer, path)
+            _remove(layer, path)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
-            with suppress(FileNotFoundError), opened_beneath(layer, path, _OPEN) as handle:
+            with suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
                 os.fchown(handle, found.st_uid, found.st_gid)
                 os.fchmod(handle, stat.S_IMODE(found.st_mode))
 
@@ -176,14 +184,8 @@ class Copies:
         except OSError as error:
             raise Retry("MountLost", f"the data set: {described(error)}") from error
 
-    def _layer(self, path: bytes) -> bytes:
-        return self.layers[zlib.crc32(path) % len(self.layers)]
-
-    def _check_room(self, layer: bytes, size: int) -> None:
-        disk = os.statvfs(layer)
-        room = disk.f_bavail * disk.f_frsize - int(self._free_ratio * disk.f_blocks * disk.f_frsize)
-        if size > min(room, self._limit - self.used):
-            raise CopyError("the cache is full")
+    def _layer(self, path: bytes) -> Layer:
+        return self._placed[zlib.crc32(path) % len(self._placed)]
 
     def _make_directories(self, layer: bytes, path: bytes) -> None:
         """They hide those of the data set, so they have the same owner and permissions."""
@@ -207,14 +209,22 @@ def _noted(problems: list[OSError]) -> Iterator[None]:
         problems.append(error)
 
 
-def _clear(layer: bytes) -> list[OSError]:
+def _clear(layer: Layer) -> list[OSError]:
     """What has failed."""
     problems = list[OSError]()
     with _noted(problems):
-        for path in list(_path(layer).iterdir()):
+        for path in list(Path(os.fsdecode(layer.path)).iterdir()):
             with _noted(problems):
-                remove(layer, os.fsencode(path.name))
+                _remove(layer, os.fsencode(path.name))
     return problems
+
+
+def _remove(layer: Layer, path: bytes) -> None:
+    """The copies of a file, or of all below a directory. Raises OSError."""
+    if (found := look_up(layer.path, path)) is not None:
+        size = _size(layer.path, path, found)
+        remove(layer.path, path)
+        layer.shrink(size)
 
 
 def _size(layer: bytes, path: bytes, found: os.stat_result) -> int:
@@ -236,15 +246,3 @@ def _state(copy: os.stat_result | None) -> tuple[int, ...]:
 
 def _signature(found: os.stat_result) -> tuple[int, ...]:
     return found.st_mode, found.st_uid, found.st_gid, found.st_size, found.st_mtime_ns
-
-
-def _prepare(layer: bytes) -> None:
-    """Make the directory, without what a process that was killed has left of copies. Raises OSError."""
-    _path(layer).mkdir(parents=True, exist_ok=True)
-    for path in list(_path(layer).rglob(".jfs.*.tmp.*")):
-        if is_leftover(os.fsencode(path.name)):
-            path.unlink(missing_ok=True)
-
-
-def _path(layer: bytes) -> Path:
-    return Path(os.fsdecode(layer))

@@ -29,20 +29,20 @@ class Entry(NamedTuple):
         return stat.S_ISREG(self.found.st_mode)
 
 
-def entries(root: bytes, top: bytes = b"") -> Iterator[Entry]:
+def entries(root: bytes, top: bytes = b"", *, with_leftovers: bool = False) -> Iterator[Entry]:
     """All entries below `root/top`, in the order of their keys; keys are relative to `root/top`.
 
-    Directories that vanish meanwhile are left out, and so is what interrupted copies have left.
+    Directories that vanish meanwhile are left out, and else also what interrupted copies have left.
 
     Raises:
         OSError: the file system fails.
     """
-    pending = _scan(root, top, b"")
+    pending = _scan(root, top, b"", with_leftovers)
     while pending:
         entry = pending.pop()
         yield entry
         if entry.is_directory:
-            pending += _scan(root, top, entry.key)
+            pending += _scan(root, top, entry.key, with_leftovers)
 
 
 def look_up(root: bytes, path: bytes) -> os.stat_result | None:
@@ -56,7 +56,7 @@ def look_up(root: bytes, path: bytes) -> os.stat_result | None:
         raise
 
 
-def _scan(root: bytes, top: bytes, key: bytes) -> list[Entry]:
+def _scan(root: bytes, top: bytes, key: bytes, with_leftovers: bool) -> list[Entry]:
     """The last one first."""
     path = b"/".join(filter(None, (top, key.rstrip(b"/"))))
     try:
@@ -64,7 +64,8 @@ def _scan(root: bytes, top: bytes, key: bytes) -> list[Entry]:
             opened_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as handle,
             os.scandir(handle) as found,
         ):
-            listed = [_entry(key, entry) for entry in found if not is_leftover(os.fsencode(entry.name))]
+            chosen = (each for each in found if with_leftovers or not is_leftover(os.fsencode(each.name)))
+            listed = [_entry(key, entry) for entry in chosen]
     except OSError as error:
         if key and error.errno in _VANISHED:
             return []

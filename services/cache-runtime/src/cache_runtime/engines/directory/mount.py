@@ -80,8 +80,8 @@ class DirectoryMount(BaseMount):
 
     async def refresh(self) -> None:
         """Have the kernel look again, at the copies that are sound by now. Raises Retry."""
-        if self.is_mounted:
-            async with self._showing:
+        async with self._showing:
+            if self.is_mounted:
                 if self._shown == self._copies.sound:
                     await run_mount("mount", "-o", "remount", str(self._joined))
                 else:  # not broken off with the run: what pods see would not be what is known of it
@@ -95,17 +95,18 @@ class DirectoryMount(BaseMount):
         """Mount until `stop`. Raises Retry, Permanent or OSError when the mount fails or is lost."""
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
-        problems = await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
+        await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
         async with self._showing:
             await self._show()
         await self._set_mounted()
-        self.ailment = _ailment(problems)
+        self.ailment = _ailment(self._copies.problems)
         while await self._keep(stop):
             await self._follow()
 
     async def _keep(self, stop: asyncio.Event) -> bool:
         """Until `stop`, or until another volume is at the address. Returns whether there is one, and raises
-        Retry, Permanent or OSError when the mount is lost.
+        Retry, Permanent or OSError when the mount is lost, and what has ended the sweeps: without them pods
+        would see what once was.
         """
         sweeping = asyncio.create_task(self._sweep_for_ever())
         try:
@@ -113,7 +114,9 @@ class DirectoryMount(BaseMount):
                 await self._check()
                 if await self._has_moved():
                     return True
-                await wait(stop, PROBE_EVERY)
+                await wait(stop, PROBE_EVERY, sweeping)
+                if sweeping.done():
+                    await sweeping
         finally:
             await end(sweeping)
         return False
@@ -181,25 +184,28 @@ class DirectoryMount(BaseMount):
         while True:
             began = self._clock.monotonic()
             try:
-                self.ailment = _ailment(await in_own_thread(self._sweep))
+                await in_own_thread(self._sweep)
+                self.ailment = _ailment(self._copies.problems)
                 await self.refresh()
             except (Retry, Permanent, OSError) as error:
                 log.warning("copies not compared with the data set", problem=str(error))
             took = self._clock.monotonic() - began
             await self._clock.sleep(max(SWEEP_EVERY, SWEEP_SHARE * took))
 
-    def _sweep(self) -> Mapping[str, OSError]:
+    def _sweep(self) -> None:
         self._shared.check()  # else every copy would seem to have gone
-        return self._copies.sweep()
+        self._copies.sweep()
 
     async def _hide(self, stop: asyncio.Event) -> None:
-        """From pods that have it mounted, too. What the kernel does not take in time is tried again later."""
+        """From pods that have it mounted, too, on top of what is being shown. What the kernel does not take
+        in time is tried again later."""
         try:
-            if self._is_leaving(stop):
-                await self._take_away()
-            else:
-                await self._view.fail()
-            await unmount(self._joined)
+            async with self._showing:
+                if self._is_leaving(stop):
+                    await self._take_away()
+                else:
+                    await self._view.fail()
+                await unmount(self._joined)
         except (Retry, OSError) as error:
             log.warning("the former mount is not hidden", path=str(self._view.path), problem=str(error))
 

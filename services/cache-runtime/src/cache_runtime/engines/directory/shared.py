@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 from collections import defaultdict
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from cache_runtime.engines.base import in_time
@@ -16,7 +15,7 @@ from cache_runtime.engines.directory.entries import entries, look_up
 from cache_runtime.engines.ports import VolumeRecord
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
-from cache_runtime.threads import in_own_thread
+from cache_runtime.threads import Answers
 from paddlewheel.contracts.addresses import local_path
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
@@ -47,6 +46,7 @@ class SharedDirectory:
         """As the engine secret names it."""
         self._opened: os.stat_result | None = None
         """What `path` leads to, as it was found then: a file server that has gone is never asked again."""
+        self._answers = Answers()
         self.marker = 0
         """Inode of the file that marks it."""
 
@@ -69,7 +69,7 @@ class SharedDirectory:
         """
         address, located = await self._locate()
         path = _path(address)
-        self.marker, self._opened = await _found(located, path)
+        self.marker, self._opened = await self._found(located, path)
         self._uri, self.address = address, path
         self._link(located)
         self._record.keep(self.volume_id)
@@ -80,17 +80,32 @@ class SharedDirectory:
         """
         address, located = await self._locate()
         path = _path(address)
-        _, found = await _found(located, path)
+        _, found = await self._found(located, path)
         if not self._is_open(found):
-            text = f"{FIELD}: {path!r} is not mounted yet, or another file system is there by now"
-            raise Retry(Reason.MOUNT_LOST, text)
+            raise self.has_gone()
+
+    @asynccontextmanager
+    async def kept_open(self) -> AsyncIterator[None]:
+        """Around a change of the data set: `path` may be moved meanwhile, and what was begun ends in the
+        former directory. Raises as `check_open`, also at the end: then the change is to be made again."""
+        await self.check_open()
+        opened = self._opened
+        yield
+        if opened is None or not self._is_open(opened):
+            raise self.has_gone()
+        await self.check_open()
+
+    def has_gone(self) -> Retry:
+        """What is to be changed is not, or no more, what pods look at."""
+        text = f"{FIELD}: {self.address!r} is not mounted yet, or another file system is there by now"
+        return Retry(Reason.MOUNT_LOST, text)
 
     async def has_moved(self) -> bool:
         """Whether there is another directory at the address now that is marked. Raises as `open`."""
         located = await self._lent.locate(self._uri)
         if located is None:
             return False
-        _, found = await _found(located, self.address)
+        _, found = await self._found(located, self.address)
         return not self._is_open(found)
 
     async def _locate(self) -> tuple[str, str]:
@@ -104,6 +119,11 @@ class SharedDirectory:
             raise Permanent("InvalidSecret", f"{FIELD}: must be file:///DIRECTORY for the engine `directory`")
         await self._check_same(_path(address))
         return address, located
+
+    async def _found(self, located: str, path: str) -> tuple[int, os.stat_result]:
+        """As `_marker`, and the directory itself. Raises Retry when its file system is silent."""
+        answer = self._answers.of(located, lambda: (_marker(located, path), Path(located).stat()))
+        return await in_time(answer, path)
 
     def _is_open(self, found: os.stat_result) -> bool:
         """Whether it is what `path` leads to, mounted twice or not."""
@@ -135,11 +155,6 @@ def _path(address: str) -> str:
     return local_path(address, FIELD) or ""
 
 
-async def _found(located: str, path: str) -> tuple[int, os.stat_result]:
-    """As `_marker`, and the directory itself. Raises Retry when its file system is silent."""
-    return await in_time(in_own_thread(lambda: (_marker(located, path), Path(located).stat())), path)
-
-
 def _marker(directory: str, path: str) -> int:
     """Inode of what marks the directory, which nodes name so. Raises Permanent, or OSError. Blocks."""
     found = look_up(os.fsencode(directory), MARKER)
@@ -167,21 +182,21 @@ class Names:
     """The paths of inodes. Blocks.
 
     All of them are remembered, about 200 bytes each, and read again when one is asked for that is not known.
+    Without a lock: on a file server that has gone its holder would keep everybody from the successor.
     """
 
     def __init__(self, root: bytes) -> None:
-        self._root, self._lock = root, threading.Lock()
+        self._root = root
         self._paths: dict[int, list[bytes]] = {}
 
     def find(self, inodes: Iterable[int]) -> dict[int, list[Found]]:
         """All names of each inode; without those that are gone. Raises OSError."""
         wanted = list(inodes)
-        with self._lock:
+        found = self._look_up(wanted)
+        if len(found) < len(set(wanted)):
+            self._read()
             found = self._look_up(wanted)
-            if len(found) < len(set(wanted)):
-                self._read()
-                found = self._look_up(wanted)
-            return found
+        return found
 
     def _read(self) -> None:
         paths = defaultdict[int, list[bytes]](list)

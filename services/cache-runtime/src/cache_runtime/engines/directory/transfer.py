@@ -72,7 +72,8 @@ class DirectoryTransfer:
                 problems = zip(keys, pool.map(copy_one, keys), strict=True)
                 return {key: problem for key, problem in problems if problem}
 
-        return await in_own_thread_until(pace.stop, copy_all)
+        async with self._shared.kept_open():
+            return await in_own_thread_until(pace.stop, copy_all)
 
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         kept = {file.path: file.size async for files in self.list(sync) for file in files}
@@ -117,10 +118,10 @@ class DirectoryTransfer:
         return ""
 
     async def _delete_extra(self, sync: SyncOperation, kept: Collection[str]) -> None:
-        await self._shared.check_open()
         stop = threading.Event()
         try:
-            await in_own_thread_until(stop, lambda: self._delete(sync, kept, stop))
+            async with self._shared.kept_open():
+                await in_own_thread_until(stop, lambda: self._delete(sync, kept, stop))
         except OSError as error:
             raise _deletion_failed(error) from error
 

@@ -29,7 +29,8 @@ class DirectoryVolume:
         """The copies of other nodes go with their next sweep."""
         stop = threading.Event()
         try:
-            await in_own_thread_until(stop, lambda: self._remove(path, stop))
+            async with self._shared.kept_open():
+                await in_own_thread_until(stop, lambda: self._remove(path, stop))
         except OSError as error:
             return error.strerror or str(error)
         await self._mount.refresh()
@@ -42,9 +43,13 @@ class DirectoryVolume:
             raise Retry("MountLost", f"{self._shared.address}: {error.strerror}") from error
 
     def _remove(self, path: Path, stop: threading.Event) -> None:
-        """The path is one that `Tree.locate` has found, with links resolved, or one below `Mount.path`."""
-        top = self._shared.path.resolve()
-        below = os.fsencode(path.relative_to(top if path.is_relative_to(top) else self._shared.path))
+        """The path is one that `Tree.locate` has found, with links resolved, or one below `Mount.path`.
+        Raises Retry when the data set is in another directory by now, or OSError."""
+        tops = (self._shared.path.resolve(), self._shared.path)
+        top = next((top for top in tops if path.is_relative_to(top)), None)
+        if top is None:
+            raise self._shared.has_gone()
+        below = os.fsencode(path.relative_to(top))
         remove(self._shared.root, below, stop)
         self._copies.drop(below)
 

@@ -81,6 +81,13 @@ class JuiceFsMount(BaseMount):
         self._plan, self._client, self._volumes, self._secrets = plan, client, volumes, secrets
         self.volume_id = ""
         """UUID of the volume: the name of its directory in each cache directory."""
+        self._is_ending = False
+        self._survivors: list[Process] = []
+        """Clients of mounts that were lost, which could not be ended."""
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending or any(client.returncode is None for client in self._survivors)
 
     @property
     def path(self) -> Path:
@@ -122,7 +129,7 @@ class JuiceFsMount(BaseMount):
             await self._monitor(process, output, heart, stop)
         except (Retry, OSError) as error:
             # Told before the client is ended, which may take a while.
-            self.is_ending = self.is_mounted
+            self._is_ending = self.is_mounted
             await self._set_lost(*words(error))
             raise
         finally:
@@ -132,9 +139,15 @@ class JuiceFsMount(BaseMount):
                 await self._set_lost(Reason.STOPPED, "stopped")
             try:
                 await self._end(process, heart, stop)
-                self.is_ending = False
             finally:
+                self._forget(process)
                 reading.cancel()
+
+    def _forget(self, client: Process) -> None:
+        """As far as it has ended: what else has failed at its end says nothing of the next mount."""
+        if self._is_ending:
+            self._survivors = [each for each in (*self._survivors, client) if each.returncode is None]
+        self._is_ending = False
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
         deadline = self._clock.monotonic() + READY_TIMEOUT

@@ -30,7 +30,6 @@ from dataset_controller.domain.names import (
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
-from dataset_controller.domain.sampleset.policies.staging import GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -42,6 +41,7 @@ from paddlewheel.contracts.dataset_names import (
     set_label,
     volume_secret_name,
 )
+from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, UNMOUNT_SECONDS, UPLOAD_SECONDS
 
 Manifest = dict[str, Any]
 CAPACITY = "10Pi"
@@ -49,8 +49,9 @@ BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
 PREFIX = "CACHE_RUNTIME_"
 CACHE_DIRECTORIES = f"{PREFIX}CACHE_DIRS"
 """Settings of runtime pods, in their environment."""
-UNMOUNT_SECONDS = 20
-"""The agent gives the client 15 s to unmount."""
+END_SECONDS = 20
+"""What a runtime pod gets to end where nothing is to be uploaded: its client has 13 s to write what it has
+buffered."""
 ONE_BY_ONE = {"type": "RollingUpdate"}
 """The next pod is replaced when the one before has mounted. Pods that use the data have it again with the
 mount, and what is cached stays on the node."""
@@ -235,7 +236,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         # No longer than needed: a namespace is looked at again after half of its pods' longest period.
-        "terminationGracePeriodSeconds": UNMOUNT_SECONDS + _flush_seconds(spec),
+        "terminationGracePeriodSeconds": _grace_seconds(spec),
         "affinity": affinity,
         "tolerations": list(spec.tolerations),
         "containers": [_container(owner, spec, config)],
@@ -252,7 +253,13 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
 
 def _flush_seconds(spec: SetSpec) -> int:
     """Time to upload what pods have written, where that happens later than they were told."""
-    return GRACE_SECONDS if spec.is_writeback else 0
+    return UPLOAD_SECONDS if spec.is_writeback else 0
+
+
+def _grace_seconds(spec: SetSpec) -> int:
+    """Its last word is that nothing is left on the node: without it, a set waits for the next agent there."""
+    last = UPLOAD_SECONDS + UNMOUNT_SECONDS + LAST_WORD_SECONDS if spec.is_writeback else 0
+    return END_SECONDS + last
 
 
 def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:

@@ -114,15 +114,14 @@ def is_fresh(report: NodeStatus, now: datetime) -> bool:
     return _is_recent(report.updated_at, now)
 
 
-def is_freshly_measured(report: NodeStatus, now: datetime, since: datetime | None = None) -> bool:
-    """The agent has looked lately for what is not uploaded: a disk may be slower than its reports.
+def is_freshly_measured(report: NodeStatus, now: datetime) -> bool:
+    """The agent has looked lately for what is not uploaded: a disk may be slower than its reports."""
+    return is_fresh(report, now) and _is_recent(measured_at(report), now)
 
-    Args:
-        since: not before that.
-    """
-    at = report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
-    is_late_enough = since is None or (at is not None and at >= since)
-    return is_fresh(report, now) and _is_recent(at, now) and is_late_enough
+
+def measured_at(report: NodeStatus) -> datetime | None:
+    """When the agent began to look for what is not uploaded."""
+    return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:

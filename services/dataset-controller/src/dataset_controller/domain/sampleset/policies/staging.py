@@ -10,23 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
-from dataset_controller.domain.sampleset.runtime import is_freshly_measured, wanted_partitions
+from dataset_controller.domain.sampleset.runtime import is_freshly_measured, measured_at, wanted_partitions
 from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.staged_writes import left_on_node
 
-GRACE_SECONDS = 600
-"""Time that a pod with such writes gets to upload them when it ends, e.g. because its node is drained."""
+LAST_WRITES = timedelta(seconds=15)
+"""From the moment at which no user of a set is seen to the begin of a measurement that has all their writes:
+what they have closed may still be on its way to the cache, and a report on its way here. The time between two
+reports, and that for which one waits for its figures."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
 _OUTDATED = "an amount that its agent has not reported lately"
+_IN_USE_THEN = "an amount that its agent has not reported since the last user has gone"
 _NO_PARTITION = -1
 
 
@@ -36,7 +39,7 @@ def staged_writes(
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
     Until the reports are known, everybody may have some. Of a set that was found free only what is certain
-    counts: its agents end, and no pod has written since they all had nothing.
+    counts: its agents end, and what they all had was measured after the last user had gone.
     """
     if _is_given_up(seen):
         return ""
@@ -214,22 +217,25 @@ def _outdated(seen: ObservedSet, now: datetime) -> list[_Writes]:
     says what it has left."""
     mounted, at, count = _mounted_on(seen), _pods_at(seen), _partitions(seen)
     return [
-        _Writes(r.partition, at.get(r.partition, r.node), unknown=_OUTDATED)
+        _Writes(r.partition, at.get(r.partition, r.node), unknown=why)
         for r in seen.reports
         if r.partition in mounted and (r.partition < count or r.partition in at)
-        if not _is_current(seen, r, now)
+        if (why := _why_outdated(seen, r, now))
         if not r.staged_bytes and not r.staged_unknown
     ]
 
 
-def _is_current(seen: ObservedSet, report: NodeStatus, now: datetime) -> bool:
+def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     """The last word of an agent that has unmounted and ended stays true, but where a driver mounts by itself.
     So a namespace can go, whose pods all end at once. The last user of a set that is being deleted may have
     written until it had gone."""
-    if is_freshly_measured(report, now, seen.unused_since) and report.partition not in seen.replayed:
-        return True
     is_manned = report.partition in _pods_at(seen)
-    return not report.mounted and not is_manned and not seen.mounts_by_csi
+    if not (report.mounted or is_manned or seen.mounts_by_csi):
+        return ""
+    if not is_freshly_measured(report, now) or report.partition in seen.replayed:
+        return _OUTDATED
+    at, since = measured_at(report), seen.unused_since
+    return _IN_USE_THEN if since is not None and at is not None and at < since + LAST_WRITES else ""
 
 
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:
