@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cache_runtime
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.frames import Frame, Kind
@@ -93,14 +95,29 @@ def test_a_process_that_was_killed_has_not_listed_everything(tmp_path: Path, par
         list(read_files(BytesIO(stream)))
 
 
-async def test_a_listing_that_is_given_up_ends_its_process(tmp_path: Path) -> None:
+async def test_a_listing_that_is_given_up_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "key")
     make(tmp_path, *(f"{folder}/{'x' * 200}{number}" for folder in "ab" for number in range(6_000)))
     found = listed(os.fsencode(tmp_path), b"", 1, NONE)
     next(found)
     [child] = children()
-    assert Path(f"/proc/{child}/environ").read_bytes() == b""
+    assert b"SECRET" not in Path(f"/proc/{child}/environ").read_bytes()
     del found
     await eventually(lambda: child not in children(), what="the process ends")
+
+
+def test_modules_are_found_where_this_process_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it by the environment or otherwise, and never in the current directory."""
+    make(tmp_path, "a")
+    (tmp_path / "cache_runtime.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", ["", str(Path(cache_runtime.__file__).parent.parent), *sys.path])
+    monkeypatch.setattr("sys.executable", sys._base_executable)  # type: ignore[attr-defined] # has no packages
+    assert paths(listed(os.fsencode(tmp_path), b"", 1, NONE)) == ["a", "cache_runtime.py"]
 
 
 def children() -> Sequence[int]:

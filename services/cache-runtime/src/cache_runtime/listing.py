@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO, cast
 
@@ -62,13 +62,15 @@ def _files(frame: Frame) -> Iterator[File]:
 
 @contextmanager
 def _walking(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[IO[bytes]]:
-    """The output of the process. It gets no environment, in which there are keys."""
+    """The output of the process. Of the environment, in which there are keys, it gets where modules are."""
     arguments = (root, top, str(threads), str(internal.start), str(internal.stop - 1))
-    command = (sys.executable, "-I", "-m", "cache_runtime.walk", *arguments)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={}, process_group=0)
+    command = (sys.executable, "-P", "-m", "cache_runtime.walk", *arguments)
+    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=modules, process_group=0)
     assert process.stdout is not None
-    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
     try:
+        with suppress(OSError):  # the user's pipes may have all that they may
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
         yield process.stdout
     finally:
         process.stdout.close()
