@@ -21,7 +21,6 @@ from typing import Any
 from tests.bench.data_stand import data_stand
 from tests.bench.rows import Row
 
-from cache_runtime.collection import collect_rarely
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.operations.warmup import Warmup
@@ -30,6 +29,7 @@ from cache_runtime.tree import Tree
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunSpec, WarmupOperation
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.run import collect_rarely
 from paddlewheel.testkit.storage import JuiceFsVolume, run_juicefs
 
 DEPTH, WIDTH = 2, 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class _Nothing(RunOperation):
     rejected: Mapping[str, str] = {}
     notes: Mapping[str, str] = {}
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         for number in range(CHUNKS):
             yield Batch(_files(number), number % AGENTS)
 

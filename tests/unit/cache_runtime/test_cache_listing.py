@@ -19,7 +19,7 @@ import cache_runtime
 from cache_runtime.domain.model import File
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.frames import Frame, Kind
-from cache_runtime.listing import listed, read_files
+from cache_runtime.listing import Walker, listed, read_files
 from cache_runtime.walk import walk, write_walk
 from paddlewheel.testkit.wait import eventually
 
@@ -108,10 +108,51 @@ async def test_a_listing_that_is_given_up_ends_its_process(
     await eventually(lambda: child not in children(), what="the process ends")
 
 
+def test_one_process_walks_directories_one_after_the_other(tmp_path: Path) -> None:
+    make(tmp_path, "a/b", "c/d")
+    walker = Walker(os.fsencode(tmp_path), 1, NONE)
+    found, pids = list[str](), set[int]()
+    for top in (b"c", b"a", b"none", b"c"):
+        found += paths(walker.files(top))
+        pids |= set(children())
+    walker.close()
+    assert found == ["c/d", "a/b", "c/d"]
+    assert len(pids) == 1
+
+
+def test_a_walker_that_is_closed_gives_an_error_to_whoever_waits(tmp_path: Path) -> None:
+    make(tmp_path, *(f"{folder}/{'x' * 200}{number}" for folder in "ab" for number in range(6_000)))
+    walker = Walker(os.fsencode(tmp_path), 1, NONE)
+    found = walker.files(b"")
+    next(found)
+    walker.close()
+    walker.close()
+    with pytest.raises(OSError, match="has ended"):
+        list(found)
+    with pytest.raises(OSError, match="has ended"):
+        walker.files(b"")
+
+
+def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(listed(os.fsencode(tmp_path / "none"), b"", 1, NONE))
+
+
+def test_a_root_that_is_hidden_meanwhile_is_walked_to_its_end(tmp_path: Path) -> None:
+    """Else what is left of it would seem to have vanished, and the listing to be complete."""
+    top = tmp_path / "top"
+    make(top, "a", "b/c")
+    frames = walk(os.fsencode(top), b"", 1, NONE)
+    assert next(frames).block == b"a\x001"
+    top.rename(tmp_path / "other")
+    top.mkdir()
+    assert [frame.path for frame in frames] == [b"b"]
+
+
 def test_modules_are_found_where_this_process_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Be it by the environment or otherwise, and never in the current directory."""
+    """Be it by the environment or otherwise."""
     make(tmp_path, "a")
     (tmp_path / "cache_runtime.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)

@@ -42,6 +42,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
 
 
 @dataclass
@@ -819,11 +821,39 @@ async def test_a_file_system_that_fails_is_asked_again(
     assert found.value.reason == "FileSystemFailed"
 
 
+async def test_a_listing_that_is_cancelled_ends_the_walk(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    begun, closed = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> NoReturn:
+        begun.set()
+        closed.wait()
+        raise OSError(errno.EPIPE, "closed")
+
+    monkeypatch.setattr("cache_runtime.listing.Walker.files", hang)
+    monkeypatch.setattr("cache_runtime.listing.Walker.close", lambda _: closed.set())
+    listing = asyncio.create_task(harness.batches(warmup()))
+    await eventually(begun.is_set, what="the walk begins")
+    await end(listing)
+    assert closed.is_set()
+
+
+async def test_a_mount_that_was_lost_and_is_back_makes_a_listing_fail(harness: Harness) -> None:
+    """What is listed may be only what was there before."""
+    harness.write("a", "b")
+    listing = harness.operation(spec := warmup()).list(spec)
+    await anext(listing)
+    harness.engine.changed_at = harness.clock.now()
+    with pytest.raises(Retry, match="the mount was lost"):
+        await anext(listing)
+
+
 async def test_a_listing_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, harness: Harness) -> None:
     def failing(*_: object) -> NoReturn:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "d")
 
-    monkeypatch.setattr("cache_runtime.tree.listed", failing)
+    monkeypatch.setattr("cache_runtime.listing.Walker.files", failing)
     with pytest.raises(Retry, match=r"'d': Input/output error \(EIO\)") as found:
         await harness.batches(warmup())
     assert found.value.reason == "ListingFailed"

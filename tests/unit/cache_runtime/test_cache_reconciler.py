@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -115,7 +115,7 @@ class FakeOperation(RunOperation):
     """Chunks that wait for it."""
     fills_cache = True
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         self.listings += 1
         if self.list_gate and self.listings == 1:
             self.listing_now += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -28,7 +28,7 @@ class Listing(RunOperation):
     def __init__(self) -> None:
         self.count = 0
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         self.count += 1
         for number in range(CHUNKS):
             yield Batch([File(f"f{number:02}", 1)])

@@ -7,7 +7,6 @@ import sys
 from functools import partial
 
 from cache_runtime import app
-from cache_runtime.collection import collect_rarely
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.facts import SOURCE
@@ -28,7 +27,6 @@ def main() -> None:
 
 def run() -> int:
     """Read settings, run until SIGTERM; returns the exit code."""
-    collect_rarely()
     try:
         settings = load_settings(CacheRuntimeSettings)
         engine_factory(settings.engine)

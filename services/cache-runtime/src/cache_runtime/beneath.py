@@ -33,14 +33,31 @@ def opened_beneath(root: bytes, path: bytes, flags: int) -> Iterator[int]:
         OSError: EXDEV when a link, an absolute path or `..` leads out, EINVAL for a path with a NUL; else as
             `os.open`.
     """
+    with opened_root(root) as top, opened_within(top, path, flags) as handle:
+        yield handle
+
+
+@contextmanager
+def opened_root(root: bytes) -> Iterator[int]:
+    """A descriptor for `opened_within`: of what is there now, whatever is mounted over it later.
+
+    Raises:
+        OSError: as `os.open`.
+    """
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield top
+    finally:
+        os.close(top)
+
+
+@contextmanager
+def opened_within(top: int, path: bytes, flags: int) -> Iterator[int]:
+    """As `opened_beneath`, below an open root."""
     if b"\0" in path:
         # The kernel would open what is before it.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fsdecode(path))
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        handle = _openat2(top, path or b".", flags)
-    finally:
-        os.close(top)
+    handle = _openat2(top, path or b".", flags)
     try:
         yield handle
     finally:

@@ -1,4 +1,4 @@
-"""What a walk writes and its reader reads: frames of some kind, with a path and a block of bytes."""
+"""What a process that walks is asked, and what it answers: frames of some kind, with a path and a block."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ _HEAD = struct.Struct("!cII")
 class Kind(Enum):
     """What a frame says of its path."""
 
+    WALK = b"w"
+    """It shall be walked."""
     FILES = b"f"
     """Files of this directory, as `name NUL size`, with a NUL between two."""
     FAILED = b"e"
-    """It cannot be read; the block is the error's number in decimals. There are no more frames."""
+    """It cannot be read; the block is the error's number in decimals. The walk ends here."""
     END = b"."
-    """There are no more frames."""
+    """Of the walk, which is complete."""
 
 
 @dataclass(frozen=True)

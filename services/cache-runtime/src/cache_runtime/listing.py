@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import IO, cast
 
@@ -19,20 +19,80 @@ from cache_runtime.frames import Frame, Kind
 
 _PIPE = 1 << 20
 """Bytes that the process may be ahead of its reader, beside what it holds itself."""
+_ENDED = "the process that reads directories has ended"
 _FILE = cast("Callable[[tuple[str, int]], File]", partial(tuple.__new__, File))
 """As `File._make`, in a third of the time: there are millions."""
 
 
+class Walker:
+    """Walks directories below a root, one after the other, in a process that the first of them starts."""
+
+    def __init__(self, root: bytes, threads: int, internal: range) -> None:
+        self._root, self._threads, self._internal = root, threads, internal
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+        """Held while the process is started or killed."""
+
+    def files(self, top: bytes) -> Iterator[File]:
+        """All regular files at or below `root/top`, as `walk.walk` has them. Blocks.
+
+        Raises:
+            OSError: the file system fails, or the process was killed.
+        """
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            Frame(Kind.WALK, top).write(process.stdin)
+            process.stdin.flush()
+        except ValueError:  # `close` closes the stream
+            raise OSError(errno.EPIPE, _ENDED) from None
+        return read_files(process.stdout)
+
+    def close(self) -> None:
+        """Idempotent, from any thread: whoever waits for files gets an error."""
+        with self._lock:
+            self._is_closed = True
+            process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            # A system call on a file system that hangs holds it, and this may be where nothing may wait.
+            threading.Thread(target=_reap, args=(process,), name="walk-ended", daemon=True).start()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._is_closed:
+                raise OSError(errno.EPIPE, _ENDED)
+            if self._process is None:
+                self._process = self._start()
+            return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Of the environment, in which there are keys, it gets where modules are."""
+        arguments = (self._root, str(self._threads), str(self._internal.start), str(self._internal.stop - 1))
+        command = (sys.executable, "-P", "-m", "cache_runtime.walk", *arguments)
+        modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=modules, process_group=0)
+        with suppress(OSError):  # the user's pipes may have all that they may
+            assert process.stdout is not None
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
+        return process
+
+
 def listed(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[File]:
-    """All regular files at or below `root/top`, as `walk.walk` has them.
+    """The files of one directory tree. An iterator that is given up ends the process."""
+    with closing(Walker(root, threads, internal)) as walker:
+        yield from walker.files(top)
 
-    Blocks. An iterator that is given up ends the process.
 
-    Raises:
-        OSError: the file system fails, or the process was killed.
-    """
-    with _walking(root, top, threads, internal) as frames:
-        yield from read_files(frames)
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        with suppress(OSError):
+            stream.close()
 
 
 def read_files(frames: IO[bytes]) -> Iterator[File]:
@@ -47,8 +107,8 @@ def read_files(frames: IO[bytes]) -> Iterator[File]:
 def _next(frames: IO[bytes]) -> Frame:
     try:
         return Frame.read(frames)
-    except EOFError:
-        raise OSError(errno.EPIPE, "the process that reads directories has ended") from None
+    except (EOFError, ValueError):  # `Walker.close` closes the stream
+        raise OSError(errno.EPIPE, _ENDED) from None
 
 
 def _files(frame: Frame) -> Iterator[File]:
@@ -58,22 +118,3 @@ def _files(frame: Frame) -> Iterator[File]:
     else:
         parts = [encode_path(part) for part in frame.block.split(b"\0")]
     return map(_FILE, zip(map(prefix.__add__, parts[::2]), map(int, parts[1::2]), strict=True))
-
-
-@contextmanager
-def _walking(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[IO[bytes]]:
-    """The output of the process. Of the environment, in which there are keys, it gets where modules are."""
-    arguments = (root, top, str(threads), str(internal.start), str(internal.stop - 1))
-    command = (sys.executable, "-P", "-m", "cache_runtime.walk", *arguments)
-    modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=modules, process_group=0)
-    assert process.stdout is not None
-    try:
-        with suppress(OSError):  # the user's pipes may have all that they may
-            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
-        yield process.stdout
-    finally:
-        process.stdout.close()
-        process.kill()
-        # A system call on a file system that hangs holds it, and this may be where nothing may wait.
-        threading.Thread(target=process.wait, name="walk-ended", daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 
 import orjson
@@ -134,10 +135,11 @@ class Publication:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
         self._splitter = self._new_splitter()
         count = 0
-        async for batch in self.operation.list(self._spec):
-            await self._put_all(self._splitter.add(batch.files, batch.partition))
-            count += len(batch.files)
-            self._note_advance(count)
+        async with aclosing(self.operation.list(self._spec)) as listing:
+            async for batch in listing:
+                await self._put_all(self._splitter.add(batch.files, batch.partition))
+                count += len(batch.files)
+                self._note_advance(count)
         await self._put_all(self._splitter.flush())
         final = self._splitter.totals
         if self.operation.is_dry(self._spec):

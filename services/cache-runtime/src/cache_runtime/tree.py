@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeVar
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
 from cache_runtime.domain.paths import PATH_MAX, encode_path
-from cache_runtime.listing import listed
+from cache_runtime.listing import Walker
 from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread
 from cache_runtime.walk import remove_leftovers
@@ -43,7 +43,11 @@ class Tree:
     def __init__(self, root: Path, internal: Callable[[], range], threads: int) -> None:
         self._root, self._internal, self._threads = root, internal, threads
 
-    def walk(self, path: str, field: str) -> Iterator[File]:
+    def walker(self) -> Walker:
+        """For `walk`; to be closed."""
+        return Walker(os.fsencode(self._root), self._threads, self._internal())
+
+    def walk(self, walker: Walker, path: str, field: str) -> Iterator[File]:
         """The file, or all files below the directory, in one fixed order.
 
         Raises:
@@ -56,7 +60,7 @@ class Tree:
         if stat.S_ISREG(found.st_mode):
             yield File(encode_path(raw), found.st_size)
         elif stat.S_ISDIR(found.st_mode):
-            yield from listed(os.fsencode(self._root), raw, self._threads, self._internal())
+            yield from walker.files(raw)
         else:
             raise _not_found(raw, field)
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from cache_runtime.beneath import opened_beneath
+from cache_runtime.beneath import opened_beneath, opened_root, opened_within
 from cache_runtime.domain.paths import join
 from cache_runtime.frames import Frame, Kind
 
@@ -41,20 +41,29 @@ class _Scan:
     directories: list[bytes] = field(default_factory=list)
 
 
-def main(root: str, top: str, threads: str, first: str, last: str) -> None:
-    """Write the frames of a walk to standard output; an error of the file system is the last one.
+def main(root: str, threads: str, first: str, last: str) -> None:
+    """Answer each frame on standard input with those of a walk, until there are no more.
 
     Args:
         first, last: inodes from one to the other are the engine's own.
     """
     internal = range(int(first), int(last) + 1)
     # Who has asked may be gone: nobody wants the rest.
-    with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=1 << 18) as out:
-        write_walk(out, os.fsencode(root), os.fsencode(top), int(threads), internal)
+    with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=1 << 18) as out, os.fdopen(0, "rb") as asked:
+        while top := _asked(asked):
+            write_walk(out, os.fsencode(root), top.path, int(threads), internal)
+            out.flush()
+
+
+def _asked(stream: IO[bytes]) -> Frame | None:
+    try:
+        return Frame.read(stream)
+    except EOFError:
+        return None
 
 
 def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, internal: range) -> None:
-    """Raises BrokenPipeError."""
+    """The last frame tells whether it is complete. Raises BrokenPipeError."""
     try:
         for frame in walk(root, top, threads, internal, before_waiting=out.flush):
             frame.write(out)
@@ -85,26 +94,26 @@ def walk(
     Raises:
         OSError: the file system fails.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="walk")
+    # Opened once: below a root that was unmounted meanwhile, everything would seem to have vanished.
+    with opened_root(root) as handle, ThreadPoolExecutor(threads) as pool:
 
-    def submit(path: bytes) -> Future[_Scan]:
-        return pool.submit(_scan, root, path, internal)
+        def submit(path: bytes) -> Future[_Scan]:
+            return pool.submit(_scan, handle, path, internal)
 
-    try:
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
-        while pending:
-            _read_ahead(submit, pending, 2 * threads if _held(pending[-8 * threads :]) < HELD else 1)
-            path, future = pending.pop()
-            assert future is not None
-            if not future.done():
-                before_waiting()
-            scan = future.result()
-            for start in range(0, len(scan.files), BLOCK):
-                yield Frame(Kind.FILES, path, b"\0".join(scan.files[start : start + BLOCK]))
-            pending += [(join(path, name), None) for name in reversed(scan.directories)]
-    finally:
-        # A walk that is given up may be closed where nothing may wait, while the file system hangs.
-        pool.shutdown(wait=False, cancel_futures=True)
+        try:
+            while pending:
+                _read_ahead(submit, pending, 2 * threads if _held(pending[-8 * threads :]) < HELD else 1)
+                path, future = pending.pop()
+                assert future is not None
+                if not future.done():
+                    before_waiting()
+                scan = future.result()
+                for start in range(0, len(scan.files), BLOCK):
+                    yield Frame(Kind.FILES, path, b"\0".join(scan.files[start : start + BLOCK]))
+                pending += [(join(path, name), None) for name in reversed(scan.directories)]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _held(pending: list[tuple[bytes, Future[_Scan] | None]]) -> int:
@@ -123,12 +132,12 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: bytes, path: bytes, internal: range) -> _Scan:
+def _scan(root: int, path: bytes, internal: range) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
         with (
-            opened_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY) as handle,
+            opened_within(root, path, os.O_RDONLY | os.O_DIRECTORY) as handle,
             os.scandir(handle) as entries,
         ):
             for entry in entries:

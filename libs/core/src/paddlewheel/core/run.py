@@ -29,9 +29,14 @@ def run_service(main: Main) -> int:
         0 when `main` returned, the error's code or 1 after an error (logged), 130 when a second signal
         cancelled it.
     """
-    gc.set_threshold(*_COLLECT)
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_supervise(main))
+
+
+def collect_rarely() -> None:
+    """As services do."""
+    gc.set_threshold(*_COLLECT)
 
 
 async def _supervise(main: Main) -> int:

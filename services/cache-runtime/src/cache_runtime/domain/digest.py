@@ -18,7 +18,7 @@ class _Named(Protocol):
 
 
 def digest_of(files: Iterable[_Named]) -> int:
-    """A hash of the paths and sizes of a chunk, in its order, below 2^63; 0 for none. Paths have no NUL."""
+    """A hash of the paths and sizes of a chunk, in its order, below 2^63; 0 for none."""
     text = "\0".join([f"{file.size} {file.path}" for file in files])
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) & _MASK if text else 0
 

@@ -22,7 +22,7 @@ BOUND = 1.03
 LEAST_WEIGHT = 4_096
 """Bytes that a file weighs at least: it takes a block of the cache's disk, and a request."""
 SLOTS = 1 << 16
-"""A power of two, and hundreds of times as many as there are partitions."""
+"""A power of two, and 65 times as many as there can be partitions."""
 _TRIES = 8
 _WORD = (1 << 64) - 1
 _SPREAD = 0x9E3779B97F4A7C15

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,7 +69,7 @@ class RunOperation(Protocol):
         """Whether the run ends after the listing."""
         return False
 
-    def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         """The files of the run, in an order that a new master repeats.
 
         Raises:

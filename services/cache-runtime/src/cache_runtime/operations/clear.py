@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from cache_runtime.domain.model import Batch, File
 from cache_runtime.domain.paths import cache_dirs_to_clear
@@ -22,7 +22,7 @@ class Clear(RunOperation):
     def bound_to_node(self) -> bool:
         return True
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         for partition in partitions_to_clear(spec):
             yield Batch([File(f"partition-{partition}", 0)], partition)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 from cache_runtime.domain.model import Batch, File
@@ -22,7 +22,7 @@ class Remove(RunOperation):
     def __init__(self, node: Node) -> None:
         self._volume, self._tree = node.engine.volume, node.tree
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         assert spec.remove is not None
         paths = [removable_path(path, _PATHS) for path in spec.remove.paths]
         if not paths:

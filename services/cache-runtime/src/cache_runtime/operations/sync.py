@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from cache_runtime.domain.model import Batch, FileStat, TreeSize
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
@@ -35,7 +35,7 @@ class Sync(RunOperation):
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         assert spec.sync is not None
         if spec.sync.delete_src and spec.sync.delete_dst:
             raise Permanent("InvalidSpec", f"syncOptions: {TWO_DELETIONS}")

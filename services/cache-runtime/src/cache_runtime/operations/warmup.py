@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from cache_runtime.domain.model import Batch, CacheReport, File, FileStat
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
 from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
+from cache_runtime.listing import Walker
 from cache_runtime.operations.base import TRIES, ChunkTask, Node, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, WarmupOperation
 from paddlewheel.core.errors import Retry
@@ -35,14 +38,21 @@ class Warmup(RunOperation):
     def lists_mount(self) -> bool:
         return True
 
-    async def list(self, spec: RunSpec) -> AsyncIterator[Batch]:
+    async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         assert spec.warmup is not None
         await self._mount.wait_mounted()
-        listed = shares(spec.warmup, self._files(spec.warmup), spec.partitions, spec.run_id)
-        async for batch in self._tree.batches(listed):
-            yield batch
-            if not self._mount.is_mounted:
-                raise Retry("ListingFailed", "the mount was lost")
+        since = self._mount.changed_at
+        with closing(self._tree.walker()) as walker:
+            listed = shares(spec.warmup, self._files(walker, spec.warmup), spec.partitions, spec.run_id)
+            async for batch in self._tree.batches(listed):
+                self._check_mount(since)
+                yield batch
+        self._check_mount(since)
+
+    def _check_mount(self, since: datetime | None) -> None:
+        """Raises Retry when what was listed may be only what was there before the mount was lost."""
+        if not self._mount.is_mounted or self._mount.changed_at != since:
+            raise Retry("ListingFailed", "the mount was lost")
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         threads = (spec.warmup.threads if spec.warmup else 0) or THREADS
@@ -64,21 +74,22 @@ class Warmup(RunOperation):
         return sum(found)
 
     async def _listed_again(self, spec: RunSpec, partition: int) -> AsyncIterator[_Memory]:
-        async for batch in self.list(spec):
-            if batch.partition == partition:
-                found = await self._tree.stat([decode_path(file.path) for file in batch.files])
-                stats = [
-                    (stat.inode, file.size) for stat, file in zip(found, batch.files, strict=True) if stat
-                ]
-                yield _Memory(array("Q", [inode for inode, _ in stats]), sum(size for _, size in stats))
+        async with aclosing(self.list(spec)) as listing:
+            async for batch in listing:
+                if batch.partition == partition:
+                    found = await self._tree.stat([decode_path(file.path) for file in batch.files])
+                    stats = [
+                        (stat.inode, file.size) for stat, file in zip(found, batch.files, strict=True) if stat
+                    ]
+                    yield _Memory(array("Q", [inode for inode, _ in stats]), sum(size for _, size in stats))
 
-    def _files(self, warmup: WarmupOperation) -> Iterator[File]:
+    def _files(self, walker: Walker, warmup: WarmupOperation) -> Iterator[File]:
         if warmup.file:
             yield from self._listed(relative_path(warmup.file, _FILE))
             return
         paths = [relative_path(path, _PATHS) for path in warmup.paths]
         for path in outermost(paths or [""]):
-            yield from self._tree.walk(path, _PATHS)
+            yield from self._tree.walk(walker, path, _PATHS)
 
     def _listed(self, path: str) -> Iterator[File]:
         for line in self._tree.lines(path, _FILE):
