@@ -125,6 +125,7 @@ class _Listing(Warmup):
 
 class _Mounted:
     is_mounted = True
+    changed_at = None
 
     async def wait_mounted(self) -> None:
         return
