@@ -77,6 +77,7 @@ class SampleSetKind:
 
     def forget(self, key: Key, uid: str) -> None:
         self._pace.forget(key)
+        self._observer.forget_users(uid)
         self._applier.forget(uid)
 
 
