@@ -434,6 +434,19 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
             await moving.mount._keep(asyncio.Event())
 
 
+def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:
+    """A release before has placed them there; other sets have theirs beside them."""
+    write(shared, {b"f": b"1"})
+    level = tmp_path / "level"
+    old = {b"1/volume/raw/d/f": b"1", b"2/volume/raw/f": b"1", b"1/other/raw/f": b"1"}
+    write(level, {**old, b"volume/raw/f": b"1"})
+    copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2", f"{level}/3"], 9, 0.0)
+    assert copies.open("volume") == {}
+    assert set(content(level)) <= {b"1/other/raw/f", b"volume/raw/f"}
+    copies.clear([str(level)])
+    assert set(content(level)) == {b"1/other/raw/f"}
+
+
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
     error = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
     told = mount_module._ailment({"/ssd/a": error})
