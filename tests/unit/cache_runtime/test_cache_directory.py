@@ -447,6 +447,46 @@ def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, s
     assert set(content(level)) == {b"1/other/raw/f"}
 
 
+@pytest.mark.parametrize("path", [b"f", b"d/f"])
+def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str], path: bytes
+) -> None:
+    """A sweep has asked it; its successor has the file."""
+    write(shared, {path: b"1"})
+    copies, asked, answers = opened(shared, caches[:1]), threading.Event(), threading.Event()
+    copies.add(path, Pace())
+    real, root = copies._look_up, path.partition(b"/")[0]
+
+    def late(name: bytes) -> os.stat_result | None:
+        if name != root or threading.current_thread() is threading.main_thread():
+            return real(name)
+        asked.set()
+        answers.wait()
+        return None
+
+    monkeypatch.setattr(copies, "_look_up", late)
+    sweeping = threading.Thread(target=copies.sweep)
+    sweeping.start()
+    asked.wait()
+    assert copies.open("volume") == {}
+    answers.set()
+    sweeping.join()
+    assert (has(copies, shared, path), copies.used) == (True, 1)
+
+
+def test_copies_of_a_data_set_whose_root_is_not_found_are_counted_as_long_as_they_are_there(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    write(shared, {b"f": b"1"})
+    copies = opened(shared, caches[:1])
+    copies.add(b"f", Pace())
+    real = copies._look_up
+    monkeypatch.setattr(copies, "_look_up", lambda path: real(path) if path else None)
+    monkeypatch.setattr(copies.layers[0], "settle", lambda *_: None)
+    assert copies.sweep() == {}
+    assert copies.used == 1
+
+
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
     error = OSError(errno.EIO, os.strerror(errno.EIO), "d/a")
     told = mount_module._ailment({"/ssd/a": error})
@@ -966,7 +1006,7 @@ class TestCopies:
                 answers.wait()
             return look_up(top, path)
 
-        def fail(layer: bytes, entry: Entry) -> int:
+        def fail(layer: bytes, entry: Entry, number: int) -> int:
             raise failing
 
         monkeypatch.setattr(copies_module, "look_up", silent)
