@@ -460,6 +460,23 @@ async def test_a_warmup_with_the_options_of_an_earlier_one_is_a_run_of_its_own(d
     assert data.runtime.runs("warmup") == runs
 
 
+async def test_a_warmup_with_other_options_leaves_no_other_behind_when_the_bus_was_away(
+    data: DataHarness,
+) -> None:
+    """Also after a restart; and the set does not ask the bus again and again."""
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.start_set(warmup={"threads": 1})
+    [first] = data.runtime.runs("warmup")
+    with data.bus_down():
+        await data.patch(SET, {"spec": {"warmup": {"threads": 2}}})
+        await data.drive()
+        await data.wait(3)
+    await data.restart()
+    await data.wait(20)
+    assert [run.warmup.threads for run in data.runtime.runs("warmup") if run.warmup] == [1, 2]
+    assert not [key for key in await data.records() if first.run_id in key]
+
+
 async def test_a_warmup_on_nodes_that_were_warm_before_is_not_taken_for_the_one_before(
     data: DataHarness,
 ) -> None:
