@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -432,6 +433,48 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
     async with asyncio.timeout(30):
         with pytest.raises(RuntimeError, match="a bug"):
             await moving.mount._keep(asyncio.Event())
+
+
+@pytest.mark.parametrize("meanwhile", ["it falls silent", "another is mounted there", "stop"])
+async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str
+) -> None:
+    comparing, answers, stop = threading.Event(), threading.Event(), asyncio.Event()
+
+    async def nothing() -> None: ...
+
+    async def has_moved() -> bool:
+        return comparing.is_set() and meanwhile == "another is mounted there"
+
+    def look() -> None:
+        if comparing.is_set() and meanwhile == "it falls silent":
+            answers.wait()
+
+    def compare(volume_id: str) -> None:
+        comparing.set()
+        answers.wait()
+
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    found = SimpleNamespace(
+        volume_id="v", address="/srv", path=tmp_path, open=nothing, confirm=lambda: None, check=look,
+        has_moved=has_moved, has_gone=lambda: Retry("MountLost", "another one is there"),
+    )  # fmt: skip
+    copies = SimpleNamespace(open=compare)
+    mount = DirectoryMount(
+        tmp_path, tmp_path, cast(Any, found), cast(Any, copies), ManualClock(), AsyncMock()
+    )
+    once = asyncio.create_task(mount._mount_once(stop))
+    try:
+        await asyncio.to_thread(comparing.wait)
+        if meanwhile == "stop":
+            stop.set()
+        async with asyncio.timeout(10):
+            with nullcontext() if meanwhile == "stop" else pytest.raises(Retry, match=r"did not|another one"):
+                await once
+        assert not mount.is_mounted
+    finally:
+        answers.set()
 
 
 def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:
