@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -432,6 +433,101 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
     async with asyncio.timeout(30):
         with pytest.raises(RuntimeError, match="a bug"):
             await moving.mount._keep(asyncio.Event())
+
+
+@pytest.mark.parametrize("meanwhile", ["it falls silent", "another is mounted there", "stop"])
+async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str
+) -> None:
+    comparing, answers, stop = threading.Event(), threading.Event(), asyncio.Event()
+
+    async def nothing() -> None: ...
+
+    async def has_moved() -> bool:
+        return comparing.is_set() and meanwhile == "another is mounted there"
+
+    def look() -> None:
+        if comparing.is_set() and meanwhile == "it falls silent":
+            answers.wait()
+
+    def compare(volume_id: str) -> None:
+        comparing.set()
+        answers.wait()
+
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    found = SimpleNamespace(
+        volume_id="v", address="/srv", path=tmp_path, open=nothing, confirm=lambda: None, check=look,
+        has_moved=has_moved, has_gone=lambda: Retry("MountLost", "another one is there"),
+    )  # fmt: skip
+    copies = SimpleNamespace(open=compare)
+    mount = DirectoryMount(
+        tmp_path, tmp_path, cast(Any, found), cast(Any, copies), ManualClock(), AsyncMock()
+    )
+    once = asyncio.create_task(mount._mount_once(stop))
+    try:
+        await asyncio.to_thread(comparing.wait)
+        if meanwhile == "stop":
+            stop.set()
+        async with asyncio.timeout(10):
+            with nullcontext() if meanwhile == "stop" else pytest.raises(Retry, match=r"did not|another one"):
+                await once
+        assert not mount.is_mounted
+    finally:
+        answers.set()
+
+
+def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:
+    """A release before has placed them there; other sets have theirs beside them."""
+    write(shared, {b"f": b"1"})
+    level = tmp_path / "level"
+    old = {b"1/volume/raw/d/f": b"1", b"2/volume/raw/f": b"1", b"1/other/raw/f": b"1"}
+    write(level, {**old, b"volume/raw/f": b"1"})
+    copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2", f"{level}/3"], 9, 0.0)
+    assert copies.open("volume") == {}
+    assert set(content(level)) <= {b"1/other/raw/f", b"volume/raw/f"}
+    copies.clear([str(level)])
+    assert set(content(level)) == {b"1/other/raw/f"}
+
+
+@pytest.mark.parametrize("path", [b"f", b"d/f"])
+def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str], path: bytes
+) -> None:
+    """A sweep has asked it; its successor has the file."""
+    write(shared, {path: b"1"})
+    copies, asked, answers = opened(shared, caches[:1]), threading.Event(), threading.Event()
+    copies.add(path, Pace())
+    real, root = copies._look_up, path.partition(b"/")[0]
+
+    def late(name: bytes) -> os.stat_result | None:
+        if name != root or threading.current_thread() is threading.main_thread():
+            return real(name)
+        asked.set()
+        answers.wait()
+        return None
+
+    monkeypatch.setattr(copies, "_look_up", late)
+    sweeping = threading.Thread(target=copies.sweep)
+    sweeping.start()
+    asked.wait()
+    assert copies.open("volume") == {}
+    answers.set()
+    sweeping.join()
+    assert (has(copies, shared, path), copies.used) == (True, 1)
+
+
+def test_copies_of_a_data_set_whose_root_is_not_found_are_counted_as_long_as_they_are_there(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    write(shared, {b"f": b"1"})
+    copies = opened(shared, caches[:1])
+    copies.add(b"f", Pace())
+    real = copies._look_up
+    monkeypatch.setattr(copies, "_look_up", lambda path: real(path) if path else None)
+    monkeypatch.setattr(copies.layers[0], "settle", lambda *_: None)
+    assert copies.sweep() == {}
+    assert copies.used == 1
 
 
 def test_a_cache_disk_that_fails_is_told_by_its_directory() -> None:
@@ -953,7 +1049,7 @@ class TestCopies:
                 answers.wait()
             return look_up(top, path)
 
-        def fail(layer: bytes, entry: Entry) -> int:
+        def fail(layer: bytes, entry: Entry, number: int) -> int:
             raise failing
 
         monkeypatch.setattr(copies_module, "look_up", silent)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +14,7 @@ import pytest
 
 from cache_runtime.engines import base, view
 from cache_runtime.engines.directory import mount as directory
+from cache_runtime.engines.juicefs import client as juicefs_client
 from cache_runtime.engines.juicefs import mount as juicefs
 from cache_runtime.engines.mounts import MountEntry, run_mount
 from cache_runtime.engines.view import View
@@ -139,7 +142,8 @@ async def test_a_view_that_cannot_be_removed_keeps_no_client_from_its_end(
     monkeypatch.setattr(juicefs, "unmount", nothing)
     mount.leave()
     stop.set()
-    await mount._end(cast(Any, SimpleNamespace(returncode=0)), None, stop)
+    reading = asyncio.create_task(nothing())
+    await mount._end(juicefs._Client(cast(Any, SimpleNamespace(returncode=0)), reading), None, stop)
     assert ended == ["killed"]
 
 
@@ -164,7 +168,8 @@ def _losing(monkeypatch: pytest.MonkeyPatch, top: Path, client: object) -> juice
     monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
     mount._volumes = cast(Any, SimpleNamespace(ensure_formatted=nothing, keep=lambda _: None))
     mount._client = cast(Any, SimpleNamespace(spawn=spawn))
-    monkeypatch.setattr(juicefs._Output, "follow", nothing)
+    if isinstance(client, SimpleNamespace):
+        monkeypatch.setattr(juicefs._Output, "follow", nothing)
     for name in ("_prepare", "_care"):
         monkeypatch.setattr(mount, name, nothing)
     monkeypatch.setattr(mount, "_wait_ready", beat)
@@ -219,6 +224,40 @@ async def test_what_fails_at_the_end_of_a_client_says_of_the_next_mount_only_whe
         assert mount.is_ending is not dies
     client.returncode = -9
     assert not mount.is_ending
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_client_whose_watchdog_alone_can_be_killed_has_not_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_stopped: bool
+) -> None:
+    """The process that serves files waits for a disk; here it is out of reach by a session of its own."""
+    script = "setsid sh -c 'echo $$ >&2; exec sleep 600' & wait"
+    watchdog = await asyncio.create_subprocess_exec(
+        "sh", "-c", script, stdout=DEVNULL, stderr=PIPE, stdin=DEVNULL, start_new_session=True
+    )
+    assert watchdog.stderr is not None
+    child = int(await watchdog.stderr.readline())
+    mount, stop = _losing(monkeypatch, tmp_path, watchdog), asyncio.Event()
+
+    async def nothing(*_: object) -> None: ...
+
+    async def end_in_order(*_: object) -> None:
+        stop.set()
+
+    monkeypatch.setattr(juicefs, "unmount", nothing)
+    monkeypatch.setattr(juicefs_client, "KILL_TIMEOUT", 0.05)
+    for name in ("LEAVE_TIMEOUT", "FLUSH_TIMEOUT", "KILL_TIMEOUT"):
+        monkeypatch.setattr(juicefs, name, 0.05)
+    if is_stopped:
+        monkeypatch.setattr(mount, "_monitor", end_in_order)
+    try:
+        with pytest.raises(Retry, match="was killed and does not end"):
+            await mount._mount_once(stop)
+        await eventually(lambda: watchdog.returncode is not None, what="the end of the watchdog")
+        assert mount.is_ending
+    finally:
+        os.kill(child, signal.SIGKILL)
+    await eventually(lambda: not mount.is_ending, what="the end of the client")
 
 
 async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytest.MonkeyPatch) -> None:

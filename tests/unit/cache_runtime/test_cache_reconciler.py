@@ -38,6 +38,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     FileEntry,
     NodeStatus,
     PartitionState,
+    RemoveOperation,
     RunEnded,
     RunPhase,
     RunProgressed,
@@ -113,6 +114,8 @@ class FakeOperation(RunOperation):
     """What chunks that are broken off wait for."""
     ending: int = 0
     """Chunks that wait for it."""
+    began_beside: int = 0
+    """Chunks that began while others waited for it."""
     fills_cache = True
 
     async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
@@ -158,6 +161,7 @@ class FakeTask:
     async def execute(self, files: Sequence[FileEntry]) -> None:
         chunk = CHUNK_OF[files[0].path]
         self.operation.began.append(chunk)
+        self.operation.began_beside += self.operation.ending > 0
         try:
             await self.operation.gate.wait()
         except asyncio.CancelledError:
@@ -227,7 +231,7 @@ class Harness:
             clock=self.clock,
             metrics=self.metrics,
             mount=self.mounts.setdefault(partition, FakeMount()),
-            operations={"warmup": self.operations.get(partition, self.operation)},
+            operations=dict.fromkeys(("warmup", "remove"), self.operations.get(partition, self.operation)),
             limits=self.limits,
             tick=self.tick,
         )
@@ -255,10 +259,11 @@ class Harness:
                 await self.bus.key_value("pw_cache_nodes").put(key, to_json(status))
             await self.clock.sleep(10)
 
-    async def ask(self, run_id: str = "run-1") -> None:
+    async def ask(self, run_id: str = "run-1", operation: str = "warmup") -> None:
         spec = RunSpec(
             run_id=run_id, set_namespace="default", set_name="digits", set_uid="set-1", partitions=2,
-            warmup=WarmupOperation(),
+            warmup=WarmupOperation() if operation == "warmup" else None,
+            remove=RemoveOperation() if operation == "remove" else None,
         )  # fmt: skip
         await self.kv.put(RunKey("set-1", run_id).spec, to_json(spec))
 
@@ -1028,6 +1033,28 @@ async def test_the_end_of_a_run_holds_up_no_other_run(harness: Harness) -> None:
         await eventually(lambda: harness.operation.ending == 0)
         await harness.ask()
         assert (await harness.ended()).phase is RunPhase.SUCCEEDED, "it is a run like any other afterwards"
+
+
+async def test_no_run_begins_beside_the_last_chunk_of_one_that_changes_files(harness: Harness) -> None:
+    """What it removes late could be what the next run has just copied."""
+    harness.operation.gate.clear()
+    harness.operation.end_gate = asyncio.Event()
+    async with harness.agents(0):
+        await harness.ask(operation="remove")
+        await eventually(lambda: harness.operation.began, what="it is at work")
+        await harness.kv.put(RUN.cancel, b"{}")
+        await eventually(lambda: harness.operation.ending, what="it is told")
+        harness.operation.gate.set()
+        await harness.ask("run-2")
+
+        async def is_listed() -> bool:
+            return (await harness.read(RunState, RunKey("set-1", "run-2").state)).listed
+
+        await eventually(is_listed, what="the next run has its chunks")
+        assert (await harness.ended()).phase is RunPhase.CANCELLED
+        harness.operation.end_gate.set()
+        assert (await harness.ended("run-2")).phase is RunPhase.SUCCEEDED
+        assert harness.operation.began_beside == 0
 
 
 async def test_cancelling_stops_only_that_run(harness: Harness) -> None:

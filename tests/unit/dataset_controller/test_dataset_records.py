@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from cache_runtime.node import left_behind
+from dataset_controller import records
 from dataset_controller.apply import BUS_RETRY, SIZE_REMEDY, SURE_SECONDS, RecordWriter
 from dataset_controller.domain.actions import (
     BUS,
@@ -24,7 +25,7 @@ from dataset_controller.domain.actions import (
     RecordAction,
     WriteRun,
 )
-from dataset_controller.domain.reports import UNSAID_MAX
+from dataset_controller.domain.reports import UNSAID_MAX, settled
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.watch import Wakes, make_watch
 from paddlewheel.bus.memory import MemoryBus
@@ -502,6 +503,24 @@ async def test_what_another_partition_has_uploaded_is_not_claimed_by_the_last_re
         assert found == [True, False], "of partition 0 only what pods wrote since its report"
     unmeasured = told(3, partition=0, node="x", staged_unknown=True)
     assert (await still_on_x(None, lost, unmeasured))[1]
+
+
+async def test_a_report_changes_only_what_is_known_of_partitions_that_tell_of_its_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A set may have a thousand, which report every few seconds, to each replica."""
+    changed = list[int]()
+
+    def counted(report: NodeStatus, node: str) -> NodeStatus:
+        changed.append(report.partition)
+        return settled(report, node)
+
+    monkeypatch.setattr(records, "settled", counted)
+    others = [told(i, partition=i, node=f"n{i}") for i in range(3, 9)]
+    left = told(9, partition=2, node="n2", staged_elsewhere=[StagedElsewhere(node="x", staged_bytes=5)])
+    found = await still_on_x(None, LOST, left, *others, told(10, partition=0, node="x"))
+    assert not any(found[1:])
+    assert changed == [1, 2]
 
 
 async def test_a_report_that_is_older_settles_nothing_of_what_is_told_later() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from tests.unit.dataset_controller.builders import node_figures
@@ -14,6 +15,7 @@ from paddlewheel.contracts.dataset_names import home_label, node_label, set_labe
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Objects, Resource
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
@@ -458,6 +460,23 @@ async def test_a_warmup_with_the_options_of_an_earlier_one_is_a_run_of_its_own(d
     assert data.runtime.runs("warmup") == runs
 
 
+async def test_a_warmup_with_other_options_leaves_no_other_behind_when_the_bus_was_away(
+    data: DataHarness,
+) -> None:
+    """Also after a restart; and the set does not ask the bus again and again."""
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    await data.start_set(warmup={"threads": 1})
+    [first] = data.runtime.runs("warmup")
+    with data.bus_down():
+        await data.patch(SET, {"spec": {"warmup": {"threads": 2}}})
+        await data.drive()
+        await data.wait(3)
+    await data.restart()
+    await data.wait(20)
+    assert [run.warmup.threads for run in data.runtime.runs("warmup") if run.warmup] == [1, 2]
+    assert not [key for key in await data.records() if first.run_id in key]
+
+
 async def test_a_warmup_on_nodes_that_were_warm_before_is_not_taken_for_the_one_before(
     data: DataHarness,
 ) -> None:
@@ -662,6 +681,46 @@ async def test_what_was_measured_before_the_last_user_had_gone_lets_no_set_go(da
     await data.expect_condition("Ready", "StagedWrites")
     await data.runtime.report(uid, 1, staged_age=2)
     await data.wait(10)
+    assert not await data.exists(SET)
+
+
+@pytest.mark.parametrize("meanwhile", ["another replica looks", "no look goes well", "nobody looks"])
+async def test_a_set_that_was_out_of_sight_may_have_been_used(
+    data: DataHarness, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report of just before the first look that follows is not of what the last user has written."""
+    uid = await data.ready_set(**WRITEBACK)
+    await data.delete(SET)
+    await data.drive()
+    await data.wait(20)
+    if meanwhile == "another replica looks":
+        for reconciler, _ in data.replica.operator._reconcilers:
+            reconciler.keep(lambda _: False)
+    elif meanwhile == "no look goes well":
+        with monkeypatch.context() as patched:
+            patched.setattr(data.cluster, "list", AsyncMock(side_effect=Retry("ServerBusy", "later")))
+            await data.advance(6)
+    else:
+        await data.clock.advance(60)
+    await data.runtime.report(uid, 1, staged_age=1)
+    await data.advance(1)
+    await data.wait(6)
+    ready = await data.expect_condition("Ready", "StagedWrites")
+    assert "not reported since the last user has gone" in ready["message"]
+    await data.wait(14)
+    await data.runtime.report(uid, 1)
+    await data.wait(12)
+    assert not await data.exists(SET)
+
+
+async def test_a_clock_that_is_set_back_keeps_no_set_from_going(data: DataHarness) -> None:
+    uid = await data.ready_set(**WRITEBACK)
+    await data.delete(SET)
+    await data.drive()
+    data.clock.set_wall(-3600)
+    await data.wait(20)
+    await data.runtime.report(uid, 1)
+    await data.wait(12)
     assert not await data.exists(SET)
 
 

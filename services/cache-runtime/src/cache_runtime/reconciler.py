@@ -39,6 +39,8 @@ class _Run:
     agent: asyncio.Task[None] | None = None
     ending: asyncio.Task[None] | None = None
     """Ends the others."""
+    changes_files: bool = False
+    """Its agent removes or replaces some: other than a warmup, it must not be at work beside the next run."""
     has_lost_role: bool = False
 
 
@@ -101,11 +103,18 @@ class RunReconciler:
             run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.over or not duties.work:
             self._stop(run, is_over=duties.over)
-        elif records.spec and not _is_running(run.agent) and not _is_running(run.ending):
+        elif records.spec and not _is_running(run.agent) and not self._is_held(run):
+            run.changes_files = records.spec.warmup is None
             run.agent = self._start_agent(records.spec, run.tracker)
         is_gone = records.spec is None and records.state is None
         if duties.over and is_gone and not _is_running(run.ending):
             del self._runs[run_id]
+
+    def _is_held(self, run: _Run) -> bool:
+        """By a chunk that is being broken off, of the run itself or of one that changes files: it would take
+        what the next run has just copied."""
+        others = (other for other in self._runs.values() if other.changes_files)
+        return any(_is_running(other.ending) for other in (run, *others))
 
     def _candidate(self, run: _Run) -> Candidate:
         return Candidate(
@@ -163,8 +172,9 @@ class RunReconciler:
         return self._start(f"agent {spec.run_id}", agent.run())
 
     def _stop(self, run: _Run, *, is_over: bool) -> None:
-        """No other run waits for the end of its tasks: a chunk that is broken off while a file system hangs
-        takes long. A master that announces the end may finish, unless the run itself was deleted."""
+        """Other runs are led, and warmups followed by the next, before its tasks have ended: a chunk that is
+        broken off while a file system hangs takes long. A master that announces the end may finish, unless
+        the run itself was deleted."""
         master = run.master if is_over and run.tracker.records.spec is None else None
         if not _is_running(run.ending) and (run.agent or _is_running(master)):
             run.ending = asyncio.create_task(self._end(run, master, is_over=is_over))

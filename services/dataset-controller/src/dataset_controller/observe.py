@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 
 from dataset_controller.bus_certificate import BusCertificate
@@ -49,8 +49,18 @@ from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
 _ENDED = ("Succeeded", "Failed")
+OUT_OF_SIGHT_SECONDS = 3 * LOOK_AGAIN_SECONDS
+"""Time without a look at a set's users after which nobody knows who has used it meanwhile."""
 Users = tuple[str, ...] | Trouble
 """Pods that use a set's claim."""
+
+
+@dataclass(frozen=True)
+class _Unused:
+    """Monotonic times: first and last look at a set that had no users in between."""
+
+    since: float
+    seen_at: float
 
 
 class Observer:
@@ -78,7 +88,7 @@ class Observer:
         self._clock = clock
         self._users_of: dict[str, tuple[float, tuple[str, ...]]] = {}
         """By uid of the set, with the moment from which they are looked up again."""
-        self._unused_since: dict[str, datetime] = {}
+        self._unused: dict[str, _Unused] = {}
         """By uid of the set, of those that had no users when they were looked up last."""
         self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
         self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
@@ -119,7 +129,7 @@ class Observer:
             cancelled_runs=frozenset(run for job in jobs for run in job.status.cancelled_runs),
             users=None if isinstance(users, Trouble) else users,
             are_users_fresh=kept is None,
-            unused_since=self._unused_since.get(own.uid),
+            unused_since=self._unused_since(own.uid),
             has_csi=has_csi,
             figures_due=figures_due,
             bus_certificate=None if isinstance(certificate, Trouble) else certificate,
@@ -156,8 +166,12 @@ class Observer:
             memo.forget(obj)
         self._reads.forget(names.POD, key_of(obj))
         self._nodes.forget(uid_of(obj))
-        self._users_of.pop(uid_of(obj), None)
-        self._unused_since.pop(uid_of(obj), None)
+        self.forget_users(uid_of(obj))
+
+    def forget_users(self, uid: str) -> None:
+        """The set is gone, or another replica looks after it: who uses it then is not seen here."""
+        self._users_of.pop(uid, None)
+        self._unused.pop(uid, None)
 
     @property
     def _are_records_known(self) -> bool:
@@ -258,16 +272,26 @@ class Observer:
             return _names_of_users(pods, claim, may_start=may_start)
 
         found = await self._reads.attempt(names.POD, own.key, users)
-        if not isinstance(found, Trouble):
+        if isinstance(found, Trouble):
+            self._unused.pop(own.uid, None)
+        else:
             self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, found
             self._note_use(own.uid, is_used=bool(found))
         return found
 
     def _note_use(self, uid: str, *, is_used: bool) -> None:
+        before, now = self._unused.pop(uid, None), self._clock.monotonic()
         if is_used:
-            self._unused_since.pop(uid, None)
-        else:
-            self._unused_since.setdefault(uid, self._clock.now())
+            return
+        if before is None or now - before.seen_at > OUT_OF_SIGHT_SECONDS:
+            before = _Unused(now, now)
+        self._unused[uid] = replace(before, seen_at=now)
+
+    def _unused_since(self, uid: str) -> datetime | None:
+        """By the clock as it is now: it may have been set meanwhile."""
+        if (unused := self._unused.get(uid)) is None:
+            return None
+        return self._clock.now() - timedelta(seconds=self._clock.monotonic() - unused.since)
 
     def _read_certificate(self) -> dict[str, str] | Trouble:
         try:

@@ -16,6 +16,7 @@ from dataset_controller.domain.sampleset import facts as set_facts
 from dataset_controller.domain.sampleset.figures import FIGURES_SECONDS
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.plan import plan as plan_set
+from dataset_controller.domain.sampleset.policies.warmup import hold_next
 from dataset_controller.observe import Observer
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -66,7 +67,7 @@ class SampleSetKind:
         return await self._applier.apply(Owner(own.uid, own.generation), todo.actions)
 
     def conclude(self, seen: ObservedSet, todo: SetPlan, applied: Applied, now: datetime) -> SetPlan:
-        return conclude(seen.status, todo, applied, seen.troubles, now)
+        return hold_next(seen.status, conclude(seen.status, todo, applied, seen.troubles, now), applied)
 
     def case(self, seen: ObservedSet, status: SetStatus) -> set_facts.Case:
         return set_facts.Case(seen, status)
@@ -77,6 +78,7 @@ class SampleSetKind:
 
     def forget(self, key: Key, uid: str) -> None:
         self._pace.forget(key)
+        self._observer.forget_users(uid)
         self._applier.forget(uid)
 
 

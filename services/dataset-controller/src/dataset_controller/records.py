@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import structlog
@@ -127,8 +128,8 @@ class NodeRecords:
         unsaid = () if before is None else left_unsaid(before.complete, report)
         heard[node.partition] = _Heard(entry, stamped, unsaid, is_replayed=entry.is_stored)
         if report.node and not report.staged_unknown:
-            others = {i: each.without(report.node, entry) for i, each in heard.items() if i != node.partition}
-            heard.update(others)
+            others = [i for i, each in heard.items() if report.node in each.nodes and i != node.partition]
+            heard.update({i: heard[i].without(report.node, entry) for i in others})
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,12 @@ class _Heard:
         return self.report.model_copy(
             update={"staged_elsewhere": [*self.report.staged_elsewhere, *self.unsaid]}
         )
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """That it tells of. Asked for each report of a set, of each of its partitions."""
+        elsewhere = (*self.report.staged_elsewhere, *self.unsaid)
+        return frozenset((self.report.node, *(each.node for each in elsewhere)))
 
     def without(self, node: str, told: Entry) -> _Heard:
         """Another partition has reported from that node, and knows what is there. One that is killed reports

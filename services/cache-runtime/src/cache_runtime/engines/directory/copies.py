@@ -134,10 +134,10 @@ class Copies:
         with _noted(problems):
             if not layer.is_sound:
                 layer.prepare()
-            self._adopt(layer, b"")
+            self._adopt(layer, b"", number)
             for entry in entries(layer.path):
                 with _noted(problems):
-                    left += self._sweep_entry(layer, entry)
+                    left += self._sweep_entry(layer, entry, number)
         with self._lock:
             if number == self._sweeps:
                 if not problems:
@@ -145,15 +145,15 @@ class Copies:
                 layer.is_sound = not problems
         return problems
 
-    def _sweep_entry(self, layer: Layer, entry: Entry) -> int:
+    def _sweep_entry(self, layer: Layer, entry: Entry, number: int) -> int:
         """Bytes that are left."""
         path = entry.key.rstrip(b"/")
         if entry.is_directory:
-            self._adopt(layer, path)
+            self._adopt(layer, path, number)
             return 0
-        return self._keep(layer, path)
+        return self._keep(layer, path, number)
 
-    def _keep(self, layer: Layer, path: bytes) -> int:
+    def _keep(self, layer: Layer, path: bytes, number: int) -> int:
         """Bytes of the copy; 0 when it had to be removed."""
         copy, found = look_up(layer.path, path), self._look_up(path)
         if copy is not None and found is not None and _is_same(copy, found):
@@ -162,16 +162,23 @@ class Copies:
             now = look_up(layer.path, path)
             if now is not None and _state(now) != _state(copy):
                 return now.st_size  # another one has taken its place
-            _remove(layer, path)
+            self._remove_stale(layer, path, number)
         return 0
 
-    def _adopt(self, layer: Layer, path: bytes) -> None:
+    def _remove_stale(self, layer: Layer, path: bytes, number: int) -> None:
+        """Unless another sweep has begun: what a file server that has gone answers says nothing of copies of
+        its successor's files."""
+        if number == self._sweeps:
+            _remove(layer, path)
+
+    def _adopt(self, layer: Layer, path: bytes, number: int) -> None:
         """The owner and permissions that a directory has in the data set; without it, the copies go."""
         own, found = look_up(layer.path, path), self._look_up(path)
         if own is None:
             return
         if found is None or not stat.S_ISDIR(found.st_mode):
-            _remove(layer, path)
+            with self._lock:
+                self._remove_stale(layer, path, number)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
             with suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
                 os.fchown(handle, found.st_uid, found.st_gid)
@@ -220,8 +227,8 @@ def _clear(layer: Layer) -> list[OSError]:
 
 
 def _remove(layer: Layer, path: bytes) -> None:
-    """The copies of a file, or of all below a directory. Raises OSError."""
-    if (found := look_up(layer.path, path)) is not None:
+    """The copies of a file, or of all below a directory; the layer itself stays. Raises OSError."""
+    if path and (found := look_up(layer.path, path)) is not None:
         size = _size(layer.path, path, found)
         remove(layer.path, path)
         layer.shrink(size)

@@ -20,10 +20,12 @@ class Layer:
         directory: of the cache.
         limit: bytes that it may hold.
         free_ratio: share of its disk that stays free.
+        numbered: directories of its level in which older releases have placed copies.
     """
 
-    def __init__(self, directory: str, limit: int, free_ratio: float) -> None:
+    def __init__(self, directory: str, limit: int, free_ratio: float, numbered: Sequence[str] = ()) -> None:
         self.directory, self._limit, self._free_ratio = directory, limit, free_ratio
+        self._numbered = numbered
         self.path = b""
         self.is_sound = False
         """All that is in it has been compared with the data set, and its disk is well."""
@@ -37,11 +39,14 @@ class Layer:
         self.path, self.is_sound = os.fsencode(f"{self.directory}/{volume_id}/raw"), False
 
     def prepare(self) -> None:
-        """Make the directory: its disk may be another one by now, with nothing on it. Once also remove what a
-        process that was killed has left of copies; later that would be what is being copied. Raises OSError.
+        """Make the directory: its disk may be another one by now, with nothing on it. Once also remove what
+        nobody uses: what a process that was killed has left of copies, later that would be what is being
+        copied, and what an older release has placed elsewhere. Raises OSError.
         """
         Path(os.fsdecode(self.path)).mkdir(parents=True, exist_ok=True)
         if not self._is_clean:
+            for directory in self._numbered:
+                remove(os.fsencode(directory), os.path.relpath(self.path, os.fsencode(self.directory)))
             for entry in entries(self.path, with_leftovers=True):
                 if entry.is_file and is_leftover(entry.key.rpartition(b"/")[2]):
                     remove(self.path, entry.key)
@@ -98,7 +103,7 @@ def layers_of(directories: Sequence[str], limit: int, free_ratio: float) -> list
     """
     owns = [_own(directory, directories) for directory in directories]
     layers = {
-        own: Layer(own, limit * owns.count(own) // len(directories), free_ratio)
+        own: Layer(own, limit * owns.count(own) // len(directories), free_ratio, _numbered(own, directories))
         for own in dict.fromkeys(owns)
     }
     return [layers[own] for own in owns]
@@ -107,3 +112,7 @@ def layers_of(directories: Sequence[str], limit: int, free_ratio: float) -> list
 def _own(directory: str, directories: Sequence[str]) -> str:
     above, _, name = directory.rpartition("/")
     return above if name.isdecimal() and above in directories else directory
+
+
+def _numbered(own: str, directories: Sequence[str]) -> list[str]:
+    return [each for each in directories if each != own and _own(each, directories) == own]

@@ -95,13 +95,30 @@ class DirectoryMount(BaseMount):
         """Mount until `stop`. Raises Retry, Permanent or OSError when the mount fails or is lost."""
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
-        await in_own_thread(lambda: self._copies.open(self._shared.volume_id))
+        if not await self._compare(stop):
+            return
         async with self._showing:
             await self._show()
         await self._set_mounted()
         self.ailment = _ailment(self._copies.problems)
         while await self._keep(stop):
             await self._follow()
+
+    async def _compare(self, stop: asyncio.Event) -> bool:
+        """The copies of earlier processes with the data set; whether that is done, or `stop` comes first.
+        Raises as `_mount_once`, also when the shared directory falls silent, or is another one by now."""
+        comparing = asyncio.create_task(in_own_thread(lambda: self._copies.open(self._shared.volume_id)))
+        try:
+            while not comparing.done() and not stop.is_set():
+                await self._check_shared()
+                if await self._has_moved():
+                    raise self._shared.has_gone()
+                await wait(stop, PROBE_EVERY, comparing)
+            if is_done := comparing.done():
+                await comparing
+            return is_done
+        finally:
+            await end(comparing)
 
     async def _keep(self, stop: asyncio.Event) -> bool:
         """Until `stop`, or until another volume is at the address. Returns whether there is one, and raises
@@ -166,6 +183,10 @@ class DirectoryMount(BaseMount):
         """Raises Retry or Permanent when pods no longer see it, or it is gone or not the set's."""
         async with self._showing:
             self._check_view(self._device)
+        await self._check_shared()
+
+    async def _check_shared(self) -> None:
+        """Raises Retry or Permanent when it is gone, silent, or not the set's."""
         self._shared.confirm()
         shared = self._shared.address
         try:

@@ -15,7 +15,7 @@ from cache_runtime.engines.base import PROBE_EVERY, SILENT_AFTER, BaseMount, in_
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
-from cache_runtime.engines.juicefs.client import JuiceFsClient, has_ended, kill_session
+from cache_runtime.engines.juicefs.client import KILL_TIMEOUT, JuiceFsClient, has_ended, kill_session
 from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.juicefs.mount_point import abort_connection, find_connections, is_juicefs
 from cache_runtime.engines.juicefs.output import last_problem
@@ -82,12 +82,12 @@ class JuiceFsMount(BaseMount):
         self.volume_id = ""
         """UUID of the volume: the name of its directory in each cache directory."""
         self._is_ending = False
-        self._survivors: list[Process] = []
-        """Clients of mounts that were lost, which could not be ended."""
+        self._survivors: list[_Client] = []
+        """Clients of mounts that pods have seen, which could not be ended."""
 
     @property
     def is_ending(self) -> bool:
-        return self._is_ending or any(client.returncode is None for client in self._survivors)
+        return self._is_ending or any(not client.has_ended for client in self._survivors)
 
     @property
     def path(self) -> Path:
@@ -117,7 +117,7 @@ class JuiceFsMount(BaseMount):
         command = commands.mount(engine, str(plan.volume), plan.cache_dirs, plan.cache_mib, plan.options)
         process = await self._client.spawn(command, stdout=asyncio.subprocess.DEVNULL)
         output = _Output()
-        reading = asyncio.create_task(output.follow(process))
+        client = _Client(process, asyncio.create_task(output.follow(process)))
         heart: Heart | None = None
         caring: asyncio.Task[None] | None = None
         try:
@@ -136,17 +136,19 @@ class JuiceFsMount(BaseMount):
             if caring is not None:
                 await end(caring)
             if stop.is_set():
+                self._is_ending = self._is_ending or self.is_mounted
                 await self._set_lost(Reason.STOPPED, "stopped")
             try:
-                await self._end(process, heart, stop)
+                await self._end(client, heart, stop)
             finally:
-                self._forget(process)
-                reading.cancel()
+                self._forget(client)
 
-    def _forget(self, client: Process) -> None:
+    def _forget(self, client: _Client) -> None:
         """As far as it has ended: what else has failed at its end says nothing of the next mount."""
         if self._is_ending:
-            self._survivors = [each for each in (*self._survivors, client) if each.returncode is None]
+            self._survivors = [each for each in (*self._survivors, client) if not each.has_ended]
+        else:
+            client.reading.cancel()
         self._is_ending = False
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
@@ -224,8 +226,9 @@ class JuiceFsMount(BaseMount):
             if entry.type.startswith("fuse"):
                 abort_connection(entry.device, self._plan.state)
 
-    async def _end(self, process: Process, heart: Heart | None, stop: asyncio.Event) -> None:
+    async def _end(self, client: _Client, heart: Heart | None, stop: asyncio.Event) -> None:
         """Let the client flush and end, or kill it. Raises Retry when it cannot be killed."""
+        process = client.process
         if self._is_leaving(stop):
             await self._take_away()
         if process.returncode is None:
@@ -234,13 +237,37 @@ class JuiceFsMount(BaseMount):
                 self._abort()
             if not await has_ended(process, FLUSH_TIMEOUT):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
-        is_gone = await kill_session(process)
+        is_gone = await client.kill()
         if heart is not None:
             heart.close()
         await unmount(self._plan.volume)
         if not is_gone:
             stuck = f"juicefs (pid {process.pid}) was killed and does not end: look for a disk that hangs"
             raise Retry("MountFailed", f"{stuck}, or restart the node")
+
+
+@dataclass(frozen=True)
+class _Client:
+    """A client that was started for a mount.
+
+    Args:
+        process: its watchdog, which a signal ends while the process that serves files waits for a disk.
+        reading: of their output, to its end: when it ends, so have all that write to it.
+    """
+
+    process: Process
+    reading: asyncio.Task[None]
+
+    @property
+    def has_ended(self) -> bool:
+        """With all that it has started."""
+        return self.process.returncode is not None and self.reading.done()
+
+    async def kill(self) -> bool:
+        """Whether it has ended within `KILL_TIMEOUT`."""
+        output = asyncio.wait({self.reading}, timeout=KILL_TIMEOUT)
+        await asyncio.gather(kill_session(self.process), output)
+        return self.has_ended
 
 
 async def _make_cache_directory(directory: str) -> None:

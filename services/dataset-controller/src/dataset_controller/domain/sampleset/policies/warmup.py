@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dataset_controller.domain.actions import ForgetRun
+from dataset_controller.domain.actions import BUS, RECORD, ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
-from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
+from dataset_controller.domain.sampleset.model import ObservedSet, SetPlan, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE, was_cancelled
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, requested
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.plan import Applied
 
 RETRY_SECONDS = 30.0
 RETRY_CAP_SECONDS = 600.0
@@ -46,6 +47,26 @@ def _begun_anew(seen: ObservedSet, operation: WarmupOperation, nodes: tuple[str,
     """Never with the id of an earlier one, whose end the bus may still tell of."""
     series = seen.status.warmup_series + 1 if seen.status.warmup_job else 0
     return RunDecision(Stage.DUE, _run_id(seen, _Series(digest(operation), nodes, series), 0), series=series)
+
+
+def hold_next(before: SetStatus, todo: SetPlan, applied: Applied) -> SetPlan:
+    """The id of the next warmup is recorded once the bus has forgotten the one before: with that id the last
+    trace of a run that may go on would be lost."""
+    former, status = before.warmup_job, todo.status
+    if status is None or former in ("", status.warmup_job) or not _is_left(applied, former):
+        return todo
+    status = replace(
+        status,
+        warmup_job=former,
+        warmup_series=before.warmup_series,
+        warmup_nodes=before.warmup_nodes,
+    )
+    return replace(todo, status=status, requeue_after=applied.retry_after)
+
+
+def _is_left(applied: Applied, run: str) -> bool:
+    """The bus is silent, or refuses to forget the run."""
+    return any(t.kind == BUS or (t.kind == RECORD and run in t.key.name) for t in applied.troubles)
 
 
 def _is_elsewhere(status: SetStatus, nodes: tuple[str, ...]) -> bool:
