@@ -25,7 +25,7 @@ class OneClient:
     """Remembers what is published, and sends nothing larger than `most` bytes."""
 
     def __init__(self, most: int = 100) -> None:
-        self.most = most
+        self.most = self.max_payload = most
         self.requests: list[tuple[str, str]] = []
         self.answers: list[tuple[bytes, dict[str, str]]] = []
         self._take: Any = None
@@ -82,11 +82,11 @@ async def test_a_batch_is_handed_back_to_its_end() -> None:
 
 async def test_nothing_follows_what_could_not_be_handed_back() -> None:
     """An end would say that all was there."""
-    client = OneClient(most=1)
+    client = OneClient(most=40)
     _, [asked] = await started(client, BATCH)
 
     await client.answer(1, b"a", {"Nats-Sequence": "1"})
-    await client.answer(1, b"much", {"Nats-Sequence": "2"})
+    await client.answer(1, b"much" * 9, {"Nats-Sequence": "2"})
     await client.answer(1, b"", {"Status": "204"})
 
     assert not await asked
@@ -104,11 +104,22 @@ async def test_a_single_message_that_is_too_large_is_refused() -> None:
     assert "too large" in json.loads(data)["error"]["description"]
 
 
-async def test_a_header_that_no_client_can_send_is_left_out() -> None:
+async def test_headers_that_are_too_large_are_refused() -> None:
+    """The server counts them, nats-py does not: it would close the connection."""
     client = OneClient()
     _, [asked] = await started(client, BATCH)
 
-    await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d"})
+    await client.answer(1, b"a", {"Nats-Sequence": "1", "KV-Operation": "\N{REPLACEMENT CHARACTER}" * 30})
+
+    assert not await asked
+    assert [headers.get("Status") for _, headers in client.answers] == ["408"]
+
+
+async def test_headers_that_no_reader_needs_are_left_out() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, BATCH)
+
+    await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d", "X": "e" * 200})
     await client.answer(1, b"", {"Status": "404"})
 
     assert await asked

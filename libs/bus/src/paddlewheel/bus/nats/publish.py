@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nats.js.errors import APIError
@@ -104,7 +105,7 @@ class StreamPublisher:
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""
         client = await self._connection.client()
-        size = _size(message)
+        size = wire_size(message.headers, message.data)
         if size > client.max_payload:
             # The server would close the connection, so nothing too large may be sent.
             raise Permanent(
@@ -121,12 +122,11 @@ class StreamPublisher:
         return None if answer is None else _receipt(message.subject, answer.data)
 
 
-def _size(message: RawMessage) -> int:
-    """Bytes of payload and headers, by which the server judges."""
-    headers = message.headers
+def wire_size(headers: Mapping[str, str], data: bytes) -> int:
+    """Bytes of payload and headers, by which the server judges; nats-py judges the payload alone."""
     text = "".join([*headers, *headers.values()])
     block = len(text.encode()) + _PER_HEADER * len(headers) + _FIRST_AND_LAST if headers else 0
-    return block + len(message.data)
+    return block + len(data)
 
 
 def _receipt(subject: str, answer: bytes) -> Receipt:

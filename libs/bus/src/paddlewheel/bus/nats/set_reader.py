@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from paddlewheel.bus.admin.set_reads import Read, parse_read, read_subjects, ref
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.publish import wire_size
 from paddlewheel.bus.turns import Limits, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -31,8 +31,19 @@ _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
 _ASKERS = "_R_."
 """Where the server has answers for other accounts. It hands an asker's `$JS.ACK` on as it is."""
-_SENDABLE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""Names of headers that nats-py sends. Those of NATS are such; agents may have stored others."""
+_HANDED_BACK = frozenset(
+    {
+        "Nats-Sequence",
+        "Nats-Subject",
+        "Nats-Time-Stamp",
+        "Nats-Num-Pending",
+        "Nats-Marker-Reason",
+        "KV-Operation",
+        "Status",
+        "Description",
+    }
+)
+"""Headers that readers need. What else an agent has stored may be more than any client can send."""
 
 log = LibraryLogger(__name__)
 
@@ -179,19 +190,23 @@ class Relay:
             return
         try:
             await self._hand_back(waiting, msg)
-        except nats.errors.MaxPayloadError:
-            # The leader's answer has a message in base64, by a third larger than any client may send.
-            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
-            waiting.end(answered=False)
         except (nats.errors.Error, OSError, ValueError, LookupError) as error:
             # Nothing may follow what is missing: it would be taken for all that there is.
-            log.warning("an answer cannot be handed back", stream=waiting.read.stream, why=repr(error))
+            read = waiting.read
+            log.warning(
+                "an answer cannot be handed back", set=read.set_uid, stream=read.stream, why=repr(error)
+            )
             waiting.end(answered=False)
 
     async def _hand_back(self, waiting: _Waiting, msg: Msg) -> None:
-        headers = msg.headers or {}
-        sent = {name: value for name, value in headers.items() if _SENDABLE.fullmatch(name)}
+        headers = {name: value for name, value in (msg.headers or {}).items() if name in _HANDED_BACK}
         body = shown_info(msg.data) if waiting.read.is_info and msg.data else msg.data
-        await self._client.publish(waiting.reply, body, headers=sent or None)
+        if wire_size(headers, body) > self._client.max_payload:
+            # The leader's answer has a message in base64, by a third larger than any client may send; and
+            # bytes of headers that are no text become more. The server would close the connection.
+            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
+            waiting.end(answered=False)
+            return
+        await self._client.publish(waiting.reply, body, headers=headers or None)
         if not (waiting.read.is_batch and "Nats-Sequence" in headers):
             waiting.end(answered=True)
