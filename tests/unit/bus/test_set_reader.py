@@ -10,12 +10,14 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.admin.set_reads import Read
+from paddlewheel.bus.admin.set_reads import MAX_BODY, Read
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.set_reader import Relay
+from paddlewheel.bus.nats.set_reader import Desk, Relay
+from paddlewheel.bus.turns import Limits, Turns
 from paddlewheel.core.tasks import end
 
 ASKER = "_R_.a.b"
+ASKED = "pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"
 BATCH = Read("uid-a", "DIRECT.GET", "KV_pw_cache_runs", b"")
 SINGLE = Read("uid-a", "STREAM.MSG.GET", "KV_pw_cache_runs", b"")
 INFO = Read("uid-a", "STREAM.INFO", "KV_pw_cache_runs", b"")
@@ -167,3 +169,27 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(read: Read) -
     await client.answer(1, b"late", {"Nats-Sequence": "1"})
 
     assert client.answers == []
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"), [(MAX_BODY + 1, None), (0, {"X": "x" * MAX_BODY})], ids=["body", "headers"]
+)
+async def test_a_request_that_is_too_large_is_refused_before_its_turn(
+    body: int, headers: dict[str, str] | None
+) -> None:
+    """While it waited, its bytes and those of thousands of others would be kept."""
+    client, reports = OneClient(most=1000), list[str]()
+    turns = Turns(Limits(at_work=1))
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, turns, reports.append)
+
+    async with asyncio.timeout(5), turns.taken("uid-a"):
+        asked = Msg(cast("Client", client), ASKED, ASKER, data=b" " * body, headers=headers)
+        await desk.take(asked)
+        while not client.answers:
+            await asyncio.sleep(0)
+
+    [(_, answer)] = client.answers
+    assert answer["Status"] == "408"
+    assert reports == ["refused"]
+    assert client.requests == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -12,7 +12,15 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.set_reads import Read, parse_read, read_subjects, refusal, set_of, shown_info
+from paddlewheel.bus.admin.set_reads import (
+    MAX_BODY,
+    Read,
+    parse_read,
+    read_subjects,
+    refusal,
+    set_of,
+    shown_info,
+)
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.consume import PAUSE
@@ -26,9 +34,10 @@ from paddlewheel.core.tasks import end
 GROUP = "bus-auth"
 """Queue group: each request is answered by one replica."""
 _USUAL = Limits(at_work=8, waiting=2048, all_at_work=128)
-"""Of each data set. With `BATCH_BYTES` they bound the memory that answers take on their way."""
+"""Of each data set. With `BATCH_BYTES` and `MAX_BODY` they bound the memory of answers and requests."""
 _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
+_PENDING = {"pending_msgs_limit": _HEARD, "pending_bytes_limit": _HEARD * MAX_BODY}
 _ASKERS = "_R_."
 """Where the server has answers for other accounts. It hands an asker's `$JS.ACK` on as it is."""
 _HANDED_BACK = frozenset(
@@ -63,7 +72,6 @@ class SetReader:
         self._connection = Connection(access, name)
         self._clock, self._report = clock, report
         self._turns = Turns(limits)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._listens = False
 
     async def run(self) -> None:
@@ -77,7 +85,6 @@ class SetReader:
                 await self._clock.sleep(PAUSE)
         finally:
             self._listens = False
-            await end(*self._tasks)
             await self._connection.close()
 
     async def is_ready(self) -> bool | str:
@@ -88,13 +95,13 @@ class SetReader:
         """Until the connection is lost. Raises Retry."""
         client = await self._connection.client()
         relay, lost = Relay(client), asyncio.Event()
+        desk = Desk(client, relay, self._turns, self._report)
         stop_listening = self._connection.on_lost(lost.set)
         try:
             async with self._connection.calling("subscribe to reads of sets"):
                 await relay.open()
                 for subject in sorted(read_subjects()):
-                    take = self._taking(client, relay)
-                    await client.subscribe(subject, queue=GROUP, cb=take, pending_msgs_limit=_HEARD)
+                    await client.subscribe(subject, queue=GROUP, cb=desk.take, **_PENDING)
                 await client.flush()
             self._listens = True
             await lost.wait()
@@ -102,37 +109,59 @@ class SetReader:
             self._listens = False
             stop_listening()
             relay.close()
+            await desk.close()
 
-    def _taking(self, client: Client, relay: Relay) -> Callable[[Msg], Awaitable[None]]:
-        # nats-py hands over the next message when this has returned.
-        async def take(msg: Msg) -> None:
-            task = asyncio.create_task(self._answer(client, relay, msg))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
-        return take
+class Desk:
+    """Requests as they come in: judged at once, and answered in turn."""
 
-    async def _answer(self, client: Client, relay: Relay, msg: Msg) -> None:
+    def __init__(self, client: Client, relay: Relay, turns: Turns, report: Report) -> None:
+        self._client, self._relay, self._turns, self._report = client, relay, turns, report
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, msg: Msg) -> None:
+        """nats-py hands over the next message when this has returned."""
+        # No task holds what is too large, for it may wait seconds for its turn, and with it thousands.
+        work = self._too_large(msg.subject, msg.reply) if _is_too_large(msg) else self._answer(msg)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Answer nothing more."""
+        await end(*self._tasks)
+
+    async def _too_large(self, subject: str, reply: str) -> None:
+        if reply.startswith(_ASKERS):
+            await _refuse(self._client, subject, reply, f"it has more than {MAX_BODY} bytes")
+        self._report("refused")
+
+    async def _answer(self, msg: Msg) -> None:
         """Nothing once nobody waits for it any more, or when the set asks for too much: agents ask again."""
         try:
             async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
-                self._report(await _result(client, relay, msg))
+                self._report(await self._result(msg))
         except TimeoutError:
             self._report("unanswered")
         except Retry:
             self._report("busy")
 
+    async def _result(self, msg: Msg) -> str:
+        """The outcome."""
+        if not msg.reply.startswith(_ASKERS):
+            return "refused"
+        try:
+            read = parse_read(msg.subject, msg.data)
+        except Permanent as error:
+            await _refuse(self._client, msg.subject, msg.reply, error.message)
+            return "refused"
+        return "answered" if await self._relay.hand_on(read, msg.reply) else "unanswered"
 
-async def _result(client: Client, relay: Relay, msg: Msg) -> str:
-    """The outcome."""
-    if not msg.reply.startswith(_ASKERS):
-        return "refused"
-    try:
-        read = parse_read(msg.subject, msg.data)
-    except Permanent as error:
-        await _refuse(client, msg.subject, msg.reply, error.message)
-        return "refused"
-    return "answered" if await relay.hand_on(read, msg.reply) else "unanswered"
+
+def _is_too_large(msg: Msg) -> bool:
+    """Whether it has more than any request has. Readers send no headers."""
+    headers = msg.headers or {}
+    return len(msg.data) > MAX_BODY or wire_size(headers, b"") > MAX_BODY
 
 
 async def _refuse(client: Client, subject: str, reply: str, why: str) -> None:
