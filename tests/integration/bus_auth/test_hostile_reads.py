@@ -22,6 +22,7 @@ from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.streams import MAX_MESSAGE, RUNS, RUNS_BUCKET
+from paddlewheel.bus.turns import Turn, Turns
 from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import patiently
@@ -102,3 +103,33 @@ async def test_a_record_that_grows_on_its_way_costs_bus_auth_no_connection(scene
     with pytest.raises(Retry, match="too large"):
         await scene.agent.key_value(RUNS_BUCKET).get(KEY)
     assert "maximum payload" not in scene.log
+
+
+class EveryOther(Turns):
+    """Has no turn for every other request."""
+
+    refuses = False
+
+    @asynccontextmanager
+    async def taken(self, name: str) -> AsyncIterator[Turn]:
+        self.refuses = not self.refuses
+        if self.refuses:
+            raise Retry("Busy", "none")
+        async with super().taken(name) as turn:
+            yield turn
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddlewheel.bus.nats.set_reader.Turns", EveryOther)
+
+
+@pytest.mark.usefixtures("busy")
+async def test_what_bus_auth_is_too_busy_for_is_asked_again(scene: Scene) -> None:
+    """A batch that is given up makes its reader list everything again: more work, not less."""
+    await scene.agent.key_value(RUNS_BUCKET).put(KEY, b"1")
+
+    assert (await scene.agent.key_value(RUNS_BUCKET).get(KEY)).value == b"1"
+    [entry] = await scene.agent.key_value(RUNS_BUCKET).entries(f"{MINE.uid}.>")
+
+    assert entry.value == b"1"

@@ -10,7 +10,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.admin.set_reads import MAX_BODY, Read
+from paddlewheel.bus.admin.set_reads import MAX_BODY, Read, is_busy
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.set_reader import Desk, Relay
 from paddlewheel.bus.turns import Limits, Turns
@@ -193,3 +193,23 @@ async def test_a_request_that_is_too_large_is_refused_before_its_turn(
     assert answer["Status"] == "408"
     assert reports == ["refused"]
     assert client.requests == []
+
+
+@pytest.mark.parametrize(("call", "told"), [("DIRECT.GET", b""), ("STREAM.MSG.GET", b"too much to do")])
+async def test_who_asks_for_too_much_is_told_so(call: str, told: bytes) -> None:
+    """The server remembers a request until it is answered."""
+    client, reports = OneClient(most=1000), list[str]()
+    turns = Turns(Limits(at_work=1, waiting=0))
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, turns, reports.append)
+    subject = f"pw.read.uid-a.{call}.KV_pw_cache_runs"
+
+    async with asyncio.timeout(5), turns.taken("uid-a"):
+        await desk.take(Msg(cast("Client", client), subject, ASKER, data=b"{}"))
+        while not client.answers:
+            await asyncio.sleep(0)
+
+    [(data, headers)] = client.answers
+    assert is_busy(headers)
+    assert told in data
+    assert reports == ["busy"]

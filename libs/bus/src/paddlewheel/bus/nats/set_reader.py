@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +15,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import (
     MAX_BODY,
     Read,
+    busy,
     parse_read,
     read_subjects,
     refusal,
@@ -137,19 +138,23 @@ class Desk:
         self._report("refused")
 
     async def _answer(self, msg: Msg) -> None:
-        """Nothing once nobody waits for it any more, or when the set asks for too much: agents ask again."""
+        """With "busy" when the set asks for too much, or nothing came in time: agents ask again."""
+        if not msg.reply.startswith(_ASKERS):
+            self._report("refused")
+            return
         try:
             async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
-                self._report(await self._result(msg))
+                outcome = await self._result(msg)
         except TimeoutError:
-            self._report("unanswered")
+            outcome = "unanswered"
         except Retry:
-            self._report("busy")
+            outcome = "busy"
+        self._report(outcome)
+        if outcome in ("unanswered", "busy"):
+            await _send(self._client, msg.reply, *busy(msg.subject))
 
     async def _result(self, msg: Msg) -> str:
         """The outcome."""
-        if not msg.reply.startswith(_ASKERS):
-            return "refused"
         try:
             read = parse_read(msg.subject, msg.data)
         except Permanent as error:
@@ -165,7 +170,11 @@ def _is_too_large(msg: Msg) -> bool:
 
 
 async def _refuse(client: Client, subject: str, reply: str, why: str) -> None:
-    headers, body = refusal(subject, why)
+    await _send(client, reply, *refusal(subject, why))
+
+
+async def _send(client: Client, reply: str, headers: Mapping[str, str], body: bytes) -> None:
+    """Who cannot be reached asks again."""
     with suppress(nats.errors.Error, OSError):
         await client.publish(reply, body, headers=dict(headers) or None)
 
