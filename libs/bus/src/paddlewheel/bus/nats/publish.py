@@ -87,16 +87,25 @@ class StreamPublisher:
         """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
         not read it. Raises Retry.
 
-        Only its own subject is asked for: an agent may read no others. Evaluators read nothing; nobody can
-        guess their ids, so what has one is their own message.
+        Evaluators read nothing; nobody can guess their ids, so what has one is their own message.
         """
         try:
-            wanted = {"next_by_subj": subject, "seq": sequence}
-            found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
+            if self._connection.reads_sets_alone:
+                return await self._is_not_own(stream, sequence, subject)
+            found = await ask_api(
+                self._connection, "STREAM.MSG.GET", stream, {"seq": sequence}, absent=NO_MESSAGE
+            )
         except Retry as error:
             if error.reason != NOT_PERMITTED:
                 raise
             return False
+        return bool(found) and found["message"]["subject"] != subject
+
+    async def _is_not_own(self, stream: str, sequence: int, subject: str) -> bool:
+        """As far as who may ask for its own subject alone can tell: a message that was removed out of the
+        middle of the stream is taken for another's. Raises Retry."""
+        wanted = {"next_by_subj": subject, "seq": sequence}
+        found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
         if found and int(found["message"]["seq"]) == sequence:
             return False
         info = await ask_api(self._connection, "STREAM.INFO", stream)
