@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from tests.contract.bus.suite import Probe, Seen, consuming, make_gated
 
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts import wire
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.wait import eventually
 
@@ -47,6 +53,21 @@ async def test_a_repeated_fact_counts_as_stored_although_the_stream_has_dropped_
     await probe.drop_first()
     await probe.bus.publish(make_gated(1))
     assert await probe.stored(JOBS.name) == []
+
+
+async def test_a_repeated_fact_counts_as_stored_although_a_newer_one_has_superseded_it(probe: Probe) -> None:
+    """A gap in the middle of the stream, which begins before it."""
+    first = make_progressed(1)
+    for fact in (make_progressed(0, "uid-0"), first, make_progressed(2)):
+        await probe.bus.publish(fact)
+
+    await probe.bus.publish(first)
+
+
+def make_progressed(step: int, uid: str = "uid-1") -> Event:
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    data = JobProgressed(job=ObjectRef(namespace="default", name="digits", uid=uid), step=step)
+    return make_event(data, id=f"{uid}/{step}", source="test", namespace="default", uid=uid, time=at)
 
 
 async def test_an_oversized_event_is_refused_permanently(probe: Probe) -> None:

@@ -112,3 +112,19 @@ async def test_only_what_may_be_repeated_is_sent_again_until_its_answer_comes(
     with pytest.raises(Unavailable):
         await asyncio.wait_for(once, 10)
     assert len(late) >= 2
+
+
+async def test_what_bus_auth_is_too_busy_for_is_sent_again_if_it_may_be() -> None:
+    answers = Answers(never)
+
+    async def send() -> None: ...
+
+    (first, once), (second, again) = answers.expect("a", LONG), answers.expect("a", LONG)
+    answers.repeat(second, send)
+    for token in (first, second):
+        answers.take(token, make_msg(b"{}", Status="429"))
+    assert once.done()
+    assert not again.done()
+
+    answers.take(second, ONE)
+    assert await again == ONE

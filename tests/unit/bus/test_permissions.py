@@ -127,6 +127,14 @@ def test_bus_auth_answers_agents_alone_and_reaches_nothing_but_what_it_hands_on(
 
 
 @pytest.mark.parametrize("account", [HOME, READER])
+def test_the_server_forgets_soon_whom_a_request_is_to_be_answered_to(account: str) -> None:
+    """Two minutes of the requests of one agent would fill its memory; a pull may wait longer."""
+    asked = [each for each in server_accounts()[account]["exports"] if "service" in each]
+    kept = [each["service"] for each in asked if each.get("response_threshold") != "10s"]
+    assert all(each.startswith("$JS.API.CONSUMER.MSG.NEXT.") for each in kept)
+
+
+@pytest.mark.parametrize("account", [HOME, READER])
 def test_a_batch_has_many_answers_wherever_it_is_asked_for(account: str) -> None:
     batches = [e for e in server_accounts()[account]["exports"] if ".DIRECT.GET." in e.get("service", "")]
 

@@ -10,12 +10,14 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.admin.set_reads import Read
+from paddlewheel.bus.admin.set_reads import MAX_BODY, Read, is_busy
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.set_reader import Relay
+from paddlewheel.bus.nats.set_reader import Desk, Relay
+from paddlewheel.bus.turns import Limits, Turns
 from paddlewheel.core.tasks import end
 
 ASKER = "_R_.a.b"
+ASKED = "pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"
 BATCH = Read("uid-a", "DIRECT.GET", "KV_pw_cache_runs", b"")
 SINGLE = Read("uid-a", "STREAM.MSG.GET", "KV_pw_cache_runs", b"")
 INFO = Read("uid-a", "STREAM.INFO", "KV_pw_cache_runs", b"")
@@ -25,7 +27,7 @@ class OneClient:
     """Remembers what is published, and sends nothing larger than `most` bytes."""
 
     def __init__(self, most: int = 100) -> None:
-        self.most = most
+        self.most = self.max_payload = most
         self.requests: list[tuple[str, str]] = []
         self.answers: list[tuple[bytes, dict[str, str]]] = []
         self._take: Any = None
@@ -82,11 +84,11 @@ async def test_a_batch_is_handed_back_to_its_end() -> None:
 
 async def test_nothing_follows_what_could_not_be_handed_back() -> None:
     """An end would say that all was there."""
-    client = OneClient(most=1)
+    client = OneClient(most=40)
     _, [asked] = await started(client, BATCH)
 
     await client.answer(1, b"a", {"Nats-Sequence": "1"})
-    await client.answer(1, b"much", {"Nats-Sequence": "2"})
+    await client.answer(1, b"much" * 9, {"Nats-Sequence": "2"})
     await client.answer(1, b"", {"Status": "204"})
 
     assert not await asked
@@ -104,11 +106,22 @@ async def test_a_single_message_that_is_too_large_is_refused() -> None:
     assert "too large" in json.loads(data)["error"]["description"]
 
 
-async def test_a_header_that_no_client_can_send_is_left_out() -> None:
+async def test_headers_that_are_too_large_are_refused() -> None:
+    """The server counts them, nats-py does not: it would close the connection."""
     client = OneClient()
     _, [asked] = await started(client, BATCH)
 
-    await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d"})
+    await client.answer(1, b"a", {"Nats-Sequence": "1", "KV-Operation": "\N{REPLACEMENT CHARACTER}" * 30})
+
+    assert not await asked
+    assert [headers.get("Status") for _, headers in client.answers] == ["408"]
+
+
+async def test_headers_that_no_reader_needs_are_left_out() -> None:
+    client = OneClient()
+    _, [asked] = await started(client, BATCH)
+
+    await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d", "X": "e" * 200})
     await client.answer(1, b"", {"Status": "404"})
 
     assert await asked
@@ -156,3 +169,47 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(read: Read) -
     await client.answer(1, b"late", {"Nats-Sequence": "1"})
 
     assert client.answers == []
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"), [(MAX_BODY + 1, None), (0, {"X": "x" * MAX_BODY})], ids=["body", "headers"]
+)
+async def test_a_request_that_is_too_large_is_refused_before_its_turn(
+    body: int, headers: dict[str, str] | None
+) -> None:
+    """While it waited, its bytes and those of thousands of others would be kept."""
+    client, reports = OneClient(most=1000), list[str]()
+    turns = Turns(Limits(at_work=1))
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, turns, reports.append)
+
+    async with asyncio.timeout(5), turns.taken("uid-a"):
+        asked = Msg(cast("Client", client), ASKED, ASKER, data=b" " * body, headers=headers)
+        await desk.take(asked)
+        while not client.answers:
+            await asyncio.sleep(0)
+
+    [(_, answer)] = client.answers
+    assert answer["Status"] == "408"
+    assert reports == ["refused"]
+    assert client.requests == []
+
+
+@pytest.mark.parametrize(("call", "told"), [("DIRECT.GET", b""), ("STREAM.MSG.GET", b"too much to do")])
+async def test_who_asks_for_too_much_is_told_so(call: str, told: bytes) -> None:
+    """The server remembers a request until it is answered."""
+    client, reports = OneClient(most=1000), list[str]()
+    turns = Turns(Limits(at_work=1, waiting=0))
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, turns, reports.append)
+    subject = f"pw.read.uid-a.{call}.KV_pw_cache_runs"
+
+    async with asyncio.timeout(5), turns.taken("uid-a"):
+        await desk.take(Msg(cast("Client", client), subject, ASKER, data=b"{}"))
+        while not client.answers:
+            await asyncio.sleep(0)
+
+    [(data, headers)] = client.answers
+    assert is_busy(headers)
+    assert told in data
+    assert reports == ["busy"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -20,8 +20,9 @@ class Limits:
     Args:
         at_work: of one asker, those that rest included. His others wait.
         waiting: of one asker.
-        all_at_work: of all askers, those that rest not included.
-        all_waiting: of all askers; who has nothing at work does not wait.
+        all_at_work: of all askers, those that rest not included. Who comes first is next; an asker has no
+            more than `at_work` in this line, so nobody waits for all that others ask.
+        all_waiting: of all askers, for their own turns; and as many in line.
     """
 
     at_work: int = 16
@@ -40,35 +41,36 @@ class _Asker:
 class Turn:
     """One request's."""
 
-    def __init__(self, load: Load) -> None:
-        self._load = load
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        self._places = places
         self._works = True
-        load.at_work += 1
 
     def rest(self) -> None:
         """It is at work no more, which others may be instead; its asker's next one still waits for its end.
 
         Idempotent.
         """
-        self._load.at_work -= self._works
-        self._works = False
+        if self._works:
+            self._works = False
+            self._places.release()
 
 
 @dataclass
 class Load:
-    """Requests of all askers."""
+    """Requests of all askers that wait: for a turn of their own asker, or in line for one of all."""
 
-    at_work: int = 0
     waiting: int = 0
+    in_line: int = 0
 
 
-@dataclass
 class Turns:
     """One replica's. An asker is forgotten when nothing of his is left."""
 
-    limits: Limits
-    _askers: dict[str, _Asker] = field(default_factory=dict)
-    _load: Load = field(default_factory=Load)
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._askers: dict[str, _Asker] = {}
+        self._places = asyncio.Semaphore(limits.all_at_work)
+        self._load = Load()
 
     @asynccontextmanager
     async def taken(self, name: str) -> AsyncIterator[Turn]:
@@ -81,11 +83,13 @@ class Turns:
         asker.present += 1
         try:
             await self._wait(asker)
-            turn = Turn(self._load)
             try:
-                yield turn
+                turn = await self._in_line()
+                try:
+                    yield turn
+                finally:
+                    turn.rest()
             finally:
-                turn.rest()
                 asker.turns.release()
         finally:
             asker.present -= 1
@@ -94,7 +98,7 @@ class Turns:
 
     def _is_full(self, asker: _Asker) -> bool:
         if asker.present < self.limits.at_work:
-            return self._load.at_work >= self.limits.all_at_work
+            return self._load.in_line >= self.limits.all_waiting
         most = self.limits.at_work + self.limits.waiting
         return asker.present >= most or self._load.waiting >= self.limits.all_waiting
 
@@ -104,6 +108,14 @@ class Turns:
             await asker.turns.acquire()
         finally:
             self._load.waiting -= 1
+
+    async def _in_line(self) -> Turn:
+        self._load.in_line += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._load.in_line -= 1
+        return Turn(self._places)
 
     def _tell(self, name: str, asker: _Asker) -> None:
         """Once for each flood."""

@@ -49,6 +49,12 @@ _ANSWERED_MORE_THAN_ONCE = (
 )
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
+_PULL = "$JS.API.CONSUMER.MSG.NEXT."
+_ANSWERED_WITHIN = "10s"
+"""Nobody waits longer for an answer. The server remembers whom a request is to be answered to until it is, or
+for this long; for two minutes unless it is told, which is memory that whoever asks a lot uses up. A pull's
+next message may take longer."""
+
 Config = dict[str, Any]
 
 
@@ -171,6 +177,8 @@ def _services(tenants: dict[str, Permissions]) -> list[Config]:
 
 def _service(subject: str, accounts: list[str]) -> Config:
     exported: Config = {"service": subject, "accounts": accounts}
+    if not subject.startswith(_PULL):
+        exported["response_threshold"] = _ANSWERED_WITHIN
     if subject.startswith(_ANSWERED_MORE_THAN_ONCE):
         exported["response_type"] = "stream"
     return exported

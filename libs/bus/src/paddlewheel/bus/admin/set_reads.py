@@ -28,6 +28,8 @@ BATCH_BYTES = 512 * 1024
 """Of one answer; the rest is asked for by the next request."""
 REFUSED = "ReadRefused"
 """Reason of what is not handed on."""
+BUSY = "429"
+"""Status of the answer to what is not handed on now: it is asked again."""
 _ROOT = "pw.read"
 _SET, _CALL = 2, 3
 """Which tokens of a subject are the uid and the beginning of the call."""
@@ -165,6 +167,20 @@ def refusal(subject: str, why: str) -> tuple[Mapping[str, str], bytes]:
     if f".{_BATCH}." in subject:
         return {"Status": "408", "Description": f"Bad Request: {why}"}, b""
     return {}, json.dumps({"error": {**_BAD_REQUEST, "description": f"bad request: {why}"}}).encode()
+
+
+def busy(subject: str) -> tuple[Mapping[str, str], bytes]:
+    """Headers and body of the answer to what is not handed on now."""
+    why = "bus-auth has too much to do"
+    if f".{_BATCH}." in subject:
+        return {"Status": BUSY, "Description": why}, b""
+    error = {"code": int(BUSY), "err_code": 0, "description": why}
+    return {"Status": BUSY}, json.dumps({"error": error}).encode()
+
+
+def is_busy(headers: Mapping[str, str]) -> bool:
+    """Whether an answer has these headers; what a message was stored with may not look like it."""
+    return headers.get("Status") == BUSY and "Nats-Sequence" not in headers
 
 
 def _check(holds: bool, why: str) -> None:

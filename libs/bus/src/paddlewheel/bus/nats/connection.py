@@ -12,6 +12,7 @@ from typing import Any
 from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.set_reads import API
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.tls import load_tls
@@ -66,6 +67,11 @@ class Connection:
     def api(self, call: str, stream: str) -> str:
         """Subject of a request about a stream."""
         return f"{self._access.api_prefix}.{call}.{stream}"
+
+    @property
+    def reads_sets_alone(self) -> bool:
+        """Whether it reads through bus-auth, by subjects of one data set."""
+        return self._access.api_prefix != API
 
     async def request(self, subject: str, data: bytes) -> bytes:
         """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""

@@ -25,7 +25,8 @@ from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
 from pydantic import TypeAdapter
 
-from paddlewheel.bus.admin.set_reads import API, LARGEST_BATCH
+from paddlewheel.bus.admin.set_reads import API, BUSY, LARGEST_BATCH
+from paddlewheel.bus.nats.answers import RESEND
 from paddlewheel.bus.nats.api import ask_api
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
@@ -193,22 +194,37 @@ class DirectFeed:
     async def _get(self) -> list[Msg]:
         """The next messages that one of the replicas has, [] when it has none now."""
         self._check_connected()
+        request = json.dumps({"batch": BATCH, **self._position(self._wanted)}).encode()
+        subject = self._connection.api("DIRECT.GET", self.stream)
+        async with self._connection.calling(subject):
+            while (found := await self._get_once(subject, request)) is None:
+                pass
+        return self._received(found)
+
+    async def _get_once(self, subject: str, request: bytes) -> list[Msg] | None:
+        """None when it is to be asked again: it was dropped on its way, or bus-auth is busy."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
         async def take(msg: Msg) -> None:
             arrived.put_nowait(msg)
 
-        request = {"batch": BATCH, **self._position(self._wanted)}
         inbox = self._client.new_inbox()
-        subject = self._connection.api("DIRECT.GET", self.stream)
-        async with self._connection.calling(subject):
-            answers = await self._client.subscribe(inbox, cb=take)
+        answers = await self._client.subscribe(inbox, cb=take)
+        try:
+            until = _now() + RESEND
+            await self._client.publish(subject, request, reply=inbox)
             try:
-                await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
-                return await self._batch(arrived)
-            finally:
-                with suppress(nats.errors.Error, OSError):
-                    await answers.unsubscribe()
+                async with asyncio.timeout_at(until):
+                    first = await arrived.get()
+            except TimeoutError:
+                return None
+            found = await self._batch(first, arrived)
+            if found is None:
+                await asyncio.sleep(until - _now())
+            return found
+        finally:
+            with suppress(nats.errors.Error, OSError):
+                await answers.unsubscribe()
 
     def _position(self, wanted: str) -> dict[str, object]:
         """Of the next message of that pattern, as a request has it."""
@@ -221,16 +237,20 @@ class DirectFeed:
         """One pattern; of several filters, all of the stream."""
         return self._filters[0] if len(self._filters) == 1 else self._spec.subjects[0]
 
-    async def _batch(self, arrived: asyncio.Queue[Msg]) -> list[Msg]:
+    async def _batch(self, msg: Msg, arrived: asyncio.Queue[Msg]) -> list[Msg] | None:
+        """All messages from the first on; None when bus-auth is busy."""
         found: list[Msg] = []
-        while _status(msg := await arrived.get()) == "":
+        while _status(msg) == "":
             found.append(self._stored(msg))
+            msg = await arrived.get()
+        if _status(msg) == BUSY:
+            return None
         if _status(msg) == _NOBODY:
             raise self._nobody()
         if _status(msg) not in (_NOTHING, _END):
             raise FeedLostError(f"{self.stream}: {_status(msg)} {(msg.headers or {}).get('Description', '')}")
         self._has_more = bool(found) and found[-1].metadata.num_pending > 0
-        return self._received(found)
+        return found
 
     def _nobody(self) -> Retry:
         """Why a request reached nobody."""

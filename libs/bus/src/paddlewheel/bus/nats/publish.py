@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nats.js.errors import APIError
@@ -86,16 +87,25 @@ class StreamPublisher:
         """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
         not read it. Raises Retry.
 
-        Only its own subject is asked for: an agent may read no others. Evaluators read nothing; nobody can
-        guess their ids, so what has one is their own message.
+        Evaluators read nothing; nobody can guess their ids, so what has one is their own message.
         """
         try:
-            wanted = {"next_by_subj": subject, "seq": sequence}
-            found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
+            if self._connection.reads_sets_alone:
+                return await self._is_not_own(stream, sequence, subject)
+            found = await ask_api(
+                self._connection, "STREAM.MSG.GET", stream, {"seq": sequence}, absent=NO_MESSAGE
+            )
         except Retry as error:
             if error.reason != NOT_PERMITTED:
                 raise
             return False
+        return bool(found) and found["message"]["subject"] != subject
+
+    async def _is_not_own(self, stream: str, sequence: int, subject: str) -> bool:
+        """As far as who may ask for its own subject alone can tell: a message that was removed out of the
+        middle of the stream is taken for another's. Raises Retry."""
+        wanted = {"next_by_subj": subject, "seq": sequence}
+        found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
         if found and int(found["message"]["seq"]) == sequence:
             return False
         info = await ask_api(self._connection, "STREAM.INFO", stream)
@@ -104,7 +114,7 @@ class StreamPublisher:
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""
         client = await self._connection.client()
-        size = _size(message)
+        size = wire_size(message.headers, message.data)
         if size > client.max_payload:
             # The server would close the connection, so nothing too large may be sent.
             raise Permanent(
@@ -121,12 +131,11 @@ class StreamPublisher:
         return None if answer is None else _receipt(message.subject, answer.data)
 
 
-def _size(message: RawMessage) -> int:
-    """Bytes of payload and headers, by which the server judges."""
-    headers = message.headers
+def wire_size(headers: Mapping[str, str], data: bytes) -> int:
+    """Bytes of payload and headers, by which the server judges; nats-py judges the payload alone."""
     text = "".join([*headers, *headers.values()])
     block = len(text.encode()) + _PER_HEADER * len(headers) + _FIRST_AND_LAST if headers else 0
-    return block + len(message.data)
+    return block + len(data)
 
 
 def _receipt(subject: str, answer: bytes) -> Receipt:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -13,10 +12,20 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.set_reads import Read, parse_read, read_subjects, refusal, set_of, shown_info
+from paddlewheel.bus.admin.set_reads import (
+    MAX_BODY,
+    Read,
+    busy,
+    parse_read,
+    read_subjects,
+    refusal,
+    set_of,
+    shown_info,
+)
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.publish import wire_size
 from paddlewheel.bus.turns import Limits, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -26,13 +35,25 @@ from paddlewheel.core.tasks import end
 GROUP = "bus-auth"
 """Queue group: each request is answered by one replica."""
 _USUAL = Limits(at_work=8, waiting=2048, all_at_work=128)
-"""Of each data set. With `BATCH_BYTES` they bound the memory that answers take on their way."""
+"""Of each data set. With `BATCH_BYTES` and `MAX_BODY` they bound the memory of answers and requests."""
 _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
+_PENDING = {"pending_msgs_limit": _HEARD, "pending_bytes_limit": _HEARD * MAX_BODY}
 _ASKERS = "_R_."
 """Where the server has answers for other accounts. It hands an asker's `$JS.ACK` on as it is."""
-_SENDABLE = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""Names of headers that nats-py sends. Those of NATS are such; agents may have stored others."""
+_HANDED_BACK = frozenset(
+    {
+        "Nats-Sequence",
+        "Nats-Subject",
+        "Nats-Time-Stamp",
+        "Nats-Num-Pending",
+        "Nats-Marker-Reason",
+        "KV-Operation",
+        "Status",
+        "Description",
+    }
+)
+"""Headers that readers need. What else an agent has stored may be more than any client can send."""
 
 log = LibraryLogger(__name__)
 
@@ -52,7 +73,6 @@ class SetReader:
         self._connection = Connection(access, name)
         self._clock, self._report = clock, report
         self._turns = Turns(limits)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._listens = False
 
     async def run(self) -> None:
@@ -66,7 +86,6 @@ class SetReader:
                 await self._clock.sleep(PAUSE)
         finally:
             self._listens = False
-            await end(*self._tasks)
             await self._connection.close()
 
     async def is_ready(self) -> bool | str:
@@ -77,13 +96,13 @@ class SetReader:
         """Until the connection is lost. Raises Retry."""
         client = await self._connection.client()
         relay, lost = Relay(client), asyncio.Event()
+        desk = Desk(client, relay, self._turns, self._report)
         stop_listening = self._connection.on_lost(lost.set)
         try:
             async with self._connection.calling("subscribe to reads of sets"):
                 await relay.open()
                 for subject in sorted(read_subjects()):
-                    take = self._taking(client, relay)
-                    await client.subscribe(subject, queue=GROUP, cb=take, pending_msgs_limit=_HEARD)
+                    await client.subscribe(subject, queue=GROUP, cb=desk.take, **_PENDING)
                 await client.flush()
             self._listens = True
             await lost.wait()
@@ -91,41 +110,71 @@ class SetReader:
             self._listens = False
             stop_listening()
             relay.close()
+            await desk.close()
 
-    def _taking(self, client: Client, relay: Relay) -> Callable[[Msg], Awaitable[None]]:
-        # nats-py hands over the next message when this has returned.
-        async def take(msg: Msg) -> None:
-            task = asyncio.create_task(self._answer(client, relay, msg))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
-        return take
+class Desk:
+    """Requests as they come in: judged at once, and answered in turn."""
 
-    async def _answer(self, client: Client, relay: Relay, msg: Msg) -> None:
-        """Nothing once nobody waits for it any more, or when the set asks for too much: agents ask again."""
+    def __init__(self, client: Client, relay: Relay, turns: Turns, report: Report) -> None:
+        self._client, self._relay, self._turns, self._report = client, relay, turns, report
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, msg: Msg) -> None:
+        """nats-py hands over the next message when this has returned."""
+        # No task holds what is too large, for it may wait seconds for its turn, and with it thousands.
+        work = self._too_large(msg.subject, msg.reply) if _is_too_large(msg) else self._answer(msg)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Answer nothing more."""
+        await end(*self._tasks)
+
+    async def _too_large(self, subject: str, reply: str) -> None:
+        if reply.startswith(_ASKERS):
+            await _refuse(self._client, subject, reply, f"it has more than {MAX_BODY} bytes")
+        self._report("refused")
+
+    async def _answer(self, msg: Msg) -> None:
+        """With "busy" when the set asks for too much, or nothing came in time: agents ask again."""
+        if not msg.reply.startswith(_ASKERS):
+            self._report("refused")
+            return
         try:
             async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
-                self._report(await _result(client, relay, msg))
+                outcome = await self._result(msg)
         except TimeoutError:
-            self._report("unanswered")
+            outcome = "unanswered"
         except Retry:
-            self._report("busy")
+            outcome = "busy"
+        self._report(outcome)
+        if outcome in ("unanswered", "busy"):
+            await _send(self._client, msg.reply, *busy(msg.subject))
+
+    async def _result(self, msg: Msg) -> str:
+        """The outcome."""
+        try:
+            read = parse_read(msg.subject, msg.data)
+        except Permanent as error:
+            await _refuse(self._client, msg.subject, msg.reply, error.message)
+            return "refused"
+        return "answered" if await self._relay.hand_on(read, msg.reply) else "unanswered"
 
 
-async def _result(client: Client, relay: Relay, msg: Msg) -> str:
-    """The outcome."""
-    if not msg.reply.startswith(_ASKERS):
-        return "refused"
-    try:
-        read = parse_read(msg.subject, msg.data)
-    except Permanent as error:
-        await _refuse(client, msg.subject, msg.reply, error.message)
-        return "refused"
-    return "answered" if await relay.hand_on(read, msg.reply) else "unanswered"
+def _is_too_large(msg: Msg) -> bool:
+    """Whether it has more than any request has. Readers send no headers."""
+    headers = msg.headers or {}
+    return len(msg.data) > MAX_BODY or wire_size(headers, b"") > MAX_BODY
 
 
 async def _refuse(client: Client, subject: str, reply: str, why: str) -> None:
-    headers, body = refusal(subject, why)
+    await _send(client, reply, *refusal(subject, why))
+
+
+async def _send(client: Client, reply: str, headers: Mapping[str, str], body: bytes) -> None:
+    """Who cannot be reached asks again."""
     with suppress(nats.errors.Error, OSError):
         await client.publish(reply, body, headers=dict(headers) or None)
 
@@ -179,19 +228,23 @@ class Relay:
             return
         try:
             await self._hand_back(waiting, msg)
-        except nats.errors.MaxPayloadError:
-            # The leader's answer has a message in base64, by a third larger than any client may send.
-            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
-            waiting.end(answered=False)
         except (nats.errors.Error, OSError, ValueError, LookupError) as error:
             # Nothing may follow what is missing: it would be taken for all that there is.
-            log.warning("an answer cannot be handed back", stream=waiting.read.stream, why=repr(error))
+            read = waiting.read
+            log.warning(
+                "an answer cannot be handed back", set=read.set_uid, stream=read.stream, why=repr(error)
+            )
             waiting.end(answered=False)
 
     async def _hand_back(self, waiting: _Waiting, msg: Msg) -> None:
-        headers = msg.headers or {}
-        sent = {name: value for name, value in headers.items() if _SENDABLE.fullmatch(name)}
+        headers = {name: value for name, value in (msg.headers or {}).items() if name in _HANDED_BACK}
         body = shown_info(msg.data) if waiting.read.is_info and msg.data else msg.data
-        await self._client.publish(waiting.reply, body, headers=sent or None)
+        if wire_size(headers, body) > self._client.max_payload:
+            # The leader's answer has a message in base64, by a third larger than any client may send; and
+            # bytes of headers that are no text become more. The server would close the connection.
+            await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
+            waiting.end(answered=False)
+            return
+        await self._client.publish(waiting.reply, body, headers=headers or None)
         if not (waiting.read.is_batch and "Nats-Sequence" in headers):
             waiting.end(answered=True)

@@ -1,0 +1,76 @@
+"""Whose request is worked on when, while others ask for more than there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from paddlewheel.bus.turns import Limits, Turns
+from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
+
+LIMITS = Limits(at_work=2, waiting=8, all_at_work=4, all_waiting=16)
+
+
+async def test_a_newcomer_gets_the_next_turn_although_others_have_taken_all_and_wait_for_more() -> None:
+    turns, order, freed = Turns(LIMITS), list[str](), asyncio.Semaphore(0)
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            order.append(name)
+            await freed.acquire()
+
+    tasks = [asyncio.create_task(ask(name)) for name in "aabb" + "ab" * 4]
+    await settled(lambda: len(order) == 4)
+    newcomer = asyncio.create_task(ask("new"))
+    await asyncio.sleep(0)
+
+    freed.release()
+    await settled(lambda: len(order) == 5)
+
+    assert order[-1] == "new"
+    await end(newcomer, *tasks)
+
+
+async def test_whoever_rests_lets_others_work_but_not_his_own_next() -> None:
+    turns, order = Turns(Limits(at_work=1, waiting=1, all_at_work=1, all_waiting=1)), list[str]()
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            order.append(name)
+
+    async with turns.taken("a") as turn:
+        own, other = asyncio.create_task(ask("a")), asyncio.create_task(ask("b"))
+        await asyncio.sleep(0)
+        with pytest.raises(Retry, match="Busy"):
+            await ask("a")
+        turn.rest()
+        await other
+        assert order == ["b"]
+    await own
+    assert order == ["b", "a"]
+
+
+async def test_one_that_gives_up_keeps_no_turn() -> None:
+    turns = Turns(Limits(at_work=1, waiting=1, all_at_work=1, all_waiting=1))
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            pass
+
+    async with turns.taken("a"):
+        tasks = [asyncio.create_task(ask(name)) for name in "ab"]
+        await asyncio.sleep(0)
+        await end(*tasks)
+
+    await asyncio.wait_for(ask("b"), 5)
+    await asyncio.wait_for(ask("a"), 5)
+
+
+async def settled(holds: Callable[[], bool]) -> None:
+    """Turns are handed on by the loop alone."""
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0)
