@@ -8,6 +8,8 @@ export PYTHONDONTWRITEBYTECODE :=
 UV := $(or $(shell command -v uv),build/uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
+# Built before the tests: a test has minutes, and the compiler leaves the others no processor.
+PROGRAMS := kubernetes containerd coredns pause kwok kueue gateway-api
 TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3)
@@ -56,6 +58,7 @@ check-tests:
 
 test: doctor ## Unit, contract, integration and end-to-end tests but the long ones (ARGS="-n0 -k x" picks)
 	rm -rf build/rights
+	@$(PADDLEWHEEL) cluster build $(PROGRAMS) >/dev/null
 	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
 	@$(RUN) python -m tests.rights --missing-only
 
@@ -63,6 +66,7 @@ rights: venv ## What the last test run asked of the API server against the chart
 	@$(RUN) python -m tests.rights
 
 e2e: doctor ## All end-to-end tests, the long ones too
+	@$(PADDLEWHEEL) cluster build >/dev/null
 	$(RUN) pytest tests/e2e $(PARALLEL) --durations 20 $(ARGS)
 
 bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)

@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import NoReturn
@@ -100,9 +101,10 @@ async def test_a_listing_that_is_given_up_ends_its_process(
 ) -> None:
     monkeypatch.setenv("SECRET", "key")
     make(tmp_path, *(f"{folder}/{'x' * 200}{number}" for folder in "ab" for number in range(6_000)))
+    others = children()
     found = listed(os.fsencode(tmp_path), b"", 1, NONE)
     next(found)
-    [child] = children()
+    [child] = children() - others
     assert b"SECRET" not in Path(f"/proc/{child}/environ").read_bytes()
     del found
     await eventually(lambda: child not in children(), what="the process ends")
@@ -111,10 +113,10 @@ async def test_a_listing_that_is_given_up_ends_its_process(
 def test_one_process_walks_directories_one_after_the_other(tmp_path: Path) -> None:
     make(tmp_path, "a/b", "c/d")
     walker = Walker(os.fsencode(tmp_path), 1, NONE)
-    found, pids = list[str](), set[int]()
+    found, pids, others = list[str](), set[int](), children()
     for top in (b"c", b"a", b"none", b"c"):
         found += paths(walker.files(top))
-        pids |= set(children())
+        pids |= children() - others
     walker.close()
     assert found == ["c/d", "a/b", "c/d"]
     assert len(pids) == 1
@@ -161,9 +163,12 @@ def test_modules_are_found_where_this_process_has_them(
     assert paths(listed(os.fsencode(tmp_path), b"", 1, NONE)) == ["a", "cache_runtime.py"]
 
 
-def children() -> Sequence[int]:
-    found = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
-    return [int(pid) for pids in found for pid in pids]
+def children() -> set[int]:
+    """Pids of this process's children; those of other tests may end or wait to be reaped."""
+    while True:
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
+            found = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
+            return {int(pid) for pids in found for pid in pids}
 
 
 def test_a_large_flat_directory_is_listed_with_little_memory(tmp_path: Path) -> None:

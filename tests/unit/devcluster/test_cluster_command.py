@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import typer
 from typer.testing import CliRunner
 
 from paddlewheel.cli import cluster, doctor
+from paddlewheel.cli.repo import repo_file
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.addons.ready import AddonStatus
+from paddlewheel.devcluster.binaries import Binaries, Module
 from paddlewheel.devcluster.doctor import Check
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
@@ -74,6 +78,33 @@ def test_up_refuses_an_unknown_addon_before_anything_is_started() -> None:
     refused = CliRunner().invoke(cluster.app, ["up", "--with", "istio"])
     assert isinstance(refused.exception, Permanent)
     assert "there are: gateway, knative" in refused.exception.message
+
+
+def test_what_clusters_run_is_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ensure(modules: tuple[Module, ...], _report: object) -> Binaries:
+        asked.extend(module.name for module in modules)
+        return Binaries({"kwok": Path("/cache/kwok")})
+
+    monkeypatch.setattr("paddlewheel.devcluster.binaries.ensure", ensure)
+    done = CliRunner().invoke(cluster.app, ["build", *programs_of_make_test(), "-o", "json"])
+    assert json.loads(done.stdout) == {"kwok": "/cache/kwok"}
+    assert asked == programs_of_make_test()
+    everything = CliRunner().invoke(cluster.app, ["build"])
+    assert everything.stdout == "kwok  /cache/kwok\n"
+    assert {*asked} == {module.name for module in binaries.ALL}
+
+
+def programs_of_make_test() -> list[str]:
+    [line] = re.findall(r"^PROGRAMS := (.*)$", repo_file("Makefile").read_text(), re.MULTILINE)
+    return str(line).split()
+
+
+def test_an_unknown_program_is_refused_with_those_there_are() -> None:
+    refused = CliRunner().invoke(cluster.app, ["build", "kwok", "kubernets"])
+    assert refused.exit_code == 2
+    assert "no program kubernets" in refused.output
 
 
 def test_kubeconfig_prints_only_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from rich.table import Column, Table
 
 from paddlewheel.cli.image_source import archive_of
 from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
-from paddlewheel.cli.progress import progress_reporter
+from paddlewheel.cli.progress import progress_reporter, step_reporter
+from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import ADDONS, DEFAULT_RANGE, ClusterSpec
 from paddlewheel.devcluster.status import RUNNING, ClusterStatus, list_clusters, status
@@ -133,6 +134,32 @@ def cluster_load(
         print_line(f"{image} is on every node of cluster {name}")
         if image.endswith(":latest"):
             print_line("  Kubernetes pulls :latest again by default; set `imagePullPolicy: IfNotPresent`")
+
+
+@app.command("build")
+def cluster_build(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="What to build; everything without names."),
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Build what clusters run ahead of time; otherwise the first cluster that needs it does.
+
+    What is built already is kept, once per machine and version:
+
+        paddlewheel cluster build kubernetes kwok
+    """
+    known = {module.name: module for module in binaries.ALL}
+    if unknown := sorted({*(names or ())} - {*known}):
+        raise typer.BadParameter(f"no program {', '.join(unknown)}; there are: {', '.join(known)}")
+    with step_reporter("cluster programs", quiet=output is Format.JSON) as report:
+        built = binaries.ensure(tuple(known[name] for name in names or known), report)
+    if output is Format.JSON:
+        print_json({name: str(path) for name, path in built.paths.items()})
+        return
+    for name, path in built.paths.items():
+        print_line(f"{name}  {path}")
 
 
 @app.command("kubeconfig")

@@ -212,6 +212,7 @@ PAUSE = Module("pause", "images/pause", ".", _same("pause"), weight=0.1, env={"C
 
 CONTROL_PLANE_MODULES = (KUBERNETES,)
 NODE_MODULES = (KUBERNETES, CONTAINERD, COREDNS, PAUSE)
+ALL = (*NODE_MODULES, KWOK, KUEUE, GATEWAY_API, KNATIVE, KNATIVE_INGRESS)
 
 
 @dataclass(frozen=True)

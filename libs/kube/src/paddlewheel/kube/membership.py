@@ -23,7 +23,9 @@ from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import LEASES, Change, Cluster, Object, Watches
 
 RENEW = 3.0
-"""Seconds between renewals, and at most for one."""
+"""Seconds between renewals."""
+RENEWAL_TIMEOUT = 2 * RENEW
+"""Seconds for one renewal."""
 EXPIRY = 10.0
 """Seconds without a renewal after which a replica counts as dead."""
 PRUNE = 300.0
@@ -102,7 +104,7 @@ class LeaseMembership:
     async def _renew(self, started: float) -> None:
         """A failure is waited out: this replica leaves the members when its Lease expires."""
         try:
-            async with asyncio.timeout(2 * RENEW):
+            async with asyncio.timeout(RENEWAL_TIMEOUT):
                 await self._write(self._lease())
         except (PaddlewheelError, TimeoutError) as error:
             log.warning("lease not renewed", lease=str(self._key), error=repr(error))
