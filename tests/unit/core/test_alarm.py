@@ -77,3 +77,14 @@ async def test_a_deadline_in_the_past_returns_at_once() -> None:
     await waiter.clock.advance(7)
     await asyncio.wait_for(waiter.alarm.wait(6.0), 5)
     await asyncio.wait_for(waiter.alarm.wait(7.0), 5)
+
+
+async def test_it_wakes_at_a_deadline_that_comes_just_as_the_wait_begins() -> None:
+    waiter = Waiter()
+    waiter.due = 5.0
+    task = asyncio.create_task(waiter.run())
+    await asyncio.sleep(0)  # the wait has begun, and no clock has been asked to wake it
+    await waiter.advance(5)
+    assert waiter.woken == [5.0]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -23,14 +23,19 @@ class Alarm:
         """Return when the monotonic clock reaches `due` (None: never), or on `ring`."""
         if due is None:
             await self._rung.wait()
-        elif (seconds := due - self._clock.monotonic()) > 0:
-            await self._wait_either(seconds)
+        elif due > self._clock.monotonic():
+            await self._wait_either(due)
         self._rung.clear()
 
-    async def _wait_either(self, seconds: float) -> None:
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+    async def _wait_either(self, due: float) -> None:
+        sleeper = asyncio.ensure_future(self._sleep_until(due))
         rung = asyncio.ensure_future(self._rung.wait())
         try:
             await asyncio.wait((sleeper, rung), return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(sleeper, rung)
+
+    async def _sleep_until(self, due: float) -> None:
+        """The clock may have advanced before this task runs."""
+        if (seconds := due - self._clock.monotonic()) > 0:
+            await self._clock.sleep(seconds)
