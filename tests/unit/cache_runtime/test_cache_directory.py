@@ -437,7 +437,11 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
 
 @pytest.mark.parametrize(
     ("meanwhile", "problem"),
-    [("it falls silent", "did not answer"), ("another is mounted there", "another one is there"), ("stop", "")],
+    [
+        ("it falls silent", "did not answer"),
+        ("another is mounted there", "another one is there"),
+        ("stop", ""),
+    ],
 )
 async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_are_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str, problem: str
@@ -519,6 +523,57 @@ def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
     answers.set()
     sweeping.join()
     assert (has(copies, shared, path), copies.used) == (True, 1)
+
+
+def test_what_a_file_server_that_has_gone_answers_late_changes_no_permissions(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    """The directory of copies hides that of the data set: its successor's would be closed to pods."""
+    write(shared, {b"d/f": b"1"})
+    copies = opened(shared, caches[:1])
+    copies.add(b"d/f", Pace())
+    directory, real = Path(caches[0], "volume/raw/d"), copies._look_up
+    mode = directory.stat().st_mode
+
+    def late(path: bytes) -> os.stat_result | None:
+        if path == b"d":
+            (shared / "d").chmod(0o700)
+            found = real(path)
+            (shared / "d").chmod(mode)
+            monkeypatch.setattr(copies, "_look_up", real)
+            assert copies.open("volume") == {}
+            return found
+        return real(path)
+
+    monkeypatch.setattr(copies, "_look_up", late)
+    copies.sweep()
+    assert directory.stat().st_mode == mode
+
+
+def test_a_sweep_that_another_has_followed_asks_the_file_server_no_more(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    """Each silence would add one, and all of them would ask for every file."""
+    names = [b"%d" % number for number in range(20)]
+    write(shared, dict.fromkeys(names, b"1"))
+    copies = opened(shared, caches)
+    for name in names:
+        copies.add(name, Pace())
+    real, former = copies._look_up, list[bytes]()
+
+    def asked(path: bytes) -> os.stat_result | None:
+        former.append(path)
+        if len(former) == 2:
+            monkeypatch.setattr(copies, "_look_up", real)
+            assert copies.open("volume") == {}
+            monkeypatch.setattr(copies, "_look_up", asked)
+        return real(path)
+
+    monkeypatch.setattr(copies, "_look_up", asked)
+    copies.sweep()
+    assert len(former) <= 1 + len(caches)
+    assert copies.sound == [layer.path for layer in copies.layers]
+    assert copies.used == len(names)
 
 
 def test_copies_of_a_data_set_whose_root_is_not_found_are_counted_as_long_as_they_are_there(

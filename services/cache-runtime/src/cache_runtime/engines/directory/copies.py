@@ -109,7 +109,7 @@ class Copies:
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
         the others are swept nevertheless, and its layer is not `sound` until a sweep goes well. One that
-        began before another, as on a file server that has gone, says nothing of the layers.
+        began before another, as on a file server that has gone, says nothing of the layers, and ends soon.
 
         Returns:
             The first problem of each cache directory that has one.
@@ -136,6 +136,8 @@ class Copies:
                 layer.prepare()
             self._adopt(layer, b"", number)
             for entry in entries(layer.path):
+                if number != self._sweeps:  # or a server that is slow would be asked by each of them
+                    break
                 with _noted(problems):
                     left += self._sweep_entry(layer, entry, number)
         with self._lock:
@@ -180,9 +182,10 @@ class Copies:
             with self._lock:
                 self._remove_stale(layer, path, number)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
-            with suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
-                os.fchown(handle, found.st_uid, found.st_gid)
-                os.fchmod(handle, stat.S_IMODE(found.st_mode))
+            with self._lock, suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
+                if number == self._sweeps:  # as in `_remove_stale`
+                    os.fchown(handle, found.st_uid, found.st_gid)
+                    os.fchmod(handle, stat.S_IMODE(found.st_mode))
 
     def _look_up(self, path: bytes) -> os.stat_result | None:
         """In the data set. Raises Retry: its file system is not a disk of this cache."""
