@@ -24,6 +24,7 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
+from cache_runtime.engines.directory import layers as layers_module
 from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory import shared as shared_module
 from cache_runtime.engines.directory import volume as volume_module
@@ -57,6 +58,7 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -493,9 +495,43 @@ def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, s
     write(level, {**old, b"volume/raw/f": b"1"})
     copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2", f"{level}/3"], 9, 0.0)
     assert copies.open("volume") == {}
+    assert content(level).keys() >= old.keys(), "no mount waits for what nobody uses"
+    copies.remove_numbered()
     assert set(content(level)) <= {b"1/other/raw/f", b"volume/raw/f"}
     copies.clear([str(level)])
     assert set(content(level)) == {b"1/other/raw/f"}
+
+
+def test_a_copy_of_an_older_release_that_cannot_be_removed_keeps_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shared: Path
+) -> None:
+    level = tmp_path / "level"
+    write(level, {b"1/volume/raw/f": b"1", b"2/volume/raw/f": b"1"})
+
+    def fail(root: bytes, path: bytes) -> None:
+        if root == os.fsencode(level / "2"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        remove(root, path)
+
+    monkeypatch.setattr(layers_module, "remove", fail)
+    copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2"], 9, 0.0)
+    assert copies.open("volume") == {}
+    copies.remove_numbered()
+    assert set(content(level)) == {b"2/volume/raw/f"}
+    assert copies.sound == [os.fsencode(level / "volume/raw")]
+
+
+async def test_a_mount_removes_what_an_older_release_has_placed_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    removed, loop = asyncio.Event(), asyncio.get_running_loop()
+    monkeypatch.setattr(moving.copies, "remove_numbered", lambda: loop.call_soon_threadsafe(removed.set))
+    keeping = asyncio.create_task(moving.mount._keep(asyncio.Event()))
+    try:
+        async with asyncio.timeout(30):
+            await removed.wait()
+    finally:
+        await end(keeping)
 
 
 @pytest.mark.parametrize("path", [b"f", b"d/f"])

@@ -106,6 +106,11 @@ class Copies:
         problems += [found for found in self.sweep().items() if found[0] in directories]
         return dict(reversed(problems))
 
+    def remove_numbered(self) -> None:
+        """What an older release has placed elsewhere, as far as it can be removed."""
+        for layer in self.layers:
+            layer.remove_numbered()
+
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
         the others are swept nevertheless, and its layer is not `sound` until a sweep goes well. One that

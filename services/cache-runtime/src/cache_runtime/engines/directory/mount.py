@@ -126,6 +126,7 @@ class DirectoryMount(BaseMount):
         would see what once was.
         """
         sweeping = asyncio.create_task(self._sweep_for_ever())
+        removing = asyncio.create_task(in_own_thread(self._copies.remove_numbered))
         try:
             while not stop.is_set():
                 await self._check()
@@ -135,7 +136,7 @@ class DirectoryMount(BaseMount):
                 if sweeping.done():
                     await sweeping
         finally:
-            await end(sweeping)
+            await end(sweeping, removing)
         return False
 
     async def _follow(self) -> None:
