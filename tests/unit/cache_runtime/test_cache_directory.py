@@ -21,6 +21,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from cache_runtime.beneath import opened_beneath
+from cache_runtime.domain.model import File
 from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
@@ -46,15 +47,19 @@ from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirector
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
 from cache_runtime.engines.ports import SourceReading
+from cache_runtime.listing import Walker
 from cache_runtime.local_sources import LocalSources
+from cache_runtime.operations.base import Node
+from cache_runtime.operations.warmup import Warmup
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
+from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
 from cache_runtime.walk import temporary_name
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunSpec, SyncOperation, WarmupOperation
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
@@ -257,6 +262,46 @@ async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
                     await moving.sync()
         finally:
             answers.set()
+
+
+async def test_what_is_listed_while_the_mount_follows_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, tmp_path: Path
+) -> None:
+    """A part of it would be of the former volume, and of the other one what that has not is missing."""
+    monkeypatch.setattr(moving.mount, "_show", AsyncMock())
+    for top in (moving.shared, tmp_path / "other"):
+        write(top, {MARKER: b"", b"d/1": b"", b"e/1": b""})
+    moving.leads_to = tmp_path / "other"
+    await moving.mount._set_mounted()
+    loop, walk = asyncio.get_running_loop(), Tree.walk
+
+    def walk_and_follow(tree: Tree, walker: Walker, path: str, name: str) -> Iterator[File]:
+        yield from walk(tree, walker, path, name)
+        if path == "d":
+            asyncio.run_coroutine_threadsafe(moving.mount._follow(), loop).result()
+
+    engine: Any = SimpleNamespace(mount=moving.mount, cache=None)
+    tree = Tree(moving.directory.path, lambda: range(0), 1)
+    warmup = Warmup(Node(engine, tree, []))
+    spec = RunSpec(run_id="r", partitions=1, warmup=WarmupOperation(paths=["d", "e"], strategy="sequence"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Tree, "walk", walk_and_follow)
+        with pytest.raises(Retry, match="the mount was lost, or has moved"):
+            _ = [batch async for batch in warmup.list(spec)]
+    listed = [file.path async for batch in warmup.list(spec) for file in batch.files]
+    assert listed == ["d/1", "e/1"]
+
+
+async def test_whoever_reads_hears_that_the_mount_was_lost_or_is_back(moving: Moving) -> None:
+    mount = moving.mount
+    for change in (mount._set_mounted, lambda: mount._set_lost("MountLost", "silent")):
+        waiting = asyncio.create_task(mount.wait_changed(before := mount.changes))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await change()
+        async with asyncio.timeout(30):
+            await waiting
+        assert mount.changes > before
 
 
 @pytest.mark.parametrize("follows", [True, False], ids=["the mount follows", "the mount stays"])

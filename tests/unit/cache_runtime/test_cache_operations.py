@@ -78,6 +78,7 @@ class FakeEngine:
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    changes: int = 0
     is_ending = False
     has_left: bool = False
 
@@ -86,6 +87,10 @@ class FakeEngine:
 
     async def wait_mounted(self) -> None:
         return None
+
+    async def wait_changed(self, changes: int) -> None:
+        while self.changes == changes:
+            await asyncio.sleep(0.01)
 
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -844,9 +849,47 @@ async def test_a_mount_that_was_lost_and_is_back_makes_a_listing_fail(harness: H
     harness.write("a", "b")
     listing = harness.operation(spec := warmup()).list(spec)
     await anext(listing)
-    harness.engine.changed_at = harness.clock.now()
+    harness.engine.changes += 1
     with pytest.raises(Retry, match="the mount was lost"):
         await anext(listing)
+
+
+async def test_a_listing_does_not_wait_for_a_file_server_that_has_gone(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    """Its mount is back from the successor, and the former never answers."""
+    begun, closed = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> NoReturn:
+        begun.set()
+        closed.wait()
+        raise OSError(errno.EPIPE, "closed")
+
+    monkeypatch.setattr("cache_runtime.listing.Walker.files", hang)
+    monkeypatch.setattr("cache_runtime.listing.Walker.close", lambda _: closed.set())
+    listing = asyncio.create_task(harness.batches(warmup()))
+    try:
+        await eventually(begun.is_set, what="the walk begins")
+        harness.engine.changes += 1
+        async with asyncio.timeout(20):
+            with pytest.raises(Retry, match="the mount was lost"):
+                await listing
+        assert closed.is_set()
+    finally:
+        closed.set()
+
+
+async def test_a_file_that_was_not_there_while_the_mount_was_lost_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    async def lost_and_back(tree: Tree, paths: Sequence[bytes]) -> list[None]:
+        harness.engine.changes += 1
+        return [None for _ in paths]
+
+    monkeypatch.setattr(Tree, "stat", lost_and_back)
+    with pytest.raises(Retry, match="the mount was lost") as found:
+        await harness.execute(warmup(), ("a", 10))
+    assert found.value.reason == "MountLost"
 
 
 async def test_a_listing_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, harness: Harness) -> None:

@@ -187,6 +187,7 @@ class FakeMount:
     message = "no database"
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    changes = 0
     is_ending = False
 
     def leave(self) -> None:
@@ -194,6 +195,9 @@ class FakeMount:
 
     async def wait_mounted(self) -> None:
         return None
+
+    async def wait_changed(self, changes: int) -> None:
+        await asyncio.Event().wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()

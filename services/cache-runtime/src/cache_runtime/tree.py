@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -84,10 +84,9 @@ class Tree:
         found = self._stat(path)
         return File(encode_path(path), found.size if found else 0)
 
-    async def batches(self, listing: Iterator[Batch]) -> AsyncIterator[Batch]:
-        """Run a blocking listing in a thread. Raises Retry when the file system fails."""
-        while batch := await in_own_thread(lambda: _next_batch(listing)):
-            yield batch
+    async def next_batch(self, listing: Iterator[Batch]) -> Batch | None:
+        """Of a blocking listing, in a thread; None at its end. Raises Retry when the file system fails."""
+        return await in_own_thread(lambda: _next_batch(listing))
 
     async def stat(self, paths: Sequence[bytes]) -> list[FileStat | None]:
         """None for what is not a regular file. Several are looked up at once: each may be a question to a

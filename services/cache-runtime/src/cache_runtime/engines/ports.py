@@ -68,6 +68,12 @@ class Mount(Protocol):
         ...
 
     @property
+    def changes(self) -> int:
+        """How often it was mounted, lost, or moved to another file system: what was read at two numbers is
+        not of one state, and a call that has waited since the first may wait for ever."""
+        ...
+
+    @property
     def is_ending(self) -> bool:
         """It is lost, and its client has not ended yet: that may write what it has buffered."""
         ...
@@ -78,6 +84,10 @@ class Mount(Protocol):
         ...
 
     async def wait_mounted(self) -> None: ...
+
+    async def wait_changed(self, changes: int) -> None:
+        """Until `changes` is another number."""
+        ...
 
     async def run(self, stop: asyncio.Event) -> None:
         """Mount, and mount again when the mount is lost, until `stop`. What pods of the node have

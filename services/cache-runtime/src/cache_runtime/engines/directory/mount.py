@@ -147,6 +147,7 @@ class DirectoryMount(BaseMount):
         """
         log.info("moving to what is mounted there now", path=self._shared.address)
         await self._shared.open()
+        self._note_change()  # at once: what is listed from here on is of the one that is there now
         async with self._showing:
             await self._show()
 
