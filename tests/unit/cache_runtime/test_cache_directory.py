@@ -44,6 +44,7 @@ from cache_runtime.engines.directory.copying import (
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
+from cache_runtime.engines.directory.standstill import Step
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
 from cache_runtime.engines.ports import SourceReading
@@ -64,6 +65,7 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -515,21 +517,68 @@ async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_ar
         volume_id="v", address="/srv", path=tmp_path, open=nothing, confirm=lambda: None, check=look,
         has_moved=has_moved, has_gone=lambda: Retry("MountLost", "another one is there"),
     )  # fmt: skip
-    copies = SimpleNamespace(open=compare)
+    copies = SimpleNamespace(open=compare, step=Step(), problems={})
     mount = DirectoryMount(
         tmp_path, tmp_path, cast(Any, found), cast(Any, copies), ManualClock(), AsyncMock()
     )
     once = asyncio.create_task(mount._mount_once(stop))
     try:
-        await asyncio.to_thread(comparing.wait)
+        await eventually(comparing.is_set, what="copies are compared")
         if meanwhile == "stop":
             stop.set()
         async with asyncio.timeout(10):
             with pytest.raises(Retry, match=problem) if problem else nullcontext():
                 await once
         assert not mount.is_mounted
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody waits for the comparison"
     finally:
         answers.set()
+
+
+@pytest.mark.parametrize("begins", ["before the mount", "while it is mounted"])
+async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, begins: str
+) -> None:
+    """The layers before it are used, and it is when it answers again."""
+    mount, first, second = moving.mount, *moving.copies.layers
+    hangs, answers, stop = begins == "before the mount", threading.Event(), asyncio.Event()
+    clock, known = cast(ManualClock, mount._clock), copies_module.entries
+
+    def hang(root: bytes) -> Iterator[Entry]:
+        if hangs and root == second.path:
+            answers.wait()
+        yield from known(root)
+
+    async def is_told() -> bool:
+        """More time passes than the mount needs to look."""
+        await clock.advance(1)
+        told = mount.ailment.message if mount.ailment else ""
+        return mount.is_mounted and told.startswith(f"cache directory {second.directory}: comparing")
+
+    async def is_well() -> bool:
+        await clock.advance(1)
+        return mount.ailment is None and moving.copies.sound == [first.path, second.path]
+
+    monkeypatch.setattr(copies_module, "entries", hang)
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount, "_join", AsyncMock(return_value="0:1"))
+    monkeypatch.setattr(mount, "refresh", AsyncMock())
+    monkeypatch.setattr(mount._view, "show", AsyncMock())
+    once = asyncio.create_task(mount._mount_once(stop))
+    try:
+        if not hangs:
+            await eventually(lambda: mount.is_mounted, what="it is mounted")
+            hangs = True
+        await eventually(is_told, every=0.01, what="the disk that hangs is named")
+        if begins == "before the mount":
+            assert moving.copies.sound == [first.path]
+        hangs = False
+        answers.set()
+        await eventually(is_well, every=0.01, what="the disk is used")
+    finally:
+        answers.set()
+        stop.set()
+        await once
 
 
 def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:

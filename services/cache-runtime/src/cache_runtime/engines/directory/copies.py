@@ -22,6 +22,7 @@ from cache_runtime.engines.directory.copying import (
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.layers import Layer, layers_of
+from cache_runtime.engines.directory.standstill import Step
 from cache_runtime.retrying import described
 from paddlewheel.core.errors import Retry
 
@@ -42,9 +43,14 @@ class Copies:
         self._placed = layers_of(directories, limit, free_ratio)
         """By the hash of a path."""
         self.layers = list(dict.fromkeys(self._placed))
-        self._sweeps = 0
+        self._sweeps, self._swept = 0, ""
         self.problems: Mapping[str, OSError] = {}
         """As the last sweep has found them."""
+
+    @property
+    def step(self) -> Step:
+        """At which the last sweep is, if it goes on."""
+        return Step(self._swept, sum(layer.steps for layer in self.layers))
 
     @property
     def used(self) -> int:
@@ -126,6 +132,9 @@ class Copies:
             self._sweeps = number = self._sweeps + 1
         problems = dict[str, OSError]()
         for layer in self.layers:
+            with self._lock:
+                if number == self._sweeps:
+                    self._swept = layer.directory
             for problem in self._sweep(layer, number)[:1]:
                 problems[layer.directory] = problem
         with self._lock:
@@ -143,6 +152,7 @@ class Copies:
             for entry in entries(layer.path):
                 if number != self._sweeps:  # or a server that is slow would be asked by each of them
                     break
+                layer.steps += 1
                 with _noted(problems):
                     left += self._sweep_entry(layer, entry, number)
         with self._lock:

@@ -38,6 +38,8 @@ class Layer:
         """Bytes of copies, and how often that has changed."""
         self._lock, self._promised, self._free = threading.Lock(), 0, 0
         self._is_clean = False
+        self.steps = 0
+        """Of comparisons: whether one goes on is told by others that follow."""
 
     def use(self, volume_id: str) -> None:
         """For copies of this volume."""
@@ -51,6 +53,7 @@ class Layer:
         Path(os.fsdecode(self.path)).mkdir(parents=True, exist_ok=True)
         if not self._is_clean:
             for entry in entries(self.path, with_leftovers=True):
+                self.steps += 1
                 if entry.is_file and is_leftover(entry.key.rpartition(b"/")[2]):
                     remove(self.path, entry.key)
         self._is_clean = True
