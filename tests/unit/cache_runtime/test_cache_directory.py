@@ -542,12 +542,12 @@ async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
     """The layers before it are used, and it is when it answers again."""
     mount, first, second = moving.mount, *moving.copies.layers
     hangs, answers, stop = begins == "before the mount", threading.Event(), asyncio.Event()
-    clock, known = cast(ManualClock, mount._clock), copies_module.entries
+    clock = cast(ManualClock, mount._clock)
 
     def hang(root: bytes) -> Iterator[Entry]:
         if hangs and root == second.path:
             answers.wait()
-        yield from known(root)
+        yield from entries(root)
 
     async def is_told() -> bool:
         """More time passes than the mount needs to look."""
