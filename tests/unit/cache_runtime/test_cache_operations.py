@@ -6,7 +6,8 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outco
 from cache_runtime.engines.ports import Ailment, Engine, SourceReading
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
+from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
 from cache_runtime.operations import sync as sync_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
@@ -130,7 +132,7 @@ class FakeEngine:
     async def staged_bytes(self) -> int:
         return 0
 
-    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+    async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         yield self.objects
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> dict[bytes, str]:
@@ -842,6 +844,49 @@ async def test_a_listing_that_is_cancelled_ends_the_walk(
     await eventually(begun.is_set, what="the walk begins")
     await end(listing)
     assert closed.is_set()
+
+
+async def test_a_recount_that_is_cancelled_ends_the_walk(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    """While it looks up what was listed."""
+    begun, closed, close = asyncio.Event(), list[Walker](), Walker.close
+
+    async def hang(tree: Tree, paths: Sequence[bytes]) -> NoReturn:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def note(walker: Walker) -> None:
+        closed.append(walker)
+        close(walker)
+
+    harness.write("a", "b")
+    monkeypatch.setattr(Tree, "stat", hang)
+    monkeypatch.setattr(Walker, "close", note)
+    recount = asyncio.create_task(harness.operation(spec := warmup()).recount(spec, 0, 20))
+    await begun.wait()
+    recount.cancel()
+    await asyncio.wait({recount})
+    assert len(closed) == 1
+
+
+async def test_a_sync_that_is_given_up_ends_the_listing_of_its_source(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    ended = list[str]()
+
+    async def objects(sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
+        try:
+            yield [File("a", 1)]
+            yield [File("b", 1)]
+        finally:
+            ended.append(sync.source)
+
+    monkeypatch.setattr(harness.engine, "list", objects)
+    async with aclosing(harness.operation(spec := sync()).list(spec)) as listing:
+        await anext(listing)
+    assert ended == [spec.sync.source if spec.sync else ""]
 
 
 async def test_a_mount_that_was_lost_and_is_back_makes_a_listing_fail(harness: Harness) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -158,7 +158,7 @@ class SourceReading:
 class Transfer(Protocol):
     """Copies from a source into the volume."""
 
-    def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+    def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         """List the objects of the source that pass the filters, in the order of their keys. A link is listed
         as a file, and copying it fails.
 
