@@ -125,10 +125,13 @@ class _Listing(Warmup):
 
 class _Mounted:
     is_mounted = True
-    changed_at = None
+    changes = 0
 
     async def wait_mounted(self) -> None:
         return
+
+    async def wait_changed(self, changes: int) -> None:
+        await asyncio.Event().wait()
 
 
 async def _plan(top: Path, nats_url: str) -> int:

@@ -21,9 +21,11 @@ from unittest.mock import AsyncMock
 import pytest
 
 from cache_runtime.beneath import opened_beneath
+from cache_runtime.domain.model import File
 from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
+from cache_runtime.engines.directory import layers as layers_module
 from cache_runtime.engines.directory import mount as mount_module
 from cache_runtime.engines.directory import shared as shared_module
 from cache_runtime.engines.directory import volume as volume_module
@@ -42,21 +44,28 @@ from cache_runtime.engines.directory.copying import (
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
+from cache_runtime.engines.directory.standstill import Step
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
 from cache_runtime.engines.ports import SourceReading
+from cache_runtime.listing import Walker
 from cache_runtime.local_sources import LocalSources
+from cache_runtime.operations.base import Node
+from cache_runtime.operations.warmup import Warmup
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
+from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
 from cache_runtime.walk import temporary_name
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunSpec, SyncOperation, WarmupOperation
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}
 
@@ -257,6 +266,46 @@ async def test_a_file_server_that_has_gone_keeps_no_sync_from_its_successor(
             answers.set()
 
 
+async def test_what_is_listed_while_the_mount_follows_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, tmp_path: Path
+) -> None:
+    """A part of it would be of the former volume, and of the other one what that has not is missing."""
+    monkeypatch.setattr(moving.mount, "_show", AsyncMock())
+    for top in (moving.shared, tmp_path / "other"):
+        write(top, {MARKER: b"", b"d/1": b"", b"e/1": b""})
+    moving.leads_to = tmp_path / "other"
+    await moving.mount._set_mounted()
+    loop, walk = asyncio.get_running_loop(), Tree.walk
+
+    def walk_and_follow(tree: Tree, walker: Walker, path: str, name: str) -> Iterator[File]:
+        yield from walk(tree, walker, path, name)
+        if path == "d":
+            asyncio.run_coroutine_threadsafe(moving.mount._follow(), loop).result()
+
+    engine: Any = SimpleNamespace(mount=moving.mount, cache=None)
+    tree = Tree(moving.directory.path, lambda: range(0), 1)
+    warmup = Warmup(Node(engine, tree, []))
+    spec = RunSpec(run_id="r", partitions=1, warmup=WarmupOperation(paths=["d", "e"], strategy="sequence"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Tree, "walk", walk_and_follow)
+        with pytest.raises(Retry, match="the mount was lost, or has moved"):
+            _ = [batch async for batch in warmup.list(spec)]
+    listed = [file.path async for batch in warmup.list(spec) for file in batch.files]
+    assert listed == ["d/1", "e/1"]
+
+
+async def test_whoever_reads_hears_that_the_mount_was_lost_or_is_back(moving: Moving) -> None:
+    mount = moving.mount
+    for change in (mount._set_mounted, lambda: mount._set_lost("MountLost", "silent")):
+        waiting = asyncio.create_task(mount.wait_changed(before := mount.changes))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await change()
+        async with asyncio.timeout(30):
+            await waiting
+        assert mount.changes > before
+
+
 @pytest.mark.parametrize("follows", [True, False], ids=["the mount follows", "the mount stays"])
 async def test_what_is_copied_or_removed_while_the_volume_moves_is_done_again(
     moving: Moving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follows: bool
@@ -435,9 +484,16 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
             await moving.mount._keep(asyncio.Event())
 
 
-@pytest.mark.parametrize("meanwhile", ["it falls silent", "another is mounted there", "stop"])
+@pytest.mark.parametrize(
+    ("meanwhile", "problem"),
+    [
+        ("it falls silent", "did not answer"),
+        ("another is mounted there", "another one is there"),
+        ("stop", ""),
+    ],
+)
 async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_are_compared(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str, problem: str
 ) -> None:
     comparing, answers, stop = threading.Event(), threading.Event(), asyncio.Event()
 
@@ -454,27 +510,75 @@ async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_ar
         comparing.set()
         answers.wait()
 
-    monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
+    if meanwhile == "it falls silent":
+        monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
     monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
     found = SimpleNamespace(
         volume_id="v", address="/srv", path=tmp_path, open=nothing, confirm=lambda: None, check=look,
         has_moved=has_moved, has_gone=lambda: Retry("MountLost", "another one is there"),
     )  # fmt: skip
-    copies = SimpleNamespace(open=compare)
+    copies = SimpleNamespace(open=compare, step=Step(), problems={})
     mount = DirectoryMount(
         tmp_path, tmp_path, cast(Any, found), cast(Any, copies), ManualClock(), AsyncMock()
     )
     once = asyncio.create_task(mount._mount_once(stop))
     try:
-        await asyncio.to_thread(comparing.wait)
+        await eventually(comparing.is_set, what="copies are compared")
         if meanwhile == "stop":
             stop.set()
         async with asyncio.timeout(10):
-            with nullcontext() if meanwhile == "stop" else pytest.raises(Retry, match=r"did not|another one"):
+            with pytest.raises(Retry, match=problem) if problem else nullcontext():
                 await once
         assert not mount.is_mounted
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody waits for the comparison"
     finally:
         answers.set()
+
+
+@pytest.mark.parametrize("begins", ["before the mount", "while it is mounted"])
+async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, begins: str
+) -> None:
+    """The layers before it are used, and it is when it answers again."""
+    mount, first, second = moving.mount, *moving.copies.layers
+    hangs, answers, stop = begins == "before the mount", threading.Event(), asyncio.Event()
+    clock = cast(ManualClock, mount._clock)
+
+    def hang(root: bytes) -> Iterator[Entry]:
+        if hangs and root == second.path:
+            answers.wait()
+        yield from entries(root)
+
+    async def is_told() -> bool:
+        """More time passes than the mount needs to look."""
+        await clock.advance(1)
+        told = mount.ailment.message if mount.ailment else ""
+        return mount.is_mounted and told.startswith(f"cache directory {second.directory}: comparing")
+
+    async def is_well() -> bool:
+        await clock.advance(1)
+        return mount.ailment is None and moving.copies.sound == [first.path, second.path]
+
+    monkeypatch.setattr(copies_module, "entries", hang)
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount, "_join", AsyncMock(return_value="0:1"))
+    monkeypatch.setattr(mount, "refresh", AsyncMock())
+    monkeypatch.setattr(mount._view, "show", AsyncMock())
+    once = asyncio.create_task(mount._mount_once(stop))
+    try:
+        if not hangs:
+            await eventually(lambda: mount.is_mounted, what="it is mounted")
+            hangs = True
+        await eventually(is_told, every=0.01, what="the disk that hangs is named")
+        if begins == "before the mount":
+            assert moving.copies.sound == [first.path]
+        hangs = False
+        answers.set()
+        await eventually(is_well, every=0.01, what="the disk is used")
+    finally:
+        answers.set()
+        stop.set()
+        await once
 
 
 def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:
@@ -485,9 +589,43 @@ def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, s
     write(level, {**old, b"volume/raw/f": b"1"})
     copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2", f"{level}/3"], 9, 0.0)
     assert copies.open("volume") == {}
+    assert content(level).keys() >= old.keys(), "no mount waits for what nobody uses"
+    copies.remove_numbered()
     assert set(content(level)) <= {b"1/other/raw/f", b"volume/raw/f"}
     copies.clear([str(level)])
     assert set(content(level)) == {b"1/other/raw/f"}
+
+
+def test_a_copy_of_an_older_release_that_cannot_be_removed_keeps_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shared: Path
+) -> None:
+    level = tmp_path / "level"
+    write(level, {b"1/volume/raw/f": b"1", b"2/volume/raw/f": b"1"})
+
+    def fail(root: bytes, path: bytes) -> None:
+        if root == os.fsencode(level / "2"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        remove(root, path)
+
+    monkeypatch.setattr(layers_module, "remove", fail)
+    copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2"], 9, 0.0)
+    assert copies.open("volume") == {}
+    copies.remove_numbered()
+    assert set(content(level)) == {b"2/volume/raw/f"}
+    assert copies.sound == [os.fsencode(level / "volume/raw")]
+
+
+async def test_a_mount_removes_what_an_older_release_has_placed_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    removed, loop = asyncio.Event(), asyncio.get_running_loop()
+    monkeypatch.setattr(moving.copies, "remove_numbered", lambda: loop.call_soon_threadsafe(removed.set))
+    keeping = asyncio.create_task(moving.mount._keep(asyncio.Event()))
+    try:
+        async with asyncio.timeout(30):
+            await removed.wait()
+    finally:
+        await end(keeping)
 
 
 @pytest.mark.parametrize("path", [b"f", b"d/f"])
@@ -515,6 +653,57 @@ def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
     answers.set()
     sweeping.join()
     assert (has(copies, shared, path), copies.used) == (True, 1)
+
+
+def test_what_a_file_server_that_has_gone_answers_late_changes_no_permissions(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    """The directory of copies hides that of the data set: its successor's would be closed to pods."""
+    write(shared, {b"d/f": b"1"})
+    copies = opened(shared, caches[:1])
+    copies.add(b"d/f", Pace())
+    directory, real = Path(caches[0], "volume/raw/d"), copies._look_up
+    mode = directory.stat().st_mode
+
+    def late(path: bytes) -> os.stat_result | None:
+        if path == b"d":
+            (shared / "d").chmod(0o700)
+            found = real(path)
+            (shared / "d").chmod(mode)
+            monkeypatch.setattr(copies, "_look_up", real)
+            assert copies.open("volume") == {}
+            return found
+        return real(path)
+
+    monkeypatch.setattr(copies, "_look_up", late)
+    copies.sweep()
+    assert directory.stat().st_mode == mode
+
+
+def test_a_sweep_that_another_has_followed_asks_the_file_server_no_more(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, caches: list[str]
+) -> None:
+    """Each silence would add one, and all of them would ask for every file."""
+    names = [b"%d" % number for number in range(20)]
+    write(shared, dict.fromkeys(names, b"1"))
+    copies = opened(shared, caches)
+    for name in names:
+        copies.add(name, Pace())
+    real, former = copies._look_up, list[bytes]()
+
+    def asked(path: bytes) -> os.stat_result | None:
+        former.append(path)
+        if len(former) == 2:
+            monkeypatch.setattr(copies, "_look_up", real)
+            assert copies.open("volume") == {}
+            monkeypatch.setattr(copies, "_look_up", asked)
+        return real(path)
+
+    monkeypatch.setattr(copies, "_look_up", asked)
+    copies.sweep()
+    assert len(former) <= 1 + len(caches)
+    assert copies.sound == [layer.path for layer in copies.layers]
+    assert copies.used == len(names)
 
 
 def test_copies_of_a_data_set_whose_root_is_not_found_are_counted_as_long_as_they_are_there(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -26,6 +27,19 @@ from paddlewheel.testkit.wait import eventually
 
 NONE = range(0)
 NAMES = st.binary(min_size=1, max_size=30).filter(lambda name: b"\0" not in name)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes of walkers."""
+    found, start = list[subprocess.Popen[bytes]](), Walker._start
+
+    def noted(walker: Walker) -> subprocess.Popen[bytes]:
+        found.append(start(walker))
+        return found[-1]
+
+    monkeypatch.setattr(Walker, "_start", noted)
+    return found
 
 
 def make(top: Path, *names: str) -> None:
@@ -69,6 +83,18 @@ def test_files_of_the_engine_are_not_listed(tmp_path: Path) -> None:
     assert paths(listed(os.fsencode(tmp_path), b"", 1, range(inode, inode + 1))) == ["b"]
 
 
+def test_a_file_of_another_device_is_no_file_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Below the root there may be file systems with numbers of their own, as subvolumes of btrfs."""
+    make(tmp_path, "a")
+    found = (tmp_path / "a").stat()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", lambda handle: SimpleNamespace(st_dev=found.st_dev + 1))
+        frames = list(walk(os.fsencode(tmp_path), b"", 1, range(found.st_ino, found.st_ino + 1)))
+    assert [frame.block for frame in frames] == [b"a\x001"]
+
+
 def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make(tmp_path, "a", "d/b")
     scan = os.scandir
@@ -97,29 +123,27 @@ def test_a_process_that_was_killed_has_not_listed_everything(tmp_path: Path, par
 
 
 async def test_a_listing_that_is_given_up_ends_its_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
     monkeypatch.setenv("SECRET", "key")
     make(tmp_path, *(f"{folder}/{'x' * 200}{number}" for folder in "ab" for number in range(6_000)))
-    others = children()
     found = listed(os.fsencode(tmp_path), b"", 1, NONE)
     next(found)
-    [child] = children() - others
-    assert b"SECRET" not in Path(f"/proc/{child}/environ").read_bytes()
+    [process] = started
+    assert b"SECRET" not in Path(f"/proc/{process.pid}/environ").read_bytes()
     del found
-    await eventually(lambda: child not in children(), what="the process ends")
+    await eventually(lambda: process.returncode is not None, what="the process ends")
 
 
-def test_one_process_walks_directories_one_after_the_other(tmp_path: Path) -> None:
+def test_one_process_walks_directories_one_after_the_other(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
     make(tmp_path, "a/b", "c/d")
     walker = Walker(os.fsencode(tmp_path), 1, NONE)
-    found, pids, others = list[str](), set[int](), children()
-    for top in (b"c", b"a", b"none", b"c"):
-        found += paths(walker.files(top))
-        pids |= children() - others
+    found = [path for top in (b"c", b"a", b"none", b"c") for path in paths(walker.files(top))]
     walker.close()
     assert found == ["c/d", "a/b", "c/d"]
-    assert len(pids) == 1
+    assert len(started) == 1
 
 
 def test_a_walker_that_is_closed_gives_an_error_to_whoever_waits(tmp_path: Path) -> None:
@@ -161,14 +185,6 @@ def test_modules_are_found_where_this_process_has_them(
     monkeypatch.setattr("sys.path", ["", str(Path(cache_runtime.__file__).parent.parent), *sys.path])
     monkeypatch.setattr("sys.executable", sys._base_executable)  # type: ignore[attr-defined] # has no packages
     assert paths(listed(os.fsencode(tmp_path), b"", 1, NONE)) == ["a", "cache_runtime.py"]
-
-
-def children() -> set[int]:
-    """Pids of this process's children; those of other tests may end or wait to be reaped."""
-    while True:
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
-            found = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
-            return {int(pid) for pids in found for pid in pids}
 
 
 def test_a_large_flat_directory_is_listed_with_little_memory(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -20,6 +22,7 @@ from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outco
 from cache_runtime.engines.ports import Ailment, Engine, SourceReading
 from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import PAUSE, execute_chunk
+from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
 from cache_runtime.operations import sync as sync_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
@@ -78,6 +81,7 @@ class FakeEngine:
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    changes: int = 0
     is_ending = False
     has_left: bool = False
 
@@ -86,6 +90,10 @@ class FakeEngine:
 
     async def wait_mounted(self) -> None:
         return None
+
+    async def wait_changed(self, changes: int) -> None:
+        while self.changes == changes:
+            await asyncio.sleep(0.01)
 
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -125,7 +133,7 @@ class FakeEngine:
     async def staged_bytes(self) -> int:
         return 0
 
-    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+    async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         yield self.objects
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> dict[bytes, str]:
@@ -804,11 +812,11 @@ def _fail(*_: object) -> NoReturn:
     [
         lambda tree: tree.stat([b"d/a"]),
         lambda tree: tree.are_directories([b"d/a"]),
-        lambda tree: tree.inode(b"d/a"),
+        lambda tree: tree.is_internal(b"d/a"),
         lambda tree: tree.locate(b"d/a/x", "paths"),
         lambda tree: tree.make_directories([b"d/a/x"], "paths"),
     ],
-    ids=["stat", "are_directories", "inode", "locate", "make_directories"],
+    ids=["stat", "are_directories", "is_internal", "locate", "make_directories"],
 )
 async def test_a_file_system_that_fails_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Tree], Awaitable[object]]
@@ -819,6 +827,19 @@ async def test_a_file_system_that_fails_is_asked_again(
     with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
         await ask(Tree(tmp_path, lambda: range(0), 2))
     assert found.value.reason == "FileSystemFailed"
+
+
+@pytest.mark.parametrize("is_other", [False, True], ids=["its device", "another device"])
+async def test_files_of_the_engine_are_known_by_inode_and_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_other: bool
+) -> None:
+    """Each subvolume of btrfs counts its inodes from the same number."""
+    (tmp_path / "a").touch()
+    found = (tmp_path / "a").stat()
+    seen = SimpleNamespace(st_ino=found.st_ino, st_dev=found.st_dev + is_other)
+    tree = Tree(tmp_path, lambda: range(found.st_ino, found.st_ino + 1), 1)
+    monkeypatch.setattr(tree, "_lstat", lambda path: seen)
+    assert await tree.is_internal(b"a") is not is_other
 
 
 async def test_a_listing_that_is_cancelled_ends_the_walk(
@@ -839,14 +860,95 @@ async def test_a_listing_that_is_cancelled_ends_the_walk(
     assert closed.is_set()
 
 
+async def test_a_recount_that_is_cancelled_ends_the_walk(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    """While it looks up what was listed."""
+    begun, closed, close = asyncio.Event(), list[Walker](), Walker.close
+
+    async def hang(tree: Tree, paths: Sequence[bytes]) -> NoReturn:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def note(walker: Walker) -> None:
+        closed.append(walker)
+        close(walker)
+
+    harness.write("a", "b")
+    monkeypatch.setattr(Tree, "stat", hang)
+    monkeypatch.setattr(Walker, "close", note)
+    recount = asyncio.create_task(harness.operation(spec := warmup()).recount(spec, 0, 20))
+    await begun.wait()
+    recount.cancel()
+    await asyncio.wait({recount})
+    assert len(closed) == 1
+
+
+async def test_a_sync_that_is_given_up_ends_the_listing_of_its_source(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    ended = list[str]()
+
+    async def objects(sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
+        try:
+            yield [File("a", 1)]
+            yield [File("b", 1)]
+        finally:
+            ended.append(sync.source)
+
+    monkeypatch.setattr(harness.engine, "list", objects)
+    async with aclosing(harness.operation(spec := sync()).list(spec)) as listing:
+        await anext(listing)
+    assert ended == [spec.sync.source if spec.sync else ""]
+
+
 async def test_a_mount_that_was_lost_and_is_back_makes_a_listing_fail(harness: Harness) -> None:
     """What is listed may be only what was there before."""
     harness.write("a", "b")
     listing = harness.operation(spec := warmup()).list(spec)
     await anext(listing)
-    harness.engine.changed_at = harness.clock.now()
+    harness.engine.changes += 1
     with pytest.raises(Retry, match="the mount was lost"):
         await anext(listing)
+
+
+async def test_a_listing_does_not_wait_for_a_file_server_that_has_gone(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    """Its mount is back from the successor, and the former never answers."""
+    begun, closed = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> NoReturn:
+        begun.set()
+        closed.wait()
+        raise OSError(errno.EPIPE, "closed")
+
+    monkeypatch.setattr("cache_runtime.listing.Walker.files", hang)
+    monkeypatch.setattr("cache_runtime.listing.Walker.close", lambda _: closed.set())
+    listing = asyncio.create_task(harness.batches(warmup()))
+    try:
+        await eventually(begun.is_set, what="the walk begins")
+        harness.engine.changes += 1
+        async with asyncio.timeout(20):
+            with pytest.raises(Retry, match="the mount was lost"):
+                await listing
+        assert closed.is_set()
+    finally:
+        closed.set()
+
+
+async def test_a_file_that_was_not_there_while_the_mount_was_lost_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    async def lost_and_back(tree: Tree, paths: Sequence[bytes]) -> list[None]:
+        harness.engine.changes += 1
+        return [None for _ in paths]
+
+    monkeypatch.setattr(Tree, "stat", lost_and_back)
+    with pytest.raises(Retry, match="the mount was lost") as found:
+        await harness.execute(warmup(), ("a", 10))
+    assert found.value.reason == "MountLost"
 
 
 async def test_a_listing_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch, harness: Harness) -> None:

@@ -187,6 +187,7 @@ class FakeMount:
     message = "no database"
     ailment: Ailment | None = None
     changed_at: datetime | None = None
+    changes = 0
     is_ending = False
 
     def leave(self) -> None:
@@ -194,6 +195,9 @@ class FakeMount:
 
     async def wait_mounted(self) -> None:
         return None
+
+    async def wait_changed(self, changes: int) -> None:
+        await asyncio.Event().wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -1055,6 +1059,44 @@ async def test_no_run_begins_beside_the_last_chunk_of_one_that_changes_files(har
         harness.operation.end_gate.set()
         assert (await harness.ended("run-2")).phase is RunPhase.SUCCEEDED
         assert harness.operation.began_beside == 0
+
+
+async def test_no_run_begins_beside_one_that_changes_files_whose_end_is_heard_late(
+    monkeypatch: pytest.MonkeyPatch, harness: Harness
+) -> None:
+    """Specs and states are watched one by one."""
+    harness.operation.gate.clear()
+    harness.operation.end_gate = asyncio.Event()
+    heard, watch = asyncio.Event(), harness.kv.watch
+
+    async def late(pattern: str) -> AsyncGenerator[Entry | None, None]:
+        async with aclosing(watch(pattern)) as entries:
+            async for entry in entries:
+                if entry and entry.key == RUN.state and b"FAILED" in (entry.value or b""):
+                    await heard.wait()
+                yield entry
+
+    monkeypatch.setattr(harness.kv, "watch", late)
+    async with harness.agents(0):
+        await harness.ask(operation="remove")
+        await eventually(lambda: harness.operation.began, what="it is at work")
+        state = await harness.read(RunState, RUN.state)
+        over = state.model_copy(update={"phase": RunPhase.FAILED, "master": "digits-runtime-1", "term": 9})
+        await harness.kv.put(RUN.state, to_json(over))
+        await harness.ask("run-2")
+
+        async def is_listed() -> bool:
+            return (await harness.read(RunState, RunKey("set-1", "run-2").state)).listed
+
+        try:
+            await eventually(is_listed, what="the next run has its chunks")
+            heard.set()
+            await eventually(lambda: harness.operation.ending, what="the former one is broken off")
+            assert len(harness.operation.began) == 1
+        finally:
+            harness.operation.gate.set()
+            harness.operation.end_gate.set()
+        assert (await harness.ended("run-2")).phase is RunPhase.SUCCEEDED
 
 
 async def test_cancelling_stops_only_that_run(harness: Harness) -> None:

@@ -26,12 +26,15 @@ class Listing(RunOperation):
     """One file for each chunk, which is never full before."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.ended = 0
 
     async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         self.count += 1
-        for number in range(CHUNKS):
-            yield Batch([File(f"f{number:02}", 1)])
+        try:
+            for number in range(CHUNKS):
+                yield Batch([File(f"f{number:02}", 1)])
+        finally:
+            self.ended += 1
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     operation: Listing = field(default_factory=Listing)
     done: int = 0
+    publishing: asyncio.Task[None] = field(init=False)
 
     def __post_init__(self) -> None:
         spec = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["x"]))
@@ -69,10 +73,10 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """With room for about ten chunks, and a listing that goes on."""
     monkeypatch.setattr(window, "SIZE", 900)
     bench = Bench()
-    publishing = asyncio.create_task(bench.publication.publish())
+    bench.publishing = asyncio.create_task(bench.publication.publish())
     await bench.settle()
     yield bench
-    await end(publishing)
+    await end(bench.publishing)
 
 
 async def test_no_more_is_published_than_the_window_holds_until_half_of_it_is_done(bench: Bench) -> None:
@@ -129,3 +133,11 @@ async def test_what_takes_long_is_waited_for(bench: Bench) -> None:
     for _ in range(5):
         await bench.settle(window.STALLED + 1)
     assert (bench.operation.count, bench.ahead, bench.publication.problem) == (1, full, None)
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_room_has_ended_its_listing(bench: Bench) -> None:
+    """Which may have a process, and a file system that hangs."""
+    assert (bench.operation.count, bench.operation.ended) == (1, 0)
+    bench.publishing.cancel()
+    await asyncio.wait({bench.publishing})
+    assert bench.operation.ended == 1

@@ -18,19 +18,22 @@ from tests.unit.dataset_controller.builders import (
     spec_of,
 )
 
+from dataset_controller.domain.actions import BUS, RECORD
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.samplejob.model import JobStatus
 from dataset_controller.domain.samplejob.plan import plan as plan_job
+from dataset_controller.domain.sampleset.model import SetPlan, SetStatus
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import read_secrets
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
-from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
+from dataset_controller.domain.sampleset.policies.warmup import decide_warmup, hold_next
 from dataset_controller.domain.sampleset.runtime import Partition, Runtime, runtime_of
 from paddlewheel.contracts.dataset_names import node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunState, StagedElsewhere
-from paddlewheel.operator.domain.plan import Plan
+from paddlewheel.contracts.keys import Key
+from paddlewheel.operator.domain.plan import Applied, Plan, Trouble
 from paddlewheel.testkit.samplesets import make_report
 
 
@@ -184,3 +187,24 @@ def test_a_job_begins_when_its_set_can_take_it(kind: str, set_phase: str, begins
     assert status.phase.value == ("Pending" if begins else "")
     assert bool(status.run_id) is begins
     assert todo.requeue_after == (0.0 if begins else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "is_held"),
+    [
+        (BUS, "uid.other", True),
+        (RECORD, "uid.first", True),
+        (RECORD, "uid.other", False),
+        ("Pod", "first", False),
+    ],
+)
+def test_the_next_warmup_is_recorded_once_the_bus_has_forgotten_the_one_before(
+    kind: str, record: str, is_held: bool
+) -> None:
+    """Silent or full, or full of something else."""
+    before = SetStatus(warmup_job="first", warmup_series=1, warmup_nodes=("node-0",))
+    after = SetStatus(warmup_job="second", warmup_series=2, warmup_nodes=("node-1",))
+    trouble = Trouble("delete", kind, Key("", record), "BusFull", "maximum bytes exceeded")
+    held = hold_next(before, SetPlan(status=after), Applied(troubles=(trouble,), retry_after=7))
+    assert held.status == (before if is_held else after)
+    assert held.requeue_after == (7 if is_held else None)

@@ -12,7 +12,8 @@ import structlog
 
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
-from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, is_closing, is_over
+from cache_runtime.domain.model import RunRecords
+from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, has_ended, is_closing, is_over
 from cache_runtime.master import Master
 from cache_runtime.role import RoleLostError
 from cache_runtime.tracker import RunTracker
@@ -103,18 +104,33 @@ class RunReconciler:
             run.master = self._start(f"master {run_id}", self._lead(records.spec, run, duties.claim))
         if duties.over or not duties.work:
             self._stop(run, is_over=duties.over)
-        elif records.spec and not _is_running(run.agent) and not self._is_held(run):
+        elif records.spec and not _is_running(run.agent) and not await self._is_held(run):
             run.changes_files = records.spec.warmup is None
             run.agent = self._start_agent(records.spec, run.tracker)
         is_gone = records.spec is None and records.state is None
         if duties.over and is_gone and not _is_running(run.ending):
             del self._runs[run_id]
 
-    def _is_held(self, run: _Run) -> bool:
-        """By a chunk that is being broken off, of the run itself or of one that changes files: it would take
-        what the next run has just copied."""
-        others = (other for other in self._runs.values() if other.changes_files)
-        return any(_is_running(other.ending) for other in (run, *others))
+    async def _is_held(self, run: _Run) -> bool:
+        """By a chunk that is being broken off, or is to be, of the run itself or of one that changes files:
+        it would take what the next run has just copied."""
+        others = [other for other in self._runs.values() if other.changes_files and other is not run]
+        if any(_is_running(other.ending) for other in (run, *others)):
+            return True
+        at_work = [other.tracker.records for other in others if _is_running(other.agent)]
+        return any([await self._has_ended(records) for records in at_work])
+
+    async def _has_ended(self, run: RunRecords) -> bool:
+        """By its record: the spec of the next run may be heard before the end of this one. Also while nobody
+        knows."""
+        try:
+            state, _ = await self._context.store.state(run.run_id)
+        except NotFound:  # or nobody leads it yet
+            return run.state is not None
+        except (Retry, Permanent) as error:
+            log.info("a run waits for the record of another", other=run.run_id, problem=str(error))
+            return True
+        return has_ended(state)
 
     def _candidate(self, run: _Run) -> Candidate:
         return Candidate(

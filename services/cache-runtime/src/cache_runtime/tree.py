@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -84,10 +84,9 @@ class Tree:
         found = self._stat(path)
         return File(encode_path(path), found.size if found else 0)
 
-    async def batches(self, listing: Iterator[Batch]) -> AsyncIterator[Batch]:
-        """Run a blocking listing in a thread. Raises Retry when the file system fails."""
-        while batch := await in_own_thread(lambda: _next_batch(listing)):
-            yield batch
+    async def next_batch(self, listing: Iterator[Batch]) -> Batch | None:
+        """Of a blocking listing, in a thread; None at its end. Raises Retry when the file system fails."""
+        return await in_own_thread(lambda: _next_batch(listing))
 
     async def stat(self, paths: Sequence[bytes]) -> list[FileStat | None]:
         """None for what is not a regular file. Several are looked up at once: each may be a question to a
@@ -117,9 +116,10 @@ class Tree:
         """
         return await _asked(lambda: self._locate(path, field))
 
-    async def inode(self, path: bytes) -> int | None:
-        """None when there is no such entry, or a link on the way leads out of the data set."""
-        return await _asked(lambda: self._inode(path))
+    async def is_internal(self, path: bytes) -> bool | None:
+        """Whether it is a file of the engine itself; None when there is no such entry, or a link on the way
+        leads out of the data set."""
+        return await _asked(lambda: self._is_internal(path))
 
     def _locate(self, path: bytes, field: str) -> Path:
         parent, _, name = path.rpartition(b"/")
@@ -163,9 +163,12 @@ class Tree:
             return None
         return FileStat(found.st_ino, found.st_size)
 
-    def _inode(self, path: bytes) -> int | None:
+    def _is_internal(self, path: bytes) -> bool | None:
+        """By its inode on the root's device: others have numbers of their own."""
         found = self._lstat(path)
-        return None if found is None else found.st_ino
+        if found is None:
+            return None
+        return found.st_ino in self._internal() and found.st_dev == self._root.stat().st_dev
 
     def _is_directory(self, path: bytes) -> bool:
         found = self._lstat(path)

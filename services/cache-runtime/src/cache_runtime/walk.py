@@ -88,7 +88,8 @@ def walk(
     interrupted copies have left.
 
     Args:
-        internal: inodes of the engine's own files, which are not returned.
+        internal: inodes of the engine's own files, which are not returned. They are on the root's device:
+            below it there may be others, which have numbers of their own.
         before_waiting: called before a directory is waited for.
 
     Raises:
@@ -96,9 +97,10 @@ def walk(
     """
     # Opened once: below a root that was unmounted meanwhile, everything would seem to have vanished.
     with opened_root(root) as handle, ThreadPoolExecutor(threads) as pool:
+        device = os.fstat(handle).st_dev
 
         def submit(path: bytes) -> Future[_Scan]:
-            return pool.submit(_scan, handle, path, internal)
+            return pool.submit(_scan, handle, path, internal, device)
 
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         try:
@@ -132,7 +134,7 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: int, path: bytes, internal: range) -> _Scan:
+def _scan(root: int, path: bytes, internal: range, device: int) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
@@ -141,7 +143,7 @@ def _scan(root: int, path: bytes, internal: range) -> _Scan:
             os.scandir(handle) as entries,
         ):
             for entry in entries:
-                _add(result, entry, internal)
+                _add(result, entry, internal, device)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
             raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
@@ -151,12 +153,12 @@ def _scan(root: int, path: bytes, internal: range) -> _Scan:
     return result
 
 
-def _add(result: _Scan, entry: os.DirEntry[str], internal: range) -> None:
+def _add(result: _Scan, entry: os.DirEntry[str], internal: range, device: int) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    if found.st_ino in internal:
+    if found.st_ino in internal and found.st_dev == device:
         return
     name = entry.name.encode("utf-8", "surrogateescape")
     if stat.S_ISREG(found.st_mode):

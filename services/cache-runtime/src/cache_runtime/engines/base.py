@@ -38,6 +38,7 @@ class BaseMount:
     def __init__(self, view: View, clock: Clock, on_change: MountListener) -> None:
         self._view, self._clock, self._on_change = view, clock, on_change
         self._mounted = asyncio.Event()
+        self.changes, self._changed = 0, asyncio.Event()
         self._left_at: float | None = None
         self.message = "not mounted yet"
         self.ailment: Ailment | None = None
@@ -58,9 +59,19 @@ class BaseMount:
     async def wait_mounted(self) -> None:
         await self._mounted.wait()
 
+    async def wait_changed(self, changes: int) -> None:
+        while self.changes == changes:
+            await self._changed.wait()
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     async def _set_mounted(self) -> None:
         self.message, self.ailment, self.changed_at = "", None, self._clock.now()
         self._mounted.set()
+        self._note_change()
         log.info("mounted", path=str(self._view.path))
         await self._on_change("")
 
@@ -70,6 +81,7 @@ class BaseMount:
         self.message, self.ailment = message, Ailment(reason, message)
         if was_mounted or self.changed_at is None:
             self.changed_at = self._clock.now()
+            self._note_change()
         log.warning("not mounted", path=str(self._view.path), problem=message)
         if was_mounted:
             await self._on_change(message)

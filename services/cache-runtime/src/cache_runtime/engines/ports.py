@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +68,12 @@ class Mount(Protocol):
         ...
 
     @property
+    def changes(self) -> int:
+        """How often it was mounted, lost, or moved to another file system: what was read at two numbers is
+        not of one state, and a call that has waited since the first may wait for ever."""
+        ...
+
+    @property
     def is_ending(self) -> bool:
         """It is lost, and its client has not ended yet: that may write what it has buffered."""
         ...
@@ -78,6 +84,10 @@ class Mount(Protocol):
         ...
 
     async def wait_mounted(self) -> None: ...
+
+    async def wait_changed(self, changes: int) -> None:
+        """Until `changes` is another number."""
+        ...
 
     async def run(self, stop: asyncio.Event) -> None:
         """Mount, and mount again when the mount is lost, until `stop`. What pods of the node have
@@ -148,7 +158,7 @@ class SourceReading:
 class Transfer(Protocol):
     """Copies from a source into the volume."""
 
-    def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+    def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         """List the objects of the source that pass the filters, in the order of their keys. A link is listed
         as a file, and copying it fails.
 

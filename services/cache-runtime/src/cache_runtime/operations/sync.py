@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 
 from cache_runtime.domain.model import Batch, FileStat, TreeSize
 from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
@@ -40,9 +41,10 @@ class Sync(RunOperation):
         if spec.sync.delete_src and spec.sync.delete_dst:
             raise Permanent("InvalidSpec", f"syncOptions: {TWO_DELETIONS}")
         found = 0
-        async for files in self._transfer.list(spec.sync):
-            found += len(files)
-            yield Batch(files)
+        async with aclosing(self._transfer.list(spec.sync)) as listing:
+            async for files in listing:
+                found += len(files)
+                yield Batch(files)
         if not found and not may_be_empty(spec.sync):
             raise Permanent(Reason.SOURCE_EMPTY, _nothing_listed(spec.sync))
 

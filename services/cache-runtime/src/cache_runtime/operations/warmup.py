@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import Any
 
 from cache_runtime.domain.model import Batch, CacheReport, File, FileStat
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
 from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
+from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.listing import Walker
 from cache_runtime.operations.base import TRIES, ChunkTask, Node, RunOperation
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, WarmupOperation
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Retry
 
 THREADS = 50
@@ -41,23 +43,30 @@ class Warmup(RunOperation):
     async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         assert spec.warmup is not None
         await self._mount.wait_mounted()
-        since = self._mount.changed_at
+        since = self._mount.changes
         with closing(self._tree.walker()) as walker:
             listed = shares(spec.warmup, self._files(walker, spec.warmup), spec.partitions, spec.run_id)
-            async for batch in self._tree.batches(listed):
-                self._check_mount(since)
+            while batch := await self._unless_changed(since, self._tree.next_batch(listed)):
                 yield batch
-        self._check_mount(since)
 
-    def _check_mount(self, since: datetime | None) -> None:
-        """Raises Retry when what was listed may be only what was there before the mount was lost."""
-        if not self._mount.is_mounted or self._mount.changed_at != since:
-            raise Retry("ListingFailed", "the mount was lost")
+    async def _unless_changed(self, since: int, reading: Coroutine[Any, Any, Batch | None]) -> Batch | None:
+        """Raises Retry when what was listed may be of two states of the data set, or what is read is of a
+        file server that has gone: it may never answer."""
+        batch = None
+        with suppress(BrokenOffError):
+            batch = await unless(self._mount.wait_changed(since), reading)
+        if self._has_changed(since):
+            raise Retry(Reason.LISTING_FAILED, "the mount was lost, or has moved")
+        return batch
+
+    def _has_changed(self, since: int) -> bool:
+        return not self._mount.is_mounted or self._mount.changes != since
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         threads = (spec.warmup.threads if spec.warmup else 0) or THREADS
+        since = self._mount.changes
         found = await self._tree.stat([decode_path(entry.path) for entry in files])
-        if not self._mount.is_mounted:
+        if self._has_changed(since):
             raise Retry("MountLost", "the mount was lost")
         stats = {entry.path: stat for entry, stat in zip(files, found, strict=True) if stat}
         memory = self._memories.of(spec.run_id, partition)[files[0].path] = _Memory()

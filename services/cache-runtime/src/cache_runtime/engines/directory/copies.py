@@ -22,6 +22,7 @@ from cache_runtime.engines.directory.copying import (
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.layers import Layer, layers_of
+from cache_runtime.engines.directory.standstill import Step
 from cache_runtime.retrying import described
 from paddlewheel.core.errors import Retry
 
@@ -42,9 +43,14 @@ class Copies:
         self._placed = layers_of(directories, limit, free_ratio)
         """By the hash of a path."""
         self.layers = list(dict.fromkeys(self._placed))
-        self._sweeps = 0
+        self._sweeps, self._swept = 0, ""
         self.problems: Mapping[str, OSError] = {}
         """As the last sweep has found them."""
+
+    @property
+    def step(self) -> Step:
+        """At which the last sweep is, if it goes on."""
+        return Step(self._swept, sum(layer.steps for layer in self.layers))
 
     @property
     def used(self) -> int:
@@ -106,10 +112,15 @@ class Copies:
         problems += [found for found in self.sweep().items() if found[0] in directories]
         return dict(reversed(problems))
 
+    def remove_numbered(self) -> None:
+        """What an older release has placed elsewhere, as far as it can be removed."""
+        for layer in self.layers:
+            layer.remove_numbered()
+
     def sweep(self) -> Mapping[str, OSError]:
         """Remove the copies of what has changed in the data set, or has gone. Where a copy or a disk fails,
         the others are swept nevertheless, and its layer is not `sound` until a sweep goes well. One that
-        began before another, as on a file server that has gone, says nothing of the layers.
+        began before another, as on a file server that has gone, says nothing of the layers, and ends soon.
 
         Returns:
             The first problem of each cache directory that has one.
@@ -121,6 +132,9 @@ class Copies:
             self._sweeps = number = self._sweeps + 1
         problems = dict[str, OSError]()
         for layer in self.layers:
+            with self._lock:
+                if number == self._sweeps:
+                    self._swept = layer.directory
             for problem in self._sweep(layer, number)[:1]:
                 problems[layer.directory] = problem
         with self._lock:
@@ -136,6 +150,9 @@ class Copies:
                 layer.prepare()
             self._adopt(layer, b"", number)
             for entry in entries(layer.path):
+                if number != self._sweeps:  # or a server that is slow would be asked by each of them
+                    break
+                layer.steps += 1
                 with _noted(problems):
                     left += self._sweep_entry(layer, entry, number)
         with self._lock:
@@ -180,9 +197,10 @@ class Copies:
             with self._lock:
                 self._remove_stale(layer, path, number)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
-            with suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
-                os.fchown(handle, found.st_uid, found.st_gid)
-                os.fchmod(handle, stat.S_IMODE(found.st_mode))
+            with self._lock, suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
+                if number == self._sweeps:  # as in `_remove_stale`
+                    os.fchown(handle, found.st_uid, found.st_gid)
+                    os.fchmod(handle, stat.S_IMODE(found.st_mode))
 
     def _look_up(self, path: bytes) -> os.stat_result | None:
         """In the data set. Raises Retry: its file system is not a disk of this cache."""

@@ -8,9 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 from cache_runtime.engines.directory.copying import CopyError, remove
 from cache_runtime.engines.directory.entries import entries
+from cache_runtime.retrying import described
 from cache_runtime.walk import is_leftover
+
+log = structlog.get_logger(__name__)
 
 
 class Layer:
@@ -25,7 +30,7 @@ class Layer:
 
     def __init__(self, directory: str, limit: int, free_ratio: float, numbered: Sequence[str] = ()) -> None:
         self.directory, self._limit, self._free_ratio = directory, limit, free_ratio
-        self._numbered = numbered
+        self._numbered = list(numbered)
         self.path = b""
         self.is_sound = False
         """All that is in it has been compared with the data set, and its disk is well."""
@@ -33,6 +38,8 @@ class Layer:
         """Bytes of copies, and how often that has changed."""
         self._lock, self._promised, self._free = threading.Lock(), 0, 0
         self._is_clean = False
+        self.steps = 0
+        """Of comparisons: whether one goes on is told by others that follow."""
 
     def use(self, volume_id: str) -> None:
         """For copies of this volume."""
@@ -40,17 +47,27 @@ class Layer:
 
     def prepare(self) -> None:
         """Make the directory: its disk may be another one by now, with nothing on it. Once also remove what
-        nobody uses: what a process that was killed has left of copies, later that would be what is being
-        copied, and what an older release has placed elsewhere. Raises OSError.
+        a process that was killed has left of copies: later that would be what is being copied. Raises
+        OSError.
         """
         Path(os.fsdecode(self.path)).mkdir(parents=True, exist_ok=True)
         if not self._is_clean:
-            for directory in self._numbered:
-                remove(os.fsencode(directory), os.path.relpath(self.path, os.fsencode(self.directory)))
             for entry in entries(self.path, with_leftovers=True):
+                self.steps += 1
                 if entry.is_file and is_leftover(entry.key.rpartition(b"/")[2]):
                     remove(self.path, entry.key)
         self._is_clean = True
+
+    def remove_numbered(self) -> None:
+        """What an older release has placed elsewhere, as far as it can be removed. Nobody waits for that: it
+        may be millions of files, and nobody uses them."""
+        below = os.path.relpath(self.path, os.fsencode(self.directory))
+        while self._numbered:
+            directory = self._numbered.pop()
+            try:
+                remove(os.fsencode(directory), below)
+            except OSError as error:
+                log.warning("copies of an older release stay", directory=directory, problem=described(error))
 
     @contextmanager
     def room_for(self, size: int) -> Iterator[None]:

@@ -17,6 +17,7 @@ import structlog
 from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
+from cache_runtime.engines.directory.standstill import Standstill
 from cache_runtime.engines.mounts import mounts_at, run_mount, unmount
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
@@ -55,6 +56,7 @@ class DirectoryMount(BaseMount):
     ) -> None:
         super().__init__(View(view, state), clock, on_change)
         self._state, self._shared, self._copies = state, shared, copies
+        self._standstill = Standstill(lambda: copies.step, clock)
         self._showing = asyncio.Lock()
         self._device = ""
         """Of the joined file system that pods see."""
@@ -95,28 +97,33 @@ class DirectoryMount(BaseMount):
         """Mount until `stop`. Raises Retry, Permanent or OSError when the mount fails or is lost."""
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
-        if not await self._compare(stop):
+        ailment = await self._compare(stop)
+        if stop.is_set():
             return
         async with self._showing:
             await self._show()
         await self._set_mounted()
-        self.ailment = _ailment(self._copies.problems)
+        self.ailment = ailment
         while await self._keep(stop):
             await self._follow()
 
-    async def _compare(self, stop: asyncio.Event) -> bool:
-        """The copies of earlier processes with the data set; whether that is done, or `stop` comes first.
-        Raises as `_mount_once`, also when the shared directory falls silent, or is another one by now."""
+    async def _compare(self, stop: asyncio.Event) -> Ailment | None:
+        """The copies of earlier processes with the data set, until `stop`, or until a cache directory gets no
+        further, which is then left out. Raises as `_mount_once`, also when the shared directory falls silent,
+        or is another one by now."""
         comparing = asyncio.create_task(in_own_thread(lambda: self._copies.open(self._shared.volume_id)))
         try:
-            while not comparing.done() and not stop.is_set():
-                await self._check_shared()
-                if await self._has_moved():
-                    raise self._shared.has_gone()
-                await wait(stop, PROBE_EVERY, comparing)
-            if is_done := comparing.done():
+            with self._standstill.noticed():
+                while not comparing.done() and not stop.is_set():
+                    if ailment := self._standstill.look():
+                        return ailment
+                    await self._check_shared()
+                    if await self._has_moved():
+                        raise self._shared.has_gone()
+                    await wait(stop, PROBE_EVERY, comparing)
+            if comparing.done():
                 await comparing
-            return is_done
+            return _ailment(self._copies.problems)
         finally:
             await end(comparing)
 
@@ -126,16 +133,18 @@ class DirectoryMount(BaseMount):
         would see what once was.
         """
         sweeping = asyncio.create_task(self._sweep_for_ever())
+        removing = asyncio.create_task(in_own_thread(self._copies.remove_numbered))
         try:
             while not stop.is_set():
                 await self._check()
                 if await self._has_moved():
                     return True
+                self.ailment = self._standstill.look() or self.ailment
                 await wait(stop, PROBE_EVERY, sweeping)
                 if sweeping.done():
                     await sweeping
         finally:
-            await end(sweeping)
+            await end(sweeping, removing)
         return False
 
     async def _follow(self) -> None:
@@ -146,6 +155,7 @@ class DirectoryMount(BaseMount):
         """
         log.info("moving to what is mounted there now", path=self._shared.address)
         await self._shared.open()
+        self._note_change()  # at once: what is listed from here on is of the one that is there now
         async with self._showing:
             await self._show()
 
@@ -205,7 +215,8 @@ class DirectoryMount(BaseMount):
         while True:
             began = self._clock.monotonic()
             try:
-                await in_own_thread(self._sweep)
+                with self._standstill.noticed():
+                    await in_own_thread(self._sweep)
                 self.ailment = _ailment(self._copies.problems)
                 await self.refresh()
             except (Retry, Permanent, OSError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -54,7 +54,7 @@ class DirectoryTransfer:
         await self._lent.close()
         await self._volumes.close()
 
-    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
+    async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         source = await self._source(sync)
         listing = _chosen(sync, entries(source))
         while files := await _listed(listing):

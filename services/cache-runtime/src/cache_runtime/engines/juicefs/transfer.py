@@ -6,7 +6,8 @@ import asyncio
 import os
 import secrets as random_ids
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 
 from cache_runtime.cell import Cell
@@ -67,9 +68,10 @@ class JuiceFsTransfer:
     async def close(self) -> None:
         await self._local.close()
 
-    async def list(self, sync: SyncOperation) -> AsyncIterator[Sequence[File]]:
-        async for files in self._listed(sync, await self._source(sync)):
-            yield files
+    async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
+        async with aclosing(self._listed(sync, await self._source(sync))) as listed:
+            async for files in listed:
+                yield files
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
         source, target = await self._source(sync), await self._target(sync)
@@ -111,16 +113,19 @@ class JuiceFsTransfer:
         await self._volumes.identify(engine)
         return target_url(engine, sub_directory(self._options), sync.destination)
 
-    async def _listed(self, sync: SyncOperation, source: Command) -> AsyncIterator[Sequence[File]]:
+    async def _listed(self, sync: SyncOperation, source: Command) -> AsyncGenerator[Sequence[File], None]:
         await asyncio.to_thread(self._cell.prepare)
         try:
             with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
-                async for files in self._list(sync, source, self._cell.inside(empty)):
-                    yield files
+                async with aclosing(self._list(sync, source, self._cell.inside(empty))) as listed:
+                    async for files in listed:
+                        yield files
         except OSError as error:
             raise self._cell.failed(error) from error
 
-    async def _list(self, sync: SyncOperation, source: Command, empty: str) -> AsyncIterator[Sequence[File]]:
+    async def _list(
+        self, sync: SyncOperation, source: Command, empty: str
+    ) -> AsyncGenerator[Sequence[File], None]:
         log_id = random_ids.token_hex(16)
         command = commands.list_source(sync, source, empty, log_id)
         parser, problems = ListingParser(log_id), list[str]()
