@@ -316,7 +316,9 @@ async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
         (node.lent / os.fsdecode(MARKER)).unlink()
         await node.delete_extra()
         assert (volume / os.fsdecode(MARKER)).read_bytes() == b""
-        assert await node.tree.is_internal(MARKER)
+        inode = await node.tree.inode(MARKER)
+        assert inode is not None
+        assert inode in node.engine.volume.internal_inodes()
 
 
 async def test_a_data_set_is_not_copied_into_itself(node: Node, volume: Path) -> None:

@@ -10,7 +10,6 @@ import tracemalloc
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -81,18 +80,6 @@ def test_files_of_the_engine_are_not_listed(tmp_path: Path) -> None:
     make(tmp_path, "a", "b")
     inode = (tmp_path / "a").stat().st_ino
     assert paths(listed(os.fsencode(tmp_path), b"", 1, range(inode, inode + 1))) == ["b"]
-
-
-def test_a_file_of_another_device_is_no_file_of_the_engine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Below the root there may be file systems with numbers of their own, as subvolumes of btrfs."""
-    make(tmp_path, "a")
-    found = (tmp_path / "a").stat()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fstat", lambda handle: SimpleNamespace(st_dev=found.st_dev + 1))
-        frames = list(walk(os.fsencode(tmp_path), b"", 1, range(found.st_ino, found.st_ino + 1)))
-    assert [frame.block for frame in frames] == [b"a\x001"]
 
 
 def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -812,11 +811,11 @@ def _fail(*_: object) -> NoReturn:
     [
         lambda tree: tree.stat([b"d/a"]),
         lambda tree: tree.are_directories([b"d/a"]),
-        lambda tree: tree.is_internal(b"d/a"),
+        lambda tree: tree.inode(b"d/a"),
         lambda tree: tree.locate(b"d/a/x", "paths"),
         lambda tree: tree.make_directories([b"d/a/x"], "paths"),
     ],
-    ids=["stat", "are_directories", "is_internal", "locate", "make_directories"],
+    ids=["stat", "are_directories", "inode", "locate", "make_directories"],
 )
 async def test_a_file_system_that_fails_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Tree], Awaitable[object]]
@@ -827,19 +826,6 @@ async def test_a_file_system_that_fails_is_asked_again(
     with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
         await ask(Tree(tmp_path, lambda: range(0), 2))
     assert found.value.reason == "FileSystemFailed"
-
-
-@pytest.mark.parametrize("is_other", [False, True], ids=["its device", "another device"])
-async def test_files_of_the_engine_are_known_by_inode_and_device(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_other: bool
-) -> None:
-    """Each subvolume of btrfs counts its inodes from the same number."""
-    (tmp_path / "a").touch()
-    found = (tmp_path / "a").stat()
-    seen = SimpleNamespace(st_ino=found.st_ino, st_dev=found.st_dev + is_other)
-    tree = Tree(tmp_path, lambda: range(found.st_ino, found.st_ino + 1), 1)
-    monkeypatch.setattr(tree, "_lstat", lambda path: seen)
-    assert await tree.is_internal(b"a") is not is_other
 
 
 async def test_a_listing_that_is_cancelled_ends_the_walk(

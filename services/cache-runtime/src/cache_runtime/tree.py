@@ -116,10 +116,9 @@ class Tree:
         """
         return await _asked(lambda: self._locate(path, field))
 
-    async def is_internal(self, path: bytes) -> bool | None:
-        """Whether it is a file of the engine itself; None when there is no such entry, or a link on the way
-        leads out of the data set."""
-        return await _asked(lambda: self._is_internal(path))
+    async def inode(self, path: bytes) -> int | None:
+        """None when there is no such entry, or a link on the way leads out of the data set."""
+        return await _asked(lambda: self._inode(path))
 
     def _locate(self, path: bytes, field: str) -> Path:
         parent, _, name = path.rpartition(b"/")
@@ -163,12 +162,9 @@ class Tree:
             return None
         return FileStat(found.st_ino, found.st_size)
 
-    def _is_internal(self, path: bytes) -> bool | None:
-        """By its inode on the root's device: others have numbers of their own."""
+    def _inode(self, path: bytes) -> int | None:
         found = self._lstat(path)
-        if found is None:
-            return None
-        return found.st_ino in self._internal() and found.st_dev == self._root.stat().st_dev
+        return None if found is None else found.st_ino
 
     def _is_directory(self, path: bytes) -> bool:
         found = self._lstat(path)

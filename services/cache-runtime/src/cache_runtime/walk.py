@@ -88,8 +88,7 @@ def walk(
     interrupted copies have left.
 
     Args:
-        internal: inodes of the engine's own files, which are not returned. They are on the root's device:
-            below it there may be others, which have numbers of their own.
+        internal: inodes of the engine's own files, which are not returned.
         before_waiting: called before a directory is waited for.
 
     Raises:
@@ -97,10 +96,9 @@ def walk(
     """
     # Opened once: below a root that was unmounted meanwhile, everything would seem to have vanished.
     with opened_root(root) as handle, ThreadPoolExecutor(threads) as pool:
-        device = os.fstat(handle).st_dev
 
         def submit(path: bytes) -> Future[_Scan]:
-            return pool.submit(_scan, handle, path, internal, device)
+            return pool.submit(_scan, handle, path, internal)
 
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         try:
@@ -134,7 +132,7 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: int, path: bytes, internal: range, device: int) -> _Scan:
+def _scan(root: int, path: bytes, internal: range) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
@@ -143,7 +141,7 @@ def _scan(root: int, path: bytes, internal: range, device: int) -> _Scan:
             os.scandir(handle) as entries,
         ):
             for entry in entries:
-                _add(result, entry, internal, device)
+                _add(result, entry, internal)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
             raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
@@ -153,12 +151,12 @@ def _scan(root: int, path: bytes, internal: range, device: int) -> _Scan:
     return result
 
 
-def _add(result: _Scan, entry: os.DirEntry[str], internal: range, device: int) -> None:
+def _add(result: _Scan, entry: os.DirEntry[str], internal: range) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    if found.st_ino in internal and found.st_dev == device:
+    if found.st_ino in internal:
         return
     name = entry.name.encode("utf-8", "surrogateescape")
     if stat.S_ISREG(found.st_mode):

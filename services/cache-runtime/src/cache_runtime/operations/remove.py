@@ -73,10 +73,10 @@ class _RemoveTask:
     async def _existing(self, entry: FileEntry) -> Path | None:
         """None when it does not exist. Raises Permanent when it may not be removed."""
         named = decode_path(entry.path)
-        path, is_internal = await self._tree.locate(named, _PATHS), await self._tree.is_internal(named)
-        if is_internal:
+        path, inode = await self._tree.locate(named, _PATHS), await self._tree.inode(named)
+        if inode is not None and inode in self._volume.internal_inodes():
             raise Permanent("InvalidPath", "is a file of the cache engine itself")
-        return None if is_internal is None else path
+        return path if inode is not None else None
 
 
 def create(node: Node) -> RunOperation:
