@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nats
 import nats.errors
 import pytest
 from nats.protocol import command
@@ -242,10 +241,10 @@ async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
     """It remembers each request that crosses accounts, in memory. Here after a second, in place of ten."""
     server = NatsServer(tmp_path, json.loads(json.dumps(configuration()).replace('"10s"', '"1s"')))
     server.start()
-    silent = await nats.connect(access(server, READER).url)
-    agent = Connection(agents(server), "agent")
+    reader, agent = Connection(access(server, READER), "silent"), Connection(agents(server), "agent")
     try:
-        client, heard = await agent.client(), await silent.subscribe("pw.read.>")
+        client, silent = await agent.client(), await reader.client()
+        heard = await silent.subscribe("pw.read.>")
         await silent.flush()
         for call in ("STREAM.INFO", "DIRECT.GET"):
             await client.publish(asked(call), b"", reply=client.new_inbox())
@@ -255,7 +254,7 @@ async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
         await eventually(lambda: remembered(server) == 0)
     finally:
         await agent.close()
-        await silent.close()
+        await reader.close()
         server.stop()
 
 
