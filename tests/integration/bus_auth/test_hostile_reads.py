@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import nats.errors
 import pytest
 from nats.protocol import command
 from tests.integration.bus_auth.test_reads_with_three_servers import MINE, access, configuration, reading
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.accounts import HOME
+from paddlewheel.bus.admin.accounts import HOME, READER
 from paddlewheel.bus.admin.permissions import AGENT, OPERATOR, inbox_prefix
 from paddlewheel.bus.admin.rights import agent_inbox
-from paddlewheel.bus.admin.set_reads import read_api
+from paddlewheel.bus.admin.set_reads import LARGEST_BATCH, read_api, read_subjects
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.streams import MAX_MESSAGE, RUNS, RUNS_BUCKET
+from paddlewheel.bus.nats.set_reader import SetReader
+from paddlewheel.bus.streams import MAX_MESSAGE, NODES_BUCKET, RUNS, RUNS_BUCKET
 from paddlewheel.bus.turns import Turn, Turns
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.wait import patiently
+from paddlewheel.testkit.wait import eventually, patiently
 
+ASKERS = 100
+"""Agents of one set, with more to read than bus-auth hands back before they ask again."""
 KEY = f"{MINE.uid}.run.state"
 SUBJECT = f"$KV.{RUNS_BUCKET}.{KEY}"
 
@@ -47,8 +55,7 @@ class Scene:
     async def ask(self, call: str, body: object, reply: str = "") -> None:
         """Not waiting for an answer."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        subject = f"{read_api(MINE.uid)}.{call}.{RUNS.name}"
-        await self.client.publish(subject, data, reply=reply or self.client.new_inbox())
+        await self.client.publish(asked(call), data, reply=reply or self.client.new_inbox())
 
     async def store(self, headers: bytes, data: bytes) -> None:
         """Headers that nats-py would not send."""
@@ -57,6 +64,11 @@ class Scene:
         await self.client._send_command(command.hpub_cmd(SUBJECT, inbox, headers, data))
         await self.client.flush()
         assert "error" not in json.loads((await answers.next_msg(5)).data)
+
+
+def asked(call: str) -> str:
+    """Where it is asked about the bucket of runs."""
+    return f"{read_api(MINE.uid)}.{call}.{RUNS.name}"
 
 
 def agents(server: NatsServer) -> Access:
@@ -133,3 +145,120 @@ async def test_what_bus_auth_is_too_busy_for_is_asked_again(scene: Scene) -> Non
     [entry] = await scene.agent.key_value(RUNS_BUCKET).entries(f"{MINE.uid}.>")
 
     assert entry.value == b"1"
+
+
+async def test_many_agents_of_a_set_that_list_together_all_read(scene: Scene) -> None:
+    """As after a power cut."""
+    nodes = scene.agent.key_value(NODES_BUCKET)
+    await asyncio.gather(*(nodes.put(f"{MINE.uid}.{n}", b"x" * 600) for n in range(LARGEST_BATCH)))
+
+    lists = partial(nodes.entries, f"{MINE.uid}.>")
+    found = await asyncio.gather(*(patiently(lists, within=120) for _ in range(ASKERS)))
+
+    assert {len(each) for each in found} == {LARGEST_BATCH}
+
+
+async def test_a_request_with_large_headers_is_refused_unread(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of lines of one name take a tenth of a second, and become one header."""
+    read, parse = list[int](), Client._process_headers
+
+    async def process(client: Client, headers: bytes) -> Any:
+        read.append(len(headers or b""))
+        return await parse(client, headers)
+
+    monkeypatch.setattr(Client, "_process_headers", process)
+    headers, inbox = b"NATS/1.0\r\n" + b"a:b\r\n" * 200_000 + b"\r\n", scene.client.new_inbox()
+    answers = await scene.client.subscribe(inbox)
+
+    await scene.client._send_command(command.hpub_cmd(asked("STREAM.INFO"), inbox, headers, b""))
+    answer = json.loads((await answers.next_msg(10)).data)
+
+    assert "more than 1024 bytes" in answer["error"]["description"]
+    assert max(read) < 10_000
+
+
+async def test_a_replica_that_ends_answers_all_that_it_was_asked(scene: Scene) -> None:
+    many, inbox = 200, scene.client.new_inbox()
+    answers = await scene.client.subscribe(f"{inbox}.*")
+
+    async with reading(scene.server):
+        for number in range(many):
+            await scene.ask("STREAM.INFO", b"", reply=f"{inbox}.{number}")
+        await scene.client.flush()
+
+    await eventually(lambda: answers.pending_msgs == many)
+
+
+async def test_a_reader_that_may_not_listen_is_not_ready(tmp_path: Path) -> None:
+    config = configuration()
+    [user] = config["accounts"][READER]["users"]
+    user["permissions"] = {"subscribe": ["_INBOX.>"]}
+    server = NatsServer(tmp_path, config)
+    server.start()
+    reader = SetReader(access(server, READER), SystemClock(), lambda _: None, name="reader")
+    task = asyncio.create_task(reader.run())
+
+    async def is_refused() -> bool:
+        said = await reader.is_ready()
+        assert said is not True
+        return "ermissions" in str(said)
+
+    try:
+        await eventually(is_refused)
+    finally:
+        await end(task)
+        server.stop()
+
+
+async def test_a_reader_whose_server_was_slow_listens_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, slow = Client.flush, iter([True])
+
+    async def flush_slowly(client: Client, timeout: int = 10) -> None:
+        if next(slow, False):
+            raise nats.errors.FlushTimeoutError
+        await flush(client, timeout)
+
+    monkeypatch.setattr(Client, "flush", flush_slowly)
+    async with reading(scene.server):
+        listening = subjects_of_readers(scene.server)
+
+    # Two readers.
+    assert sorted(listening) == sorted(2 * [*read_subjects()])
+
+
+def subjects_of_readers(server: NatsServer) -> list[str]:
+    """Where requests for reads are listened for."""
+    connections = server.ask_monitor("/connz?subs=1")["connections"]
+    subjects = [subject for each in connections for subject in each.get("subscriptions_list", [])]
+    return [subject for subject in subjects if subject.startswith("pw.read.")]
+
+
+async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
+    """It remembers each request that crosses accounts, in memory. Here after a second, in place of ten."""
+    server = NatsServer(tmp_path, json.loads(json.dumps(configuration()).replace('"10s"', '"1s"')))
+    server.start()
+    reader, agent = Connection(access(server, READER), "silent"), Connection(agents(server), "agent")
+    try:
+        client, silent = await agent.client(), await reader.client()
+        heard = await silent.subscribe("pw.read.>")
+        await silent.flush()
+        for call in ("STREAM.INFO", "DIRECT.GET"):
+            await client.publish(asked(call), b"", reply=client.new_inbox())
+            await heard.next_msg(10)
+        assert remembered(server) == 2
+
+        await eventually(lambda: remembered(server) == 0)
+    finally:
+        await agent.close()
+        await reader.close()
+        server.stop()
+
+
+def remembered(server: NatsServer) -> int:
+    """Requests for reads whose answers the server waits for."""
+    account = server.ask_monitor(f"/accountz?acc={READER}")["account_detail"]
+    return len(account.get("responses") or {})

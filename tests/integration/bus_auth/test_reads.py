@@ -26,7 +26,7 @@ from paddlewheel.testkit.bus_auth import BusAuthStand
 from paddlewheel.testkit.wait import eventually, patiently
 
 FLOOD = 3000
-"""Requests of one agent at once, more than bus-auth keeps."""
+"""Batches of one agent at once, more than bus-auth keeps, and more work than another's read waits for."""
 
 
 def uid_of(obj: Object) -> str:
@@ -190,13 +190,16 @@ async def test_one_sets_flood_of_reads_keeps_no_other_set_from_entering_and_read
     owner, _, token = await stand.agent(stand.home)
     access = stand.access("cache-runtime", token).for_set(uid_of(owner))
     subject = f"{access.api_prefix}.DIRECT.GET.KV_{RUNS_BUCKET}"
-    wanted = {"batch": 9, "next_by_subj": f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.>", "seq": 1}
+    wanted = {"batch": LARGEST_BATCH, "next_by_subj": f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.>", "seq": 1}
     body = json.dumps(wanted).encode()
     third = await stand.namespace()
     async with stand.installed(), agent(stand, await stand.namespace()) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
         await records.put(f"{uid}.run.state", b"1")
         async with stand.enter("cache-runtime", token, prefix=access.inbox_prefix) as flooding:
+            for number in range(LARGEST_BATCH):
+                key = f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.{number}.state"
+                await flooding.client.request(key, b"x", timeout=5)
             for _ in range(FLOOD):
                 await flooding.client.publish(subject, body, reply=flooding.client.new_inbox())
 

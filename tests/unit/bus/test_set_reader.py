@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import nats.errors
@@ -12,8 +14,8 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.admin.set_reads import MAX_BODY, Read, is_busy
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.set_reader import Desk, Relay
-from paddlewheel.bus.turns import Limits, Turns
+from paddlewheel.bus.nats.set_reader import LIMITS, Desk, Relay
+from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.tasks import end
 
 ASKER = "_R_.a.b"
@@ -54,11 +56,12 @@ class OneClient:
         await self._take(Msg(cast("Client", self), subject=f"_INBOX.x.{token}", data=data, headers=headers))
 
 
-async def started(client: OneClient, *reads: Read) -> tuple[Relay, list[asyncio.Task[bool]]]:
+async def started(client: OneClient, *reads: Read) -> tuple[Relay, list[asyncio.Task[str]]]:
     """The requests are on their way; the first has token 1."""
     relay = Relay(cast("Client", client))
     await relay.open()
-    tasks = [asyncio.create_task(relay.hand_on(read, ASKER)) for read in reads]
+    turn = Turn(asyncio.Semaphore())
+    tasks = [asyncio.create_task(relay.hand_on(read, ASKER, turn)) for read in reads]
     while len(client.requests) < len(reads):
         await asyncio.sleep(0)
     return relay, tasks
@@ -77,7 +80,7 @@ async def test_a_batch_is_handed_back_to_its_end() -> None:
         assert not asked.done()
         await client.answer(1, data, headers)
 
-    assert await asked
+    assert await asked == "answered"
     assert client.requests == [("$JS.API.DIRECT.GET.KV_pw_cache_runs", "_INBOX.x.1")]
     assert client.answers == answers
 
@@ -91,7 +94,7 @@ async def test_nothing_follows_what_could_not_be_handed_back() -> None:
     await client.answer(1, b"much" * 9, {"Nats-Sequence": "2"})
     await client.answer(1, b"", {"Status": "204"})
 
-    assert not await asked
+    assert await asked == "refused"
     assert [headers.get("Status") for _, headers in client.answers] == [None, "408"]
 
 
@@ -101,7 +104,7 @@ async def test_a_single_message_that_is_too_large_is_refused() -> None:
 
     await client.answer(1, b"x" * 101)
 
-    assert not await asked
+    assert await asked == "refused"
     [(data, _)] = client.answers
     assert "too large" in json.loads(data)["error"]["description"]
 
@@ -113,7 +116,7 @@ async def test_headers_that_are_too_large_are_refused() -> None:
 
     await client.answer(1, b"a", {"Nats-Sequence": "1", "KV-Operation": "\N{REPLACEMENT CHARACTER}" * 30})
 
-    assert not await asked
+    assert await asked == "refused"
     assert [headers.get("Status") for _, headers in client.answers] == ["408"]
 
 
@@ -124,7 +127,7 @@ async def test_headers_that_no_reader_needs_are_left_out() -> None:
     await client.answer(1, b"a", {"Nats-Sequence": "1", "a b": "c", "é": "d", "X": "e" * 200})
     await client.answer(1, b"", {"Status": "404"})
 
-    assert await asked
+    assert await asked == "answered"
     assert client.answers[0] == (b"a", {"Nats-Sequence": "1"})
 
 
@@ -137,7 +140,7 @@ async def test_answers_go_to_whom_they_are_for() -> None:
     await client.answer(1, b"again")
     await client.answer(3, b"nobody's")
 
-    assert [await each for each in asked] == [True, True]
+    assert [await each for each in asked] == ["answered", "answered"]
     assert [data for data, _ in client.answers] == [b'{"state": {"first_seq": 1, "last_seq": 2}}', b"one"]
 
 
@@ -147,17 +150,8 @@ async def test_an_answer_that_cannot_be_read_is_not_handed_back() -> None:
 
     await client.answer(1, b'{"state": {"last_seq": 2}}')
 
-    assert not await asked
+    assert await asked == "unanswered"
     assert client.answers == []
-
-
-async def test_with_the_connection_all_waiting_ends() -> None:
-    client = OneClient()
-    relay, asked = await started(client, SINGLE, BATCH)
-
-    relay.close()
-
-    assert [await each for each in asked] == [False, False]
 
 
 @pytest.mark.parametrize("read", [SINGLE, BATCH])
@@ -169,6 +163,71 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(read: Read) -
     await client.answer(1, b"late", {"Nats-Sequence": "1"})
 
     assert client.answers == []
+
+
+async def test_what_has_waited_longer_than_its_asker_is_never_handed_on() -> None:
+    """It would be work for nobody, and keep back what somebody still waits for."""
+    client, reports = OneClient(most=1000), list[str]()
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, at_work=1)), reports.append)
+
+    for _ in range(3):
+        await desk.take(asked(client, "uid-a"))
+    await settled(lambda: len(reports) == 2)
+    await client.answer(1, b"{}")
+    await settled(lambda: len(reports) == 3)
+
+    assert reports == ["busy", "busy", "answered"]
+    assert [is_busy(headers) for _, headers in client.answers] == [True, True, False]
+    assert len(client.requests) == 1
+
+
+async def test_reads_that_the_server_is_silent_about_hold_up_no_others() -> None:
+    """The leader of one stream is being elected."""
+    client, reports = OneClient(), list[str]()
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, patience=None)), reports.append)
+    for number in range(LIMITS.all_at_work):
+        await desk.take(asked(client, f"uid-{number}"))
+    await settled(lambda: len(client.requests) == LIMITS.all_at_work)
+
+    await desk.take(asked(client, "uid-other"))
+    await settled(lambda: len(client.requests) > LIMITS.all_at_work)
+
+    assert reports == []
+    await desk.close()
+
+
+async def test_a_set_asks_beside_sixteen_that_ask_for_all_they_may() -> None:
+    turns = Turns(replace(LIMITS, patience=None))
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            await asyncio.Event().wait()
+
+    most = LIMITS.at_work + LIMITS.waiting
+    flood = [asyncio.create_task(ask(f"uid-{number}")) for number in range(16) for _ in range(most)]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(ask("uid-other")) for _ in range(100)]
+    await asyncio.sleep(0)
+
+    assert not any(each.done() for each in others)
+    await end(*flood, *others)
+
+
+async def test_what_comes_in_before_the_end_is_answered() -> None:
+    client, reports = OneClient(), list[str]()
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, Turns(LIMITS), reports.append)
+    await desk.take(asked(client, "uid-a"))
+    await settled(lambda: len(client.requests) == 1)
+
+    draining = asyncio.create_task(desk.drain())
+    await asyncio.sleep(0)
+    await client.answer(1, b"{}")
+    await draining
+
+    assert reports == ["answered"]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +243,7 @@ async def test_a_request_that_is_too_large_is_refused_before_its_turn(
     desk = Desk(cast("Client", client), relay, turns, reports.append)
 
     async with asyncio.timeout(5), turns.taken("uid-a"):
-        asked = Msg(cast("Client", client), ASKED, ASKER, data=b" " * body, headers=headers)
-        await desk.take(asked)
+        await desk.take(Msg(cast("Client", client), ASKED, ASKER, data=b" " * body, headers=headers))
         while not client.answers:
             await asyncio.sleep(0)
 
@@ -213,3 +271,14 @@ async def test_who_asks_for_too_much_is_told_so(call: str, told: bytes) -> None:
     assert is_busy(headers)
     assert told in data
     assert reports == ["busy"]
+
+
+def asked(client: OneClient, uid: str) -> Msg:
+    """A look at a stream."""
+    return Msg(cast("Client", client), f"pw.read.{uid}.STREAM.INFO.KV_pw_cache_runs", ASKER)
+
+
+async def settled(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0)

@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import (
     BATCH_BYTES,
     LARGEST_BATCH,
     MAX_BODY,
     Read,
+    busy,
     parse_read,
     read_subjects,
     refusal,
     shown_info,
 )
+from paddlewheel.bus.nats.api import ask_api
+from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.streams import CACHE, NODES, RUNS, overlaps
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 MINE, THEIRS = "uid-a", "uid-b"
 PREFIX = {RUNS.name: "$KV.pw_cache_runs", NODES.name: "$KV.pw_cache_nodes"}
@@ -215,3 +219,16 @@ def test_a_refusal_looks_like_jetstreams() -> None:
         400,
         10003,
     )
+
+
+async def test_busy_is_never_taken_for_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is asked once gets to see it."""
+    connection = Connection(Access("nats://127.0.0.1:1"), "agent")
+
+    async def request(subject: str, data: bytes) -> bytes:
+        return busy(subject)[1]
+
+    monkeypatch.setattr(connection, "request", request)
+
+    with pytest.raises(Retry, match="too much to do"):
+        await ask_api(connection, "STREAM.INFO", RUNS.name)

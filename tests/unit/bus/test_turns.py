@@ -69,6 +69,22 @@ async def test_one_that_gives_up_keeps_no_turn() -> None:
     await asyncio.wait_for(ask("a"), 5)
 
 
+async def test_whoever_waits_too_long_is_told_so_and_keeps_no_turn() -> None:
+    turns = Turns(Limits(at_work=1, waiting=1, all_at_work=1, patience=0.01))
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            pass
+
+    async with turns.taken("a"):
+        for name in "ab":
+            with pytest.raises(Retry, match="Busy"):
+                await ask(name)
+
+    await asyncio.wait_for(ask("b"), 5)
+    await asyncio.wait_for(ask("a"), 5)
+
+
 async def settled(holds: Callable[[], bool]) -> None:
     """Turns are handed on by the loop alone."""
     async with asyncio.timeout(5):

@@ -23,12 +23,15 @@ class Limits:
         all_at_work: of all askers, those that rest not included. Who comes first is next; an asker has no
             more than `at_work` in this line, so nobody waits for all that others ask.
         all_waiting: of all askers, for their own turns; and as many in line.
+        patience: seconds that one waits at most; None where its asker sets the limit. It must be less than
+            its asker waits: whatever is older is worked on for nobody, and keeps back what is not.
     """
 
     at_work: int = 16
     waiting: int = 512
     all_at_work: int = 1024
     all_waiting: int = 8192
+    patience: float | None = None
 
 
 @dataclass
@@ -74,7 +77,8 @@ class Turns:
 
     @asynccontextmanager
     async def taken(self, name: str) -> AsyncIterator[Turn]:
-        """A turn of the asker while the block runs. Raises Retry at once when he has too many requests."""
+        """A turn of the asker while the block runs. Raises Retry when he has too many requests, or waits for
+        longer than `patience`."""
         asker = self._askers.get(name) or _Asker(asyncio.Semaphore(self.limits.at_work))
         if self._is_full(asker):
             self._tell(name, asker)
@@ -82,14 +86,11 @@ class Turns:
         self._askers[name] = asker
         asker.present += 1
         try:
-            await self._wait(asker)
+            turn = await self._next(name, asker)
             try:
-                turn = await self._in_line()
-                try:
-                    yield turn
-                finally:
-                    turn.rest()
+                yield turn
             finally:
+                turn.rest()
                 asker.turns.release()
         finally:
             asker.present -= 1
@@ -101,6 +102,19 @@ class Turns:
             return self._load.in_line >= self.limits.all_waiting
         most = self.limits.at_work + self.limits.waiting
         return asker.present >= most or self._load.waiting >= self.limits.all_waiting
+
+    async def _next(self, name: str, asker: _Asker) -> Turn:
+        """Raises Retry."""
+        try:
+            async with asyncio.timeout(self.limits.patience):
+                await self._wait(asker)
+                try:
+                    return await self._in_line()
+                except BaseException:
+                    asker.turns.release()
+                    raise
+        except TimeoutError:
+            raise Retry("Busy", f"{name} has had no turn in time") from None
 
     async def _wait(self, asker: _Asker) -> None:
         self._load.waiting += 1

@@ -52,8 +52,8 @@ _ANSWERED_MORE_THAN_ONCE = (
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
 _ANSWERED_WITHIN = "10s"
 """Nobody waits longer for an answer. The server remembers whom a request is to be answered to until it is, or
-for this long; for two minutes unless it is told, which is memory that whoever asks a lot uses up. A pull's
-next message may take longer."""
+for this long, and looks as often, so for up to 20 s; for two minutes unless it is told, which is memory that
+whoever asks a lot uses up. A pull's next message may take longer."""
 
 Config = dict[str, Any]
 

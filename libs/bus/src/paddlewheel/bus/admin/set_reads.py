@@ -43,6 +43,8 @@ _CALLS = {
 _READS = frozenset(f"{call}.{stream}" for stream, calls in _CALLS.items() for call in calls)
 _BAD_REQUEST = {"code": 400, "err_code": 10003}
 """As JetStream has it."""
+_LATER = 10008
+"""JetStream's error code for what is unavailable for now."""
 _ONE = r"(\*|[A-Za-z0-9_-]+)"
 
 Pattern = Annotated[str, Field(max_length=512)]
@@ -110,6 +112,11 @@ def handed_on() -> frozenset[str]:
     return frozenset(f"{API}.{call}" for call in _READS)
 
 
+def is_read(subject: bytes) -> bool:
+    """Whether a message on it is a request for a read."""
+    return subject.startswith(_ROOT.encode())
+
+
 def set_of(subject: str) -> str:
     """The uid in whose name it is asked; the server lets nobody ask in another's."""
     return subject.split(".")[_SET]
@@ -174,7 +181,7 @@ def busy(subject: str) -> tuple[Mapping[str, str], bytes]:
     why = "bus-auth has too much to do"
     if f".{_BATCH}." in subject:
         return {"Status": BUSY, "Description": why}, b""
-    error = {"code": int(BUSY), "err_code": 0, "description": why}
+    error = {"code": int(BUSY), "err_code": _LATER, "description": why}
     return {"Status": BUSY}, json.dumps({"error": error}).encode()
 
 

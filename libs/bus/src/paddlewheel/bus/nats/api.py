@@ -16,7 +16,7 @@ async def ask_api(
     call: str,
     stream: str,
     body: Mapping[str, object] | None = None,
-    absent: int = 0,
+    absent: int | None = None,
 ) -> dict[str, Any]:
     """The answer of the stream's leader; {} for an error with code `absent`. Raises Retry."""
     async with connection.calling(f"{call} of {stream}"):

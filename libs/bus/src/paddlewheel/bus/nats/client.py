@@ -24,6 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from typing_extensions import override
 
+from paddlewheel.bus.admin.set_reads import MAX_BODY, is_read
 from paddlewheel.bus.nats.answers import Answers
 from paddlewheel.bus.nats.errors import translated
 from paddlewheel.bus.nats.tls import load_tls
@@ -68,6 +69,8 @@ class Client(nats.aio.client.Client):
         self._answers = Answers(self.suspect)
         self._inbox = ""
         self._deaf = ""
+        self.unheard: set[str] = set()
+        """Subjects in lower case that the server's permissions do not let it subscribe to."""
         self._probing: asyncio.Task[None] | None = None
         self._subscribed: WeakSet[Subscription] = WeakSet()
         self._flushing: set[asyncio.Task[None]] = set()
@@ -212,7 +215,9 @@ class Client(nats.aio.client.Client):
         what, subject = violation.groups()
         if what == "publish":
             self._answers.fail(self._not_permitted, subject)
-        elif subject == f"{self._inbox}.*".lower():
+            return
+        self.unheard.add(subject)
+        if subject == f"{self._inbox}.*".lower():
             self._deaf = f"{self._who} may not subscribe to its inbox {subject}"
             self._answers.fail(lambda asked: Retry(NOT_PERMITTED, f"{asked}: {self._deaf}"))
 
@@ -280,7 +285,10 @@ class Client(nats.aio.client.Client):
 
         The server stores any bytes as headers, and subjects that are not UTF-8. nats-py's
         read loop ends at either, and would at every redelivery: consumers would never get past the message.
+        To parse a MiB of headers takes longer than all else that is done about a read, which has none.
         """
+        if headers and len(headers) > MAX_BODY and is_read(subject):
+            headers = _escaped(headers[:MAX_BODY])
         try:
             await super()._process_msg(sid, subject, reply, data, headers)
         except (IndexError, ValueError):

@@ -10,6 +10,7 @@ from itertools import count
 
 import nats.errors
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import (
@@ -22,20 +23,28 @@ from paddlewheel.bus.admin.set_reads import (
     set_of,
     shown_info,
 )
-from paddlewheel.bus.nats.client import Client
+from paddlewheel.bus.nats.answers import RESEND
+from paddlewheel.bus.nats.client import NOT_PERMITTED, Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.publish import wire_size
-from paddlewheel.bus.turns import Limits, Turns
+from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
-from paddlewheel.core.tasks import end
+from paddlewheel.core.tasks import end, finish
 
 GROUP = "bus-auth"
 """Queue group: each request is answered by one replica."""
-_USUAL = Limits(at_work=8, waiting=2048, all_at_work=128)
-"""Of each data set. With `BATCH_BYTES` and `MAX_BODY` they bound the memory of answers and requests."""
+_WAITING = 512
+LIMITS = Limits(at_work=8, waiting=_WAITING, all_at_work=16, all_waiting=64 * _WAITING, patience=RESEND / 2)
+"""Of each data set. With `BATCH_BYTES` and `MAX_BODY` they bound the memory of answers and requests.
+
+Agents ask again for a batch whose first message has not come within `RESEND`. So what is taken must be begun
+within the other half of it: 16 of the largest batches are handed back in half a second.
+"""
+_SILENCE = RESEND / 4
+"""Seconds without a first answer after which a read rests."""
 _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
 _PENDING = {"pending_msgs_limit": _HEARD, "pending_bytes_limit": _HEARD * MAX_BODY}
@@ -68,7 +77,7 @@ class SetReader:
     """
 
     def __init__(
-        self, access: Access, clock: Clock, report: Report, *, name: str, limits: Limits = _USUAL
+        self, access: Access, clock: Clock, report: Report, *, name: str, limits: Limits = LIMITS
     ) -> None:
         self._connection = Connection(access, name)
         self._clock, self._report = clock, report
@@ -93,7 +102,7 @@ class SetReader:
         return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
 
     async def _serve(self) -> None:
-        """Until the connection is lost. Raises Retry."""
+        """Until the connection is lost; when cancelled, until what has come is answered. Raises Retry."""
         client = await self._connection.client()
         relay, lost = Relay(client), asyncio.Event()
         desk = Desk(client, relay, self._turns, self._report)
@@ -101,16 +110,24 @@ class SetReader:
         try:
             async with self._connection.calling("subscribe to reads of sets"):
                 await relay.open()
-                for subject in sorted(read_subjects()):
-                    await client.subscribe(subject, queue=GROUP, cb=desk.take, **_PENDING)
+                await desk.open()
                 await client.flush()
+            if client.unheard:
+                raise Retry(NOT_PERMITTED, f"no subscription to {', '.join(sorted(client.unheard))}")
             self._listens = True
             await lost.wait()
         finally:
             self._listens = False
             stop_listening()
-            relay.close()
-            await desk.close()
+            await finish(_leave(desk, relay, is_lost=lost.is_set()))
+
+
+async def _leave(desk: Desk, relay: Relay, *, is_lost: bool) -> None:
+    """In an order that loses no request, while there is a connection."""
+    if not is_lost:
+        await desk.drain()
+    await desk.close()
+    await relay.close()
 
 
 class Desk:
@@ -119,6 +136,14 @@ class Desk:
     def __init__(self, client: Client, relay: Relay, turns: Turns, report: Report) -> None:
         self._client, self._relay, self._turns, self._report = client, relay, turns, report
         self._tasks: set[asyncio.Task[None]] = set()
+        self._subscriptions: list[Subscription] = []
+
+    async def open(self) -> None:
+        """Have requests come in."""
+        for subject in sorted(read_subjects()):
+            self._subscriptions.append(
+                await self._client.subscribe(subject, queue=GROUP, cb=self.take, **_PENDING)
+            )
 
     async def take(self, msg: Msg) -> None:
         """nats-py hands over the next message when this has returned."""
@@ -127,6 +152,14 @@ class Desk:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Leave requests to other replicas, and answer what the server has sent to this one."""
+        with suppress(nats.errors.Error, OSError, TimeoutError):
+            async with asyncio.timeout(TIMEOUT):
+                await asyncio.gather(*(each.drain() for each in self._subscriptions))  # type: ignore[no-untyped-call]
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=TIMEOUT)
 
     async def close(self) -> None:
         """Answer nothing more."""
@@ -143,8 +176,8 @@ class Desk:
             self._report("refused")
             return
         try:
-            async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)):
-                outcome = await self._result(msg)
+            async with asyncio.timeout(TIMEOUT), self._turns.taken(set_of(msg.subject)) as turn:
+                outcome = await self._result(msg, turn)
         except TimeoutError:
             outcome = "unanswered"
         except Retry:
@@ -153,14 +186,14 @@ class Desk:
         if outcome in ("unanswered", "busy"):
             await _send(self._client, msg.reply, *busy(msg.subject))
 
-    async def _result(self, msg: Msg) -> str:
+    async def _result(self, msg: Msg, turn: Turn) -> str:
         """The outcome."""
         try:
             read = parse_read(msg.subject, msg.data)
         except Permanent as error:
             await _refuse(self._client, msg.subject, msg.reply, error.message)
             return "refused"
-        return "answered" if await self._relay.hand_on(read, msg.reply) else "unanswered"
+        return await self._relay.hand_on(read, msg.reply, turn)
 
 
 def _is_too_large(msg: Msg) -> bool:
@@ -183,12 +216,13 @@ async def _send(client: Client, reply: str, headers: Mapping[str, str], body: by
 class _Waiting:
     read: Read
     reply: str
-    is_answered: asyncio.Future[bool]
+    outcome: asyncio.Future[str]
+    silence: asyncio.TimerHandle
 
-    def end(self, *, answered: bool) -> None:
+    def end(self, outcome: str) -> None:
         """Idempotent."""
-        if not self.is_answered.done():
-            self.is_answered.set_result(answered)
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
 
 
 class Relay:
@@ -199,33 +233,40 @@ class Relay:
         self._inbox = client.new_inbox()
         self._tokens = count(1)
         self._waiting: dict[str, _Waiting] = {}
+        self._answers: Subscription | None = None
 
     async def open(self) -> None:
         """Listen for answers."""
-        await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
+        self._answers = await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
 
-    def close(self) -> None:
-        """No more answers come."""
-        for waiting in self._waiting.values():
-            waiting.end(answered=False)
+    async def close(self) -> None:
+        """Listen no more."""
+        with suppress(nats.errors.Error, OSError):
+            if self._answers is not None:
+                await self._answers.unsubscribe()
 
-    async def hand_on(self, read: Read, reply: str) -> bool:
-        """Return when the last answer was handed back, or none will be any more: False."""
-        token = str(next(self._tokens))
-        waiting = _Waiting(read, reply, asyncio.get_running_loop().create_future())
+    async def hand_on(self, read: Read, reply: str, turn: Turn) -> str:
+        """The outcome, when the last answer was handed back, or none will be any more.
+
+        The turn rests while the server is silent: one stream without a leader must not hold up all others.
+        """
+        token, loop = str(next(self._tokens)), asyncio.get_running_loop()
+        waiting = _Waiting(read, reply, loop.create_future(), loop.call_later(_SILENCE, turn.rest))
         self._waiting[token] = waiting
         try:
             await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
-            return await waiting.is_answered
+            return await waiting.outcome
         except (nats.errors.Error, OSError):
-            return False
+            return "unanswered"
         finally:
+            waiting.silence.cancel()
             del self._waiting[token]
 
     async def _take(self, msg: Msg) -> None:
         waiting = self._waiting.get(msg.subject.rpartition(".")[2])
-        if waiting is None or waiting.is_answered.done():
+        if waiting is None or waiting.outcome.done():
             return
+        waiting.silence.cancel()
         try:
             await self._hand_back(waiting, msg)
         except (nats.errors.Error, OSError, ValueError, LookupError) as error:
@@ -234,7 +275,7 @@ class Relay:
             log.warning(
                 "an answer cannot be handed back", set=read.set_uid, stream=read.stream, why=repr(error)
             )
-            waiting.end(answered=False)
+            waiting.end("unanswered")
 
     async def _hand_back(self, waiting: _Waiting, msg: Msg) -> None:
         headers = {name: value for name, value in (msg.headers or {}).items() if name in _HANDED_BACK}
@@ -243,8 +284,8 @@ class Relay:
             # The leader's answer has a message in base64, by a third larger than any client may send; and
             # bytes of headers that are no text become more. The server would close the connection.
             await _refuse(self._client, waiting.read.subject, waiting.reply, "the message is too large")
-            waiting.end(answered=False)
+            waiting.end("refused")
             return
         await self._client.publish(waiting.reply, body, headers=headers or None)
         if not (waiting.read.is_batch and "Nats-Sequence" in headers):
-            waiting.end(answered=True)
+            waiting.end("answered")
