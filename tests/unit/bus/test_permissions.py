@@ -23,11 +23,11 @@ from paddlewheel.bus.admin.permissions import (
     FACTS,
     ROLES,
     SUBSCRIBER,
+    acts_for_sets,
+    asked_of_bus_auth,
     permissions_of,
-    reads_for_sets,
     role_named,
 )
-from paddlewheel.bus.admin.set_reads import read_subjects
 from paddlewheel.bus.admin.teams import within
 from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
@@ -107,7 +107,7 @@ def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
 
     assert imported == exported
     assert {subject for _, subject in imported} == permissions_of(role_named(name)).publish
-    assert {subject for origin, subject in imported if origin == READER} <= read_subjects()
+    assert {subject for origin, subject in imported if origin == READER} <= asked_of_bus_auth()
 
 
 def services_of(account: Config) -> set[tuple[str, str]]:
@@ -120,9 +120,13 @@ def test_bus_auth_answers_agents_alone_and_reaches_nothing_but_what_it_hands_on(
     accounts = server_accounts()
 
     asked = {each["service"]: each["accounts"] for each in accounts[READER]["exports"]}
-    assert asked == {subject: ["cache-runtime"] for subject in read_subjects()}
-    assert services_of(accounts[READER]) == {(HOME, subject) for subject in reads_for_sets().publish}
-    assert {each.split(".")[2] for each in reads_for_sets().publish} == {"DIRECT", "STREAM", "INFO"}
+    assert asked == {subject: ["cache-runtime"] for subject in asked_of_bus_auth()}
+    assert services_of(accounts[READER]) == {(HOME, subject) for subject in acts_for_sets().publish}
+    calls = {each for each in acts_for_sets().publish if each.startswith("$JS.")}
+    written = acts_for_sets().publish - calls
+    assert {each.split(".")[2] for each in calls} == {"DIRECT", "STREAM", "INFO"}
+    assert written == {"$KV.pw_cache_runs.*.*.*", "$KV.pw_cache_nodes.*.*", "pw.work.cache.*.*.*.*.v1"}
+    assert acts_for_sets().publish_denied == {f"$KV.pw_cache_runs.*.*.{name}" for name in ("spec", "cancel")}
     assert "users" not in accounts[READER]
 
 
@@ -184,5 +188,5 @@ def test_the_generator_reports_outdated_accounts(tmp_path: Path) -> None:
     assert main(["--check", "--out", str(out)]) == 1
     assert main(["--out", str(out)]) == 0
     assert main(["--check", "--out", str(out)]) == 0
-    out.write_text(out.read_text().replace("pw.work.>", "pw.>"))
+    out.write_text(out.read_text().replace("pw.work.cache.", "pw."))
     assert main(["--check", "--out", str(out)]) == 1

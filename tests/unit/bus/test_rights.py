@@ -19,6 +19,7 @@ from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
 
 MINE, THEIRS = SetReference("team-a", "uid-a"), SetReference("team-b", "uid-b")
+CHUNKS, OWN_CHUNKS = "pw.work.cache.*.*.*.*.v1", "pw.work.cache.uid-a.*.*.*.v1"
 SERVICES = sorted({role.name for role in ROLES} - {AGENT, SUBSCRIBER, "operator", "installer"})
 
 
@@ -73,12 +74,22 @@ def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
 @pytest.mark.parametrize(
     ("subject", "narrowed"),
     [
-        ("pw.work.>", {"pw.work.cache.uid-a.*.*.*.v1"}),
-        ("$JS.API.DIRECT.GET.PW_WORK.pw.work.>", {"$JS.API.DIRECT.GET.PW_WORK.pw.work.cache.uid-a.*.*.*.v1"}),
+        (f"$JS.API.DIRECT.GET.PW_WORK.{CHUNKS}", {f"$JS.API.DIRECT.GET.PW_WORK.{OWN_CHUNKS}"}),
         ("pw.feeds.purge.v1.*", {"pw.feeds.purge.v1.uid-a"}),
-        ("$KV.pw_cache_nodes.*.*", {"$KV.pw_cache_nodes.uid-a.*"}),
-        ("$KV.pw_cache_runs.*.*.*", {"$KV.pw_cache_runs.uid-a.*.*"}),
-        ("pw.evt.cache.>", {"pw.evt.cache.*.*.v1.team-a.uid-a"}),
+        # What fills streams of all sets.
+        (CHUNKS, set()),
+        ("$KV.pw_cache_nodes.*.*", set()),
+        ("$KV.pw_cache_runs.*.*.*", set()),
+        (f"pw.write.*.{CHUNKS}", {f"pw.write.uid-a.{OWN_CHUNKS}"}),
+        ("pw.write.*.$KV.pw_cache_nodes.*.*", {"pw.write.uid-a.$KV.pw_cache_nodes.uid-a.*"}),
+        ("pw.write.*.$KV.pw_cache_runs.*.*.*", {"pw.write.uid-a.$KV.pw_cache_runs.uid-a.*.*"}),
+        (
+            "pw.evt.cache.>",
+            {
+                f"pw.evt.cache.{fact}.v1.team-a.uid-a"
+                for fact in ("run.started", "run.progressed", "run.ended", "node.mounted", "node.unmounted")
+            },
+        ),
         ("$JS.API.INFO", {"$JS.API.INFO"}),
         ("pw.read.*.DIRECT.GET.KV_pw_cache_runs", {"pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"}),
         ("$JS.API.DIRECT.GET.KV_pw_cache_runs", set()),

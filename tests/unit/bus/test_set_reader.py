@@ -14,7 +14,8 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.admin.set_reads import MAX_BODY, Read, is_busy
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.set_reader import LIMITS, Desk, Relay
+from paddlewheel.bus.nats.set_reader import LIMITS, READS, Relay
+from paddlewheel.bus.nats.set_requests import Desk
 from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.tasks import end
 
@@ -169,7 +170,7 @@ async def test_what_has_waited_longer_than_its_asker_is_never_handed_on() -> Non
     """It would be work for nobody, and keep back what somebody still waits for."""
     client, reports = OneClient(most=1000), list[str]()
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, at_work=1)), reports.append)
+    desk = Desk(cast("Client", client), READS, relay, Turns(replace(LIMITS, at_work=1)), reports.append)
 
     for _ in range(3):
         await desk.take(asked(client, "uid-a"))
@@ -186,7 +187,7 @@ async def test_reads_that_the_server_is_silent_about_hold_up_no_others() -> None
     """The leader of one stream is being elected."""
     client, reports = OneClient(), list[str]()
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, patience=None)), reports.append)
+    desk = Desk(cast("Client", client), READS, relay, Turns(replace(LIMITS, patience=None)), reports.append)
     for number in range(LIMITS.all_at_work):
         await desk.take(asked(client, f"uid-{number}"))
     await settled(lambda: len(client.requests) == LIMITS.all_at_work)
@@ -218,7 +219,7 @@ async def test_a_set_asks_beside_sixteen_that_ask_for_all_they_may() -> None:
 async def test_what_comes_in_before_the_end_is_answered() -> None:
     client, reports = OneClient(), list[str]()
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, Turns(LIMITS), reports.append)
+    desk = Desk(cast("Client", client), READS, relay, Turns(LIMITS), reports.append)
     await desk.take(asked(client, "uid-a"))
     await settled(lambda: len(client.requests) == 1)
 
@@ -240,7 +241,7 @@ async def test_a_request_that_is_too_large_is_refused_before_its_turn(
     client, reports = OneClient(most=1000), list[str]()
     turns = Turns(Limits(at_work=1))
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, turns, reports.append)
+    desk = Desk(cast("Client", client), READS, relay, turns, reports.append)
 
     async with asyncio.timeout(5), turns.taken("uid-a"):
         await desk.take(Msg(cast("Client", client), ASKED, ASKER, data=b" " * body, headers=headers))
@@ -259,7 +260,7 @@ async def test_who_asks_for_too_much_is_told_so(call: str, told: bytes) -> None:
     client, reports = OneClient(most=1000), list[str]()
     turns = Turns(Limits(at_work=1, waiting=0))
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, turns, reports.append)
+    desk = Desk(cast("Client", client), READS, relay, turns, reports.append)
     subject = f"pw.read.uid-a.{call}.KV_pw_cache_runs"
 
     async with asyncio.timeout(5), turns.taken("uid-a"):

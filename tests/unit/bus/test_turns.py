@@ -90,3 +90,35 @@ async def settled(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():
             await asyncio.sleep(0)
+
+
+async def test_bytes_of_one_asker_are_bounded_and_leave_room_for_others() -> None:
+    turns = Turns(Limits(at_work=2, waiting=8, bytes=100, all_bytes=160))
+
+    async with turns.taken("a", 150):
+        with pytest.raises(Retry, match="Busy"):
+            async with turns.taken("a", 1):
+                pass
+        async with turns.taken("b", 10):
+            with pytest.raises(Retry, match="Busy"):
+                async with turns.taken("b", 0):
+                    pass
+        with pytest.raises(Retry, match="Busy"):
+            async with turns.taken("c", 11):
+                pass
+    async with turns.taken("a", 60), turns.taken("a", 40):
+        pass
+
+
+async def test_bytes_are_free_again_whatever_ends_the_request() -> None:
+    turns = Turns(Limits(at_work=1, waiting=8, bytes=100, all_bytes=160, patience=0.01))
+
+    async with turns.taken("a", 60):
+        with pytest.raises(Retry, match="in time"):
+            async with turns.taken("a", 40):
+                pass
+    with pytest.raises(ValueError, match="x"):
+        async with turns.taken("a", 100):
+            raise ValueError("x")
+    async with turns.taken("a", 100), turns.taken("b", 60):
+        pass

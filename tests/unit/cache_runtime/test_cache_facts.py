@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from cache_runtime import facts as facts_module
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
-from cache_runtime.facts import PROGRESS_EVERY, Facts
+from cache_runtime.facts import MESSAGE_MAX, PROGRESS_EVERY, Facts
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import RunProgressed, RunSpec, RunState, WarmupOperation
@@ -94,3 +94,17 @@ async def test_a_rejected_fact_does_not_stop_the_runtime(harness: Harness) -> No
     harness.bus.publish = refuse  # type: ignore[method-assign, assignment]
     await harness.publish()
     assert harness.published() == []
+
+
+async def test_facts_with_long_messages_are_small_enough_for_their_stream(harness: Harness) -> None:
+    """Names of files may have any characters; of a state everything is in its record."""
+    spec = RunSpec(
+        run_id="run-1", set_namespace="n" * 63, set_name="s" * 253, set_uid="u" * 36, warmup=WarmupOperation()
+    )
+    state = RunState(run_id="run-1", message="\1" * 100_000)
+
+    await harness.facts.run_ended(spec, state)
+    await harness.facts.mount_changed("\1" * 100_000)
+
+    messages = [event.data.message for event in harness.bus.events("PW_CACHE")]  # type: ignore[attr-defined]
+    assert messages == 2 * ["\1" * MESSAGE_MAX]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 from bus_auth.authority import KubernetesAuthority
 from bus_auth.authorize import Authorizer, Policy
@@ -19,6 +20,8 @@ from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.bus.nats.set_reader import SetReader
+from paddlewheel.bus.nats.set_requests import SetRequests
+from paddlewheel.bus.nats.set_writer import SetWriter
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
@@ -40,8 +43,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             access = access_of(settings, key)
             callout = NatsCallout(access, server, clock, name=settings.pod_name)
             reader = SetReader(access, clock, metrics.read, name=f"{settings.pod_name}-reader")
+            writer = SetWriter(access, clock, metrics.written, name=f"{settings.pod_name}-writer")
             watch = KeyWatch(settings.key_file, key, callout, clock)
-            await _serve(callout, reader, watch, settings.http_port, stop)
+            agents = {"reads": reader, "writes": writer}
+            await _serve(callout, agents, watch, settings.http_port, stop)
     finally:
         measures.shutdown()
 
@@ -59,12 +64,18 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
 
 
 async def _serve(
-    callout: NatsCallout, reader: SetReader, watch: KeyWatch, port: int, stop: asyncio.Event
+    callout: NatsCallout,
+    agents: Mapping[str, SetRequests],
+    watch: KeyWatch,
+    port: int,
+    stop: asyncio.Event,
 ) -> None:
     """Until `stop`. Raises what ends one of its tasks."""
-    working = [asyncio.create_task(each.run()) for each in (callout, reader, watch)]
+    served = [each.run() for each in agents.values()]
+    working = [asyncio.create_task(each) for each in (callout.run(), *served, watch.run())]
     stopping = asyncio.create_task(stop.wait())
-    checks = {"bus": callout.is_ready, "reads": reader.is_ready, "key": watch.is_current}
+    asked = {name: each.is_ready for name, each in agents.items()}
+    checks = {"bus": callout.is_ready, **asked, "key": watch.is_current}
     try:
         async with http.serve(port, checks):
             done, _ = await asyncio.wait({*working, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.metrics import Meter
 
-NAMES = ("paddlewheel_bus_auth_requests", "paddlewheel_bus_auth_reads")
+NAMES = ("paddlewheel_bus_auth_requests", "paddlewheel_bus_auth_reads", "paddlewheel_bus_auth_writes")
 
 
 class Metrics:
@@ -17,10 +17,17 @@ class Metrics:
         self._reads = meter.create_counter(
             NAMES[1], description="Agents' reads by outcome: answered, refused, busy or unanswered"
         )
+        self._writes = meter.create_counter(
+            NAMES[2], description="Agents' writes by outcome: answered, refused, full, busy or unanswered"
+        )
 
     def read(self, outcome: str) -> None:
         """An agent asked for records."""
         self._reads.add(1, {"outcome": outcome})
+
+    def written(self, outcome: str) -> None:
+        """An agent wanted something stored."""
+        self._writes.add(1, {"outcome": outcome})
 
     def answered(self, outcome: str) -> None:
         """One connection was granted or refused."""

@@ -32,6 +32,8 @@ SOURCE = "cache-runtime"
 ANNOUNCE_SPAN = "announce"
 PROGRESS_EVERY = 1.0
 """Minimum seconds between two progress facts of one run; those in between are dropped."""
+MESSAGE_MAX = 500
+"""Characters of a message: the stream takes 4 KiB a fact, so that no set fills it."""
 
 
 class Facts:
@@ -83,7 +85,7 @@ class Facts:
             bytes=state.bytes_done,
             cached_percent=state.cached_percent,
             reason=state.reason,
-            message=state.message,
+            message=state.message[:MESSAGE_MAX],
         )
         await self._publish(fact, f"{spec.set_uid}/{spec.run_id}/ended/0")
 
@@ -103,7 +105,7 @@ class Facts:
         }
         fact: BaseModel = NodeMounted.model_validate(node)
         if problem:
-            fact = NodeUnmounted.model_validate({**node, "message": problem})
+            fact = NodeUnmounted.model_validate({**node, "message": problem[:MESSAGE_MAX]})
         word = "unmounted" if problem else "mounted"
         moment = int(self._clock.now().timestamp() * 1000)
         try:

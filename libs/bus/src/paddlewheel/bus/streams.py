@@ -115,7 +115,17 @@ MEASUREMENTS = StreamSpec(
     declaration=2,
 )
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
-CACHE = StreamSpec("PW_CACHE", ("pw.evt.cache.>",), max_bytes=128 * _MIB, max_age=_DAY)
+# Published by agents: the five facts of one set take a sixth of it at most, and push out no others.
+CACHE = StreamSpec(
+    "PW_CACHE",
+    ("pw.evt.cache.>",),
+    max_bytes=128 * _MIB,
+    max_age=_DAY,
+    max_msg_size=4 * 1024,
+    # A set has up to 1,000 partitions, of each of which it may be told that it was mounted.
+    max_msgs_per_subject=1024,
+    declaration=2,
+)
 WORK = StreamSpec(
     "PW_WORK",
     ("pw.work.>",),

@@ -23,6 +23,8 @@ class Limits:
         all_at_work: of all askers, those that rest not included. Who comes first is next; an asker has no
             more than `at_work` in this line, so nobody waits for all that others ask.
         all_waiting: of all askers, for their own turns; and as many in line.
+        bytes: of one asker's requests, unless he has one alone.
+        all_bytes: of all askers; who has requests here gets three quarters of them, so that others have room.
         patience: seconds that one waits at most; None where its asker sets the limit. It must be less than
             its asker waits: whatever is older is worked on for nobody, and keeps back what is not.
     """
@@ -31,6 +33,8 @@ class Limits:
     waiting: int = 512
     all_at_work: int = 1024
     all_waiting: int = 8192
+    bytes: int = 1 << 20
+    all_bytes: int = 1 << 26
     patience: float | None = None
 
 
@@ -38,6 +42,7 @@ class Limits:
 class _Asker:
     turns: asyncio.Semaphore
     present: int = 0
+    bytes: int = 0
     told: bool = False
 
 
@@ -60,10 +65,15 @@ class Turn:
 
 @dataclass
 class Load:
-    """Requests of all askers that wait: for a turn of their own asker, or in line for one of all."""
+    """Requests of all askers that wait: for a turn of their own asker, or in line for one of all.
+
+    Args:
+        bytes: of all, those at work included.
+    """
 
     waiting: int = 0
     in_line: int = 0
+    bytes: int = 0
 
 
 class Turns:
@@ -76,15 +86,20 @@ class Turns:
         self._load = Load()
 
     @asynccontextmanager
-    async def taken(self, name: str) -> AsyncIterator[Turn]:
-        """A turn of the asker while the block runs. Raises Retry when he has too many requests, or waits for
-        longer than `patience`."""
+    async def taken(self, name: str, size: int = 0) -> AsyncIterator[Turn]:
+        """A turn of the asker while the block runs, for a request of `size` bytes.
+
+        Raises:
+            Retry: he has too many requests or bytes, or waits for longer than `patience`.
+        """
         asker = self._askers.get(name) or _Asker(asyncio.Semaphore(self.limits.at_work))
-        if self._is_full(asker):
+        if self._is_full(asker) or self._is_large(asker, size):
             self._tell(name, asker)
             raise Retry("Busy", f"{name} asks for too much at once")
         self._askers[name] = asker
         asker.present += 1
+        asker.bytes += size
+        self._load.bytes += size
         try:
             turn = await self._next(name, asker)
             try:
@@ -93,6 +108,8 @@ class Turns:
                 turn.rest()
                 asker.turns.release()
         finally:
+            self._load.bytes -= size
+            asker.bytes -= size
             asker.present -= 1
             if not asker.present:
                 del self._askers[name]
@@ -102,6 +119,12 @@ class Turns:
             return self._load.in_line >= self.limits.all_waiting
         most = self.limits.at_work + self.limits.waiting
         return asker.present >= most or self._load.waiting >= self.limits.all_waiting
+
+    def _is_large(self, asker: _Asker, size: int) -> bool:
+        limits, together = self.limits, self._load.bytes + size
+        if not asker.present:
+            return together > limits.all_bytes
+        return asker.bytes + size > limits.bytes or together > limits.all_bytes // 4 * 3
 
     async def _next(self, name: str, asker: _Asker) -> Turn:
         """Raises Retry."""

@@ -13,14 +13,15 @@ from paddlewheel.bus.admin.permissions import (
     ROLES,
     SUBSCRIBER,
     Permissions,
+    acts_for_sets,
+    asked_of_bus_auth,
     inbox_prefix,
     member_of,
     permissions_of,
-    reads_for_sets,
     role_named,
     user_of,
 )
-from paddlewheel.bus.admin.set_reads import read_api, read_subjects
+from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import matches
 
@@ -33,7 +34,7 @@ RESIDENTS = (OPERATOR, INSTALLER)
 SYSTEM = "SYS"
 
 READER = "BUS_AUTH"
-"""The account of bus-auth, which reads for agents with tokens; with certificates nobody is in it."""
+"""The account of bus-auth, which reads and writes for agents with tokens; without tokens nobody is in it."""
 
 WATCHERS = "WATCHERS"
 """The account of subscribers without a team: live facts, and nothing that two of them could share."""
@@ -82,7 +83,7 @@ def server_accounts() -> Config:
         HOME: home,
         READER: {
             "exports": _services(_asking_reader(tenants)),
-            "imports": [_use(HOME, subject) for subject in sorted(reads_for_sets().publish)],
+            "imports": [_use(HOME, subject) for subject in sorted(acts_for_sets().publish)],
         },
         **{name: _tenant(name, may, imports) for name, may in tenants.items()},
         WATCHERS: {"imports": [_import(each) for each in heard]},
@@ -157,13 +158,13 @@ def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) ->
 
 def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
     """What each may ask of the services' account."""
-    asked = {name: replace(may, publish=may.publish - read_subjects()) for name, may in tenants.items()}
-    return {**asked, READER: reads_for_sets()}
+    asked = {name: replace(may, publish=may.publish - asked_of_bus_auth()) for name, may in tenants.items()}
+    return {**asked, READER: acts_for_sets()}
 
 
 def _asking_reader(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
     """What each may ask of bus-auth."""
-    return {name: replace(may, publish=may.publish & read_subjects()) for name, may in tenants.items()}
+    return {name: replace(may, publish=may.publish & asked_of_bus_auth()) for name, may in tenants.items()}
 
 
 def _services(tenants: dict[str, Permissions]) -> list[Config]:
@@ -193,7 +194,7 @@ def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Confi
 
 
 def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
-    services = [_use(READER if s in read_subjects() else HOME, s) for s in sorted(may.publish)]
+    services = [_use(READER if s in asked_of_bus_auth() else HOME, s) for s in sorted(may.publish)]
     streams = [_import(each) for each in imports if each.importer == name]
     return {
         "users": _users_of(name),

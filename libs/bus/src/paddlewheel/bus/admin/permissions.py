@@ -18,10 +18,11 @@ from typing import Any
 
 from paddlewheel.bus import streams
 from paddlewheel.bus.admin.set_reads import handed_on, read_subjects
+from paddlewheel.bus.admin.set_writes import WORK_SUBJECTS, write_subjects
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
-from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS
+from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS, Record
 from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
@@ -223,16 +224,26 @@ def _ends_work() -> Permissions:
 
 def _does_work() -> Permissions:
     """Publish chunks and read them, each by its subject, so that rights can tell whose it is."""
-    [subjects] = streams.WORK.subjects
-    return Permissions(publish=_set(subjects, work_reads(subjects)))
+    return Permissions(publish=_set(WORK_SUBJECTS, work_reads(WORK_SUBJECTS)))
 
 
-def reads_for_sets() -> Permissions:
-    """What bus-auth does for agents with tokens: hear what they want to read, and ask JetStream for it.
+def asked_of_bus_auth() -> frozenset[str]:
+    """Where agents with tokens ask for reads and writes."""
+    return read_subjects() | frozenset(write_subjects().values())
+
+
+def acts_for_sets() -> Permissions:
+    """What bus-auth does for agents with tokens: hear what they want to read or write, have JetStream do it,
+    and ask what it holds of a set.
 
     An account that does not import INFO gets, for all of JetStream's API, the answer that it has none.
     """
-    return Permissions(publish=handed_on() | {f"{_API}.INFO"}, subscribe=read_subjects())
+    asks = _set(f"{_API}.INFO", f"{_API}.STREAM.INFO.{streams.WORK.name}")
+    return Permissions(
+        publish=handed_on() | asks | frozenset(write_subjects()),
+        publish_denied=_records_of_others(streams.RUNS, _COMMANDS),
+        subscribe=asked_of_bus_auth(),
+    )
 
 
 def work_reads(subjects: str) -> str:
@@ -247,11 +258,14 @@ def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str
         keys: pattern of those that it has.
         except_records: last tokens of keys that somebody else writes.
     """
-    below = records_in(bucket, "")
     return Permissions(
-        publish=_set(f"{below}{keys}"),
-        publish_denied=frozenset(f"{below}*.*.{record}" for record in except_records),
+        publish=_set(records_in(bucket, keys)),
+        publish_denied=_records_of_others(bucket, except_records),
     ) | _gets(bucket.name)
+
+
+def _records_of_others(bucket: StreamSpec, records: Iterable[str]) -> frozenset[str]:
+    return frozenset(records_in(bucket, f"*.*.{record}") for record in records)
 
 
 def records_in(bucket: StreamSpec, keys: str) -> str:
@@ -296,6 +310,8 @@ MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
 FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
 """The streams of facts: the bus's public side, which subscribers have copies of."""
+_COMMANDS = (Record.SPEC, Record.CANCEL)
+"""Records of a run that agents follow, and do not write."""
 
 ROLES = (
     Role(
@@ -348,9 +364,9 @@ ROLES = (
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _ends_work()
-        # In place of the direct reads, where agents have the rights of one set.
-        | Permissions(publish=read_subjects())
-        | _writes(streams.RUNS, RUN_RECORDS, except_records=("spec", "cancel"))
+        # In place of the direct reads and writes, where agents have the rights of one set.
+        | Permissions(publish=asked_of_bus_auth())
+        | _writes(streams.RUNS, RUN_RECORDS, except_records=_COMMANDS)
         | _writes(streams.NODES, NODE_RECORDS),
     ),
     # Programs outside that measure revisions. A stream that takes a fact asks for no other right.

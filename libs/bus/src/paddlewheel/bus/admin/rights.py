@@ -21,8 +21,10 @@ from paddlewheel.bus.admin.permissions import (
     work_reads,
 )
 from paddlewheel.bus.admin.set_reads import API, read_api
-from paddlewheel.contracts.run_keys import NODE_RECORDS, RUN_RECORDS, set_pattern
-from paddlewheel.contracts.subjects import event_filter, token, work_filter
+from paddlewheel.bus.admin.set_writes import WORK_SUBJECTS, write_subjects
+from paddlewheel.contracts.generated.registry import EVENTS
+from paddlewheel.contracts.run_keys import set_pattern
+from paddlewheel.contracts.subjects import event_filter, event_subject, token, work_filter
 from paddlewheel.core.errors import Permanent
 
 _ANY = "*"
@@ -100,7 +102,8 @@ def agent_inbox(uid: str) -> str:
 def within_set(may: Permissions, owner: SetReference) -> Permissions:
     """Every subject that carries data names the set's uid.
 
-    A request to JetStream that has what it wants in its body is not among them: bus-auth is asked for it.
+    A request to JetStream that has what it wants in its body is not among them, nor is what fills streams of
+    all sets: bus-auth is asked for both.
     """
     publish = {own for subject in may.publish for own in _narrowed_request(subject, owner)}
     heard = {part for subject in may.subscribe for part in _narrowed_signal(subject, owner)}
@@ -113,26 +116,31 @@ def within_set(may: Permissions, owner: SetReference) -> Permissions:
 
 def _narrowed_request(subject: str, owner: SetReference) -> set[str]:
     """Nothing of JetStream's API, but for what it has in its subject."""
-    if subject in (own := _own_subjects(owner)):
-        return {own[subject]}
+    own = _own_subjects(owner)
+    if subject in own:
+        return set(own[subject])
     if subject.startswith(f"{API}.") and subject != f"{API}.INFO":
         return set()
     return {subject.replace(f"{read_api(_ANY)}.", f"{read_api(owner.uid)}.")}
 
 
-def _own_subjects(owner: SetReference) -> Mapping[str, str]:
+def _own_subjects(owner: SetReference) -> Mapping[str, frozenset[str]]:
     """Subjects that agents write or read, to those of them that are one data set's."""
-    work = _only(streams.WORK.subjects)
+    asked = zip(write_subjects().values(), write_subjects(owner.uid).values(), strict=True)
     return {
-        _only(streams.CACHE.subjects): event_filter("cache", namespace=owner.namespace, uid=owner.uid),
-        work: work_filter(owner.uid),
-        work_reads(work): work_reads(work_filter(owner.uid)),
-        WORK_PURGES: WORK_PURGES.replace("*", owner.uid),
-        **{
-            records_in(bucket, keys): records_in(bucket, keys.replace("*", owner.uid, 1))
-            for bucket, keys in ((streams.RUNS, RUN_RECORDS), (streams.NODES, NODE_RECORDS))
-        },
+        _only(streams.CACHE.subjects): _facts(owner),
+        work_reads(WORK_SUBJECTS): frozenset({work_reads(work_filter(owner.uid))}),
+        WORK_PURGES: frozenset({WORK_PURGES.replace("*", owner.uid)}),
+        **{subject: frozenset() for subject in write_subjects()},
+        **{subject: frozenset({own}) for subject, own in asked},
     }
+
+
+def _facts(owner: SetReference) -> frozenset[str]:
+    """One subject for each fact of agents: of each subject the stream keeps so many messages alone."""
+    [stored] = streams.CACHE.subjects
+    told = (event_subject(fact, owner.namespace, owner.uid) for fact in EVENTS)
+    return frozenset(subject for subject in told if streams.matches(stored, subject))
 
 
 def _narrowed_signal(subject: str, owner: SetReference) -> set[str]:

@@ -43,10 +43,12 @@ _CALLS = {
 _READS = frozenset(f"{call}.{stream}" for stream, calls in _CALLS.items() for call in calls)
 _BAD_REQUEST = {"code": 400, "err_code": 10003}
 """As JetStream has it."""
-_LATER = 10008
+LATER = 10008
 """JetStream's error code for what is unavailable for now."""
 _ONE = r"(\*|[A-Za-z0-9_-]+)"
 
+Answer = tuple[Mapping[str, str], bytes]
+"""Headers and body."""
 Pattern = Annotated[str, Field(max_length=512)]
 Sequence = Annotated[int, Field(ge=0, lt=1 << 64)]
 
@@ -118,7 +120,7 @@ def is_read(subject: bytes) -> bool:
 
 
 def set_of(subject: str) -> str:
-    """The uid in whose name it is asked; the server lets nobody ask in another's."""
+    """The uid in whose name it is asked to read or to write; the server lets nobody ask in another's."""
     return subject.split(".")[_SET]
 
 
@@ -169,19 +171,24 @@ def shown_info(answer: bytes) -> bytes:
     return json.dumps(shown).encode()
 
 
-def refusal(subject: str, why: str) -> tuple[Mapping[str, str], bytes]:
-    """Headers and body, as JetStream answers to a bad request."""
+def refusal(subject: str, why: str) -> Answer:
+    """As JetStream answers to a bad request."""
     if f".{_BATCH}." in subject:
         return {"Status": "408", "Description": f"Bad Request: {why}"}, b""
+    return error_of(why)
+
+
+def error_of(why: str) -> Answer:
+    """As JetStream answers to a bad request that is no batch."""
     return {}, json.dumps({"error": {**_BAD_REQUEST, "description": f"bad request: {why}"}}).encode()
 
 
-def busy(subject: str) -> tuple[Mapping[str, str], bytes]:
-    """Headers and body of the answer to what is not handed on now."""
+def busy(subject: str) -> Answer:
+    """The answer to what is not handed on now."""
     why = "bus-auth has too much to do"
     if f".{_BATCH}." in subject:
         return {"Status": BUSY, "Description": why}, b""
-    error = {"code": int(BUSY), "err_code": _LATER, "description": why}
+    error = {"code": int(BUSY), "err_code": LATER, "description": why}
     return {"Status": BUSY}, json.dumps({"error": error}).encode()
 
 

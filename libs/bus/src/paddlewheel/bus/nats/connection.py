@@ -13,6 +13,7 @@ from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import API
+from paddlewheel.bus.admin.set_writes import is_asked_for
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.tls import load_tls
@@ -67,6 +68,11 @@ class Connection:
     def api(self, call: str, stream: str) -> str:
         """Subject of a request about a stream."""
         return f"{self._access.api_prefix}.{call}.{stream}"
+
+    def written_on(self, subject: str) -> str:
+        """Where a message for this subject is published."""
+        prefix = self._access.write_prefix
+        return f"{prefix}.{subject}" if prefix and is_asked_for(subject) else subject
 
     @property
     def reads_sets_alone(self) -> bool:

@@ -15,6 +15,7 @@ from nats.js.api import DeliverPolicy, RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.keys import check_key, check_pattern
+from paddlewheel.bus.markers import DELETED, EXPECTED, OPERATION
 from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
@@ -27,11 +28,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
-# A delete leaves a marker for watchers, in place of the value (history of one), which expires after an hour.
-_DELETE = {_OPERATION: "DEL", "Nats-TTL": "1h"}
 
 log = LibraryLogger(__name__)
 
@@ -83,7 +80,7 @@ class NatsKeyValue:
     async def delete(self, key: str) -> None:
         found = await self._last(check_key(key))
         if found is not None and found.value is not None:
-            await self._publisher.publish(RawMessage(self._prefix + key, b"", _DELETE))
+            await self._publisher.publish(RawMessage(self._prefix + key, b"", DELETED))
 
     async def entries(self, pattern: str) -> list[Entry]:
         consumer = await self._open(check_pattern(pattern))
@@ -152,7 +149,7 @@ class NatsKeyValue:
             return None
 
     async def _write_at(self, key: str, value: bytes, revision: int) -> int:
-        message = RawMessage(self._prefix + key, value, {_EXPECTED: str(revision)})
+        message = RawMessage(self._prefix + key, value, {EXPECTED: str(revision)})
         try:
             return (await self._publisher.publish(message)).sequence
         except Retry as error:
@@ -218,7 +215,7 @@ def _stored(key: str, found: RawStreamMsg) -> Entry:
 
 
 def _is_deletion(headers: Mapping[str, str]) -> bool:
-    return headers.get(_OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
+    return headers.get(OPERATION, "") in ("DEL", "PURGE") or _MARKER in headers
 
 
 async def _read_on(consumer: Ephemeral, listing: Listing) -> None:

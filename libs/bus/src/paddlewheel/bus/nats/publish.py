@@ -7,11 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nats.aio.msg import Msg
 from nats.js.errors import APIError
 
+from paddlewheel.bus.admin.set_reads import is_busy
+from paddlewheel.bus.admin.set_writes import is_unknown
 from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.answers import RESEND
 from paddlewheel.bus.nats.api import ask_api
-from paddlewheel.bus.nats.client import NOT_PERMITTED
+from paddlewheel.bus.nats.client import NOT_PERMITTED, Client
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
@@ -80,8 +84,12 @@ class StreamPublisher:
         if receipt is None:
             self._provision.forget()
             why = self._provision.why_missing(stream_of(message.subject).name)
-            raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now{why}")
+            raise Retry(STREAM_MISSING, f"{message.subject}: {self._nobody(message)}{why}")
         return receipt
+
+    def _nobody(self, message: RawMessage) -> str:
+        is_direct = self._connection.written_on(message.subject) == message.subject
+        return "no stream takes it now" if is_direct else "no stream takes it now, or bus-auth does not run"
 
     async def _is_another(self, stream: str, sequence: int, subject: str) -> bool:
         """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
@@ -120,15 +128,28 @@ class StreamPublisher:
             raise Permanent(
                 "TooLarge", f"{message.subject}: {size} bytes, the server takes {client.max_payload}"
             )
-        # A repeated id is stored once; a write at a revision would fail the second time.
-        answer = await client.ask(
-            message.subject,
-            message.data,
-            timing.TIMEOUT,
-            headers=dict(message.headers) or None,
-            repeat=MESSAGE_ID in message.headers,
-        )
+        answer = await self._ask(client, message)
+        if answer is not None and is_unknown(answer.headers or {}):
+            raise Unavailable("BusUnreachable", f"{message.subject}: not known to be stored")
         return None if answer is None else _receipt(message.subject, answer.data)
+
+    async def _ask(self, client: Client, message: RawMessage) -> Msg | None:
+        """The answer. What bus-auth was too busy for is not stored, and is sent again while there is time."""
+        now = asyncio.get_running_loop().time
+        until = now() + timing.TIMEOUT
+        while True:
+            # A repeated id is stored once; a write at a revision would fail the second time.
+            answer = await client.ask(
+                self._connection.written_on(message.subject),
+                message.data,
+                until - now(),
+                headers=dict(message.headers) or None,
+                repeat=MESSAGE_ID in message.headers,
+            )
+            is_late = now() + 2 * RESEND > until
+            if answer is None or is_late or not is_busy(answer.headers or {}):
+                return answer
+            await asyncio.sleep(RESEND)
 
 
 def wire_size(headers: Mapping[str, str], data: bytes) -> int:

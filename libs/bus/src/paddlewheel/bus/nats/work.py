@@ -6,6 +6,7 @@ names itself and whoever asks for it asks again.
 
 from __future__ import annotations
 
+from paddlewheel.bus.markers import DONE
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING
 from paddlewheel.bus.nats.provision import Provision
@@ -15,8 +16,6 @@ from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.core.errors import Permanent, Retry
 
-_DONE = {"Nats-TTL": "1s"}
-"""An empty message takes the place of a chunk that is done, and goes by itself: agents may remove nothing."""
 _NOTHING = "404"
 
 
@@ -47,7 +46,7 @@ class NatsWorkStore:
         return None
 
     async def drop(self, subject: str) -> None:
-        await self._publisher.publish(RawMessage(subject, b"", _DONE))
+        await self._publisher.publish(RawMessage(subject, b"", DONE))
 
     async def purge(self, subject: str) -> None:
         await self._provision.ready()

@@ -416,7 +416,7 @@ class RunEnded(WireModel):
     reason: str = ""
     """CamelCase, when failed."""
     message: str = ""
-    """Human-readable; names files that failed, at most 20."""
+    """Human-readable; names files that failed, at most 20. The first 500 characters of what RunState has."""
 
 
 class NodeMounted(WireModel):
@@ -446,4 +446,4 @@ class NodeUnmounted(WireModel):
     partition: Int32 = 0
     node: str = ""
     message: str = ""
-    """What was observed, human-readable."""
+    """What was observed, human-readable; 500 characters at most."""
