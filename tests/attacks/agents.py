@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,43 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
 from paddlewheel.bus.admin.set_reads import read_api
+from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.streams import CACHE, NODES, NODES_BUCKET, RUNS, RUNS_BUCKET, WORK
+from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.errors import STORE_FULL
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.bus.streams import (
+    BUS_FULL,
+    CACHE,
+    MAX_MESSAGE,
+    NODES,
+    NODES_BUCKET,
+    RUNS,
+    RUNS_BUCKET,
+    WORK,
+    StreamSpec,
+)
 from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
-from paddlewheel.testkit.bus_auth import VALUES, answering
+from paddlewheel.core.errors import Retry
+from paddlewheel.testkit.bus_auth import VALUES, answering, bus_auth_access
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
 
 SETS = {"mine": SetReference("team-a", "uid-a"), "theirs": SetReference("team-b", "uid-b")}
 """Data set of each token. Whose a token really is, the API server says in tests/integration/bus_auth."""
-THEIRS = SETS["theirs"]
+MINE, THEIRS = SETS.values()
+OWN = write_prefix(MINE.uid)
+IN_FLIGHT = 4
+"""Writes at a time."""
+SMALLEST = 500
+"""Bytes of what is written last, when nothing larger is taken."""
+BAD_REQUEST = 10003
+"""JetStream's error code."""
+FLOOD = 10_000
+"""Writes at once, more than bus-auth keeps and the set may store."""
+MADE_UP = 1000
+"""Facts that nobody knows."""
 
 
 @dataclass
@@ -77,6 +105,8 @@ def storing(*subjects: str) -> Run:
 
     async def run(tenants: Tenants, mine: Guest) -> bool:
         for subject in subjects:
+            for owner in SETS.values():
+                await mine.send(f"{write_prefix(owner.uid)}.{subject}", b"forged")
             for headers in (None, {"Nats-Rollup": "sub"}):
                 with suppress(nats.errors.Error):
                     await mine.client.publish(subject, b"forged", headers=headers)
@@ -92,9 +122,115 @@ def storing(*subjects: str) -> Run:
 async def oversized(tenants: Tenants, mine: Guest) -> bool:
     """Store much more than a report about a node has."""
     own = f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0"
-    await mine.client.publish(own, b"x" * 500_000)
-    await mine.client.flush()
+    for subject in (own, f"{OWN}.{own}"):
+        await mine.send(subject, b"x" * 500_000)
     return await tenants.stored(own)
+
+
+def with_headers(*refused: Mapping[str, str]) -> Run:
+    """Write a record or a chunk of one's own with headers by which it would be something else."""
+
+    async def run(tenants: Tenants, mine: Guest) -> bool:
+        uid = SETS["mine"].uid
+        subjects = (f"$KV.{RUNS_BUCKET}.{uid}.run.state", work_subject(uid, "run", 0, 0))
+        for subject in subjects:
+            for headers in refused:
+                for body in (b"", b"forged"):
+                    await mine.send(f"{OWN}.{subject}", body, headers)
+                    with suppress(nats.errors.Error):
+                        await mine.client.publish(subject, body, headers=dict(headers))
+        await mine.client.flush()
+        return any([await tenants.stored(subject) for subject in subjects])
+
+    return run
+
+
+def filling(stream: StreamSpec, key: Callable[[int], str], size: int) -> Run:
+    """Store so much of one's own that another set's agent finds the stream full."""
+
+    async def run(tenants: Tenants, mine: Guest) -> bool:
+        prefix = stream.subjects[0].removesuffix(">")
+        numbers, left = count(), size
+        first = await mine.send(f"{prefix}{key(next(numbers))}", bytes(size))
+        # As agents with certificates, if that is possible.
+        asked = prefix if "seq" in first else f"{OWN}.{prefix}"
+        while left > SMALLEST:
+            subjects = [f"{asked}{key(next(numbers))}" for _ in range(IN_FLIGHT)]
+            if await is_full(mine, subjects, left):
+                left //= 16
+        return await is_kept_out(tenants, f"{prefix}{key(0)}".replace(MINE.uid, THEIRS.uid))
+
+    return run
+
+
+async def is_full(mine: Guest, subjects: Sequence[str], size: int) -> bool:
+    """Whether no more is taken, or no further key. Raises AssertionError for any other refusal."""
+    found = await asyncio.gather(
+        *(mine.client.request(subject, bytes(size), PATIENCE) for subject in subjects)
+    )
+    codes = {json.loads(each.data).get("error", {}).get("err_code") for each in found}
+    assert codes <= {None, STORE_FULL, BAD_REQUEST}, [each.data for each in found]
+    return codes != {None}
+
+
+async def is_kept_out(tenants: Tenants, theirs: str) -> bool:
+    """Whether another set's agent finds no room for a message."""
+    bus = NatsBus(tenants.agent_access("theirs"))
+    try:
+        await bus.publish_raw(RawMessage(theirs, bytes(8 * SMALLEST)))
+    except Retry as error:
+        if error.reason != BUS_FULL:
+            raise
+        return True
+    finally:
+        await bus.close()
+    return False
+
+
+async def drowning(tenants: Tenants, mine: Guest) -> bool:
+    """Ask for so many writes at once that another set's agent cannot write."""
+    for number in range(FLOOD):
+        subject = f"{OWN}.$KV.{RUNS_BUCKET}.{MINE.uid}.run.part-{number % 1000}"
+        await mine.client.publish(subject, bytes(2048), reply=mine.client.new_inbox())
+    bus = NatsBus(tenants.agent_access("theirs"))
+    try:
+        await bus.key_value(RUNS_BUCKET).create(f"{THEIRS.uid}.run.state", b"theirs")
+    except Retry:
+        return True
+    finally:
+        await bus.close()
+    return False
+
+
+async def commanding(tenants: Tenants, _: Guest) -> bool:
+    """As bus-auth, should it be led to: write what dataset-controller alone writes."""
+    connection = Connection(bus_auth_access(tenants.bus), "misled")
+    try:
+        client = await connection.client()
+        records = {name: f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.{name}" for name in ("spec", "cancel", "state")}
+        for subject in records.values():
+            await client.publish(subject, b"forged")
+        await client.flush()
+    finally:
+        await connection.close()
+    assert await tenants.stored(records["state"]), "bus-auth cannot write what it may"
+    return any([await tenants.stored(records[name]) for name in ("spec", "cancel")])
+
+
+async def pushing_out(tenants: Tenants, mine: Guest) -> bool:
+    """Tell so many facts that the stream drops another set's."""
+    theirs = f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
+    own = f"{SETS['mine'].namespace}.{SETS['mine'].uid}"
+    await (await tenants.operator()).client.jetstream(timeout=PATIENCE).publish(theirs, b"{}")
+    for size in (MAX_MESSAGE - 1024, 4 * 1024 - 100):
+        # On one subject, and on as many as one likes.
+        for number in range(CACHE.max_bytes // size + 1):
+            await mine.client.publish(f"pw.evt.cache.run.ended.v1.{own}", bytes(size))
+            if number < MADE_UP:
+                await mine.client.publish(f"pw.evt.cache.run.x{number}.v1.{own}", bytes(size))
+        await mine.client.flush()
+    assert await tenants.stored(f"pw.evt.cache.run.ended.v1.{own}"), "the attacker cannot tell its own facts"
+    return not await tenants.stored(theirs)
 
 
 async def listening(tenants: Tenants, mine: Guest) -> bool:
@@ -276,8 +412,9 @@ async def swallowing(tenants: Tenants, mine: Guest) -> bool:
     """Use an id that another set's chunk may have: a stream stores an id once, on whatever subject."""
     taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0, 0)
     own = work_subject(SETS["mine"].uid, "run", 0, 0)
-    await mine.client.publish(own, b"mine", headers={MESSAGE_ID: taken})
-    await mine.client.flush()
+    for subject in (own, f"{OWN}.{own}"):
+        await mine.send(subject, b"mine", {MESSAGE_ID: taken})
+    await mine.send(f"{OWN}.{own}", b"mine")
     assert await tenants.stored(own), "the attacker has no working connection"
     bus = NatsBus(tenants.agent_access("theirs"))
     try:
@@ -298,6 +435,42 @@ ATTACKS: dict[str, Run] = {
         f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0.more",
     ),
     "agent fills the bucket of nodes with one record": oversized,
+    "agent fills the bucket of runs": filling(RUNS, lambda n: f"{MINE.uid}.run-{n}.state", 600 * 1024),
+    "agent fills the bucket of nodes": filling(NODES, lambda n: f"{MINE.uid}.{n}", 16 * 1024 - 200),
+    "agent fills the stream of work": filling(WORK, lambda n: f"cache.{MINE.uid}.run.0.{n}.v1", 950 * 1024),
+    "agent keeps another tenant's set from writing by a flood of writes": drowning,
+    "agent pushes out another tenant's fact": pushing_out,
+    "bus-auth is led to start or cancel a run": commanding,
+    "agent cancels or changes a run of its own set": storing(
+        *(
+            f"$KV.{RUNS_BUCKET}.{MINE.uid}.run.{record}"
+            for record in ("spec", "cancel", "part-00", "part-1000")
+        ),
+        f"$KV.{NODES_BUCKET}.{MINE.uid}.00",
+        f"$KV.pw_triggers.{MINE.uid}.event",
+        f"pw.work.cache.{MINE.uid}.run.0.0.v2",
+        f"pw.work.cache.{MINE.uid}.run.0.x.v1",
+        f"pw.work.{MINE.uid}",
+    ),
+    "agent stores what lasts, repeats, takes ids or removes by a header": with_headers(
+        {"Nats-TTL": "never"},
+        {"Nats-TTL": "10m"},
+        {"Nats-Rollup": "all"},
+        {"Nats-Rollup": "sub"},
+        {"Nats-Rollup": "sub", "Nats-Expected-Last-Subject-Sequence": "0"},
+        {"Nats-Msg-Id": "run/0/0"},
+        {"Nats-Expected-Stream": RUNS.name},
+        {"Nats-Expected-Last-Sequence": "0"},
+        {"Nats-Expected-Last-Msg-Id": "x"},
+        {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Last-Subject-Sequence-Subject": "$KV.>"},
+        {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": records_of(THEIRS)[RUNS.name]},
+        {"Nats-Batch-Id": "x", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
+        {"Nats-Incr": "+1"},
+        {"Nats-Marker-Reason": "MaxAge"},
+        {"KV-Operation": "PURGE"},
+        {"KV-Operation": "DEL"},
+        {"Nats-TTL": "1s", "X": "x" * 800},
+    ),
     "agent puts a chunk into a removal of another tenant's set": storing(
         work_subject(THEIRS.uid, "run", 0, 0)
     ),
@@ -353,7 +526,6 @@ async def attempt(run: Run, made: Tenants) -> bool:
     mine = await made.agent("mine")
     harmed = await run(made, mine)
     own = f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0"
-    await mine.client.publish(own, b"own")
-    await mine.client.flush()
+    await mine.send(f"{OWN}.{own}", b"own")
     assert await made.stored(own), "the attacker has no working connection"
     return harmed

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from paddlewheel.bus.admin.rights import SetReference
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
@@ -24,6 +25,10 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
 AnyBus = MemoryBus | NatsBus
+BUSES = ("memory", "nats", "nats-direct")
+OF_AGENT = "nats-agent"
+"""What agents of `OWNER` do, through bus-auth."""
+OWNER = SetReference("default", "set-1")
 ALL_JOBS = Subscription("test-jobs", JOBS.name, (event_filter("jobs"),))
 
 

@@ -3,49 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
-from tests.contract.bus.suite import Probe
+from tests.contract.bus.conftest import probing
+from tests.contract.bus.suite import BUSES, OF_AGENT, Probe
 
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
+
+KEY = "set-1.run.state"
+
+
+@pytest.fixture(params=[*BUSES, OF_AGENT])
+async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
+    async with probing(request) as found:
+        yield found
 
 
 async def test_a_key_is_created_once_updated_by_revision_and_deleted(probe: Probe) -> None:
     kv = probe.bus.key_value(RUNS_BUCKET)
     with pytest.raises(NotFound):
-        await kv.get("set.run.state")
-    first = await kv.create("set.run.state", b"1")
+        await kv.get(KEY)
+    first = await kv.create(KEY, b"1")
     with pytest.raises(AlreadyExists):
-        await kv.create("set.run.state", b"other")
-    second = await kv.update("set.run.state", b"2", first)
+        await kv.create(KEY, b"other")
+    second = await kv.update(KEY, b"2", first)
     assert second > first
     with pytest.raises(Conflict):
-        await kv.update("set.run.state", b"late", first)
-    entry = await kv.get("set.run.state")
-    assert (entry.key, entry.value, entry.revision) == ("set.run.state", b"2", second)
-    await kv.delete("set.run.state")
-    await kv.delete("set.run.state")
+        await kv.update(KEY, b"late", first)
+    entry = await kv.get(KEY)
+    assert (entry.key, entry.value, entry.revision) == (KEY, b"2", second)
+    await kv.delete(KEY)
+    await kv.delete(KEY)
     with pytest.raises(NotFound):
-        await kv.get("set.run.state")
+        await kv.get(KEY)
     with pytest.raises(Conflict):
-        await kv.update("set.run.state", b"ghost", second)
-    assert await kv.create("set.run.state", b"") > second
-    assert (await kv.get("set.run.state")).value == b""
+        await kv.update(KEY, b"ghost", second)
+    assert await kv.create(KEY, b"") > second
+    assert (await kv.get(KEY)).value == b""
 
 
 async def test_one_of_many_wins_a_create_and_an_update(probe: Probe) -> None:
     kv = probe.bus.key_value(RUNS_BUCKET)
-    made = await asyncio.gather(*(kv.create("a", b"%d" % n) for n in range(8)), return_exceptions=True)
+    made = await asyncio.gather(*(kv.create(KEY, b"%d" % n) for n in range(8)), return_exceptions=True)
     [revision] = [r for r in made if isinstance(r, int)]
     assert sum(isinstance(r, AlreadyExists) for r in made) == 7
     written = await asyncio.gather(
-        *(kv.update("a", b"%d" % n, revision) for n in range(8)), return_exceptions=True
+        *(kv.update(KEY, b"%d" % n, revision) for n in range(8)), return_exceptions=True
     )
     assert sum(isinstance(r, Conflict) for r in written) == 7
 
 
+# Of two sets: no agent's.
+@pytest.mark.parametrize("probe", BUSES, indirect=True)
 async def test_entries_are_found_by_pattern(probe: Probe) -> None:
     kv = probe.bus.key_value(RUNS_BUCKET)
     assert await kv.entries(">") == []
@@ -60,30 +72,30 @@ async def test_entries_are_found_by_pattern(probe: Probe) -> None:
 
 async def test_a_watch_lists_then_marks_the_end_then_follows(probe: Probe) -> None:
     kv = probe.bus.key_value(RUNS_BUCKET)
-    await kv.put("s.r1.state", b"1")
-    await kv.put("s.r2.state", b"1")
-    await kv.put("s.r2.state", b"2")
-    await kv.put("s.gone.state", b"1")
-    await kv.delete("s.gone.state")
-    await kv.put("s.r1.part-0", b"1")
-    async with aclosing(kv.watch("s.*.state")) as watch:
+    await kv.put("set-1.r1.state", b"1")
+    await kv.put("set-1.r2.state", b"1")
+    await kv.put("set-1.r2.state", b"2")
+    await kv.put("set-1.gone.state", b"1")
+    await kv.delete("set-1.gone.state")
+    await kv.put("set-1.r1.part-0", b"1")
+    async with aclosing(kv.watch("set-1.*.state")) as watch:
         listed = [await anext(watch), await anext(watch)]
         assert all(entry is not None and entry.is_stored for entry in listed)
-        assert {(e.key, e.value) for e in listed if e} == {("s.r1.state", b"1"), ("s.r2.state", b"2")}
+        assert {(e.key, e.value) for e in listed if e} == {("set-1.r1.state", b"1"), ("set-1.r2.state", b"2")}
         assert await anext(watch) is None
-        revision = await kv.put("s.r3.state", b"1")
+        revision = await kv.put("set-1.r3.state", b"1")
         entry = await anext(watch)
         assert entry is not None
-        assert (entry.key, entry.value, entry.revision) == ("s.r3.state", b"1", revision)
+        assert (entry.key, entry.value, entry.revision) == ("set-1.r3.state", b"1", revision)
         assert not entry.is_stored
-        await kv.delete("s.r3.state")
+        await kv.delete("set-1.r3.state")
         entry = await anext(watch)
         assert entry is not None
-        assert (entry.key, entry.value) == ("s.r3.state", None)
+        assert (entry.key, entry.value) == ("set-1.r3.state", None)
 
 
 async def test_a_watch_of_nothing_marks_the_end_at_once(probe: Probe) -> None:
-    async with aclosing(probe.bus.key_value(RUNS_BUCKET).watch(">")) as watch:
+    async with aclosing(probe.bus.key_value(RUNS_BUCKET).watch("set-1.>")) as watch:
         assert await anext(watch) is None
 
 

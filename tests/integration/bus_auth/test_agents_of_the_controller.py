@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
@@ -49,8 +50,9 @@ async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespa
                 account, team, audience=wanted["audience"], pod=pod, seconds=wanted["expirationSeconds"]
             )
             async with stand.enter("cache-runtime", shown, prefix=agent_inbox(uid)) as agent:
-                assert not await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.{uid}.0")
-                assert await agent.refused_to_publish(f"$KV.{NODES_BUCKET}.another.0")
+                own = f"{write_prefix(uid)}.$KV.{NODES_BUCKET}.{uid}.0"
+                assert not await agent.refused_to_publish(own)
+                assert await agent.refused_to_publish(own.replace(uid, "another"))
 
             secrets = await stand.cluster.list(SECRETS, team)
             names = {name for secret in secrets for name in secret.get("data") or {}}

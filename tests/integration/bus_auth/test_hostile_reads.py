@@ -14,13 +14,12 @@ from typing import Any
 import nats.errors
 import pytest
 from nats.protocol import command
-from tests.integration.bus_auth.test_reads_with_three_servers import MINE, access, configuration, reading
 
-from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.accounts import HOME, READER
-from paddlewheel.bus.admin.permissions import AGENT, OPERATOR, inbox_prefix
-from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.permissions import OPERATOR, inbox_prefix
+from paddlewheel.bus.admin.rights import SetReference
 from paddlewheel.bus.admin.set_reads import LARGEST_BATCH, read_api, read_subjects
+from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
@@ -30,9 +29,11 @@ from paddlewheel.bus.turns import Turn, Turns
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.agents_bus import access, agents_access, configuration, reading, writing
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually, patiently
 
+MINE = SetReference("team-a", "uid-a")
 ASKERS = 100
 """Agents of one set, with more to read than bus-auth hands back before they ask again."""
 KEY = f"{MINE.uid}.run.state"
@@ -41,12 +42,14 @@ SUBJECT = f"$KV.{RUNS_BUCKET}.{KEY}"
 
 @dataclass
 class Scene:
-    """A server with streams and bus-auth's reader, an agent, and a connection with the agent's rights."""
+    """A server with streams, bus-auth's reader and its writer; an agent, and connections with the agent's
+    rights and an operator's."""
 
     server: NatsServer
     folder: Path
     agent: NatsBus
     client: Client
+    operator: Client
 
     @property
     def log(self) -> str:
@@ -58,11 +61,11 @@ class Scene:
         await self.client.publish(asked(call), data, reply=reply or self.client.new_inbox())
 
     async def store(self, headers: bytes, data: bytes) -> None:
-        """Headers that nats-py would not send."""
-        inbox = self.client.new_inbox()
-        answers = await self.client.subscribe(inbox)
-        await self.client._send_command(command.hpub_cmd(SUBJECT, inbox, headers, data))
-        await self.client.flush()
+        """Headers that nats-py would not send, and bus-auth not take."""
+        inbox = self.operator.new_inbox()
+        answers = await self.operator.subscribe(inbox)
+        await self.operator._send_command(command.hpub_cmd(SUBJECT, inbox, headers, data))
+        await self.operator.flush()
         assert "error" not in json.loads((await answers.next_msg(5)).data)
 
 
@@ -71,13 +74,9 @@ def asked(call: str) -> str:
     return f"{read_api(MINE.uid)}.{call}.{RUNS.name}"
 
 
-def agents(server: NatsServer) -> Access:
-    return access(server, AGENT, inbox_prefix=agent_inbox(MINE.uid), api_prefix=read_api(MINE.uid))
-
-
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    server = NatsServer(tmp_path, configuration())
+    server = NatsServer(tmp_path, configuration(MINE))
     server.start()
     try:
         async with scene_on(server, tmp_path) as found:
@@ -89,14 +88,18 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 @asynccontextmanager
 async def scene_on(server: NatsServer, folder: Path) -> AsyncIterator[Scene]:
     makes: dict[str, Any] = {"streams": "make", "replicas": 1, "inbox_prefix": inbox_prefix(OPERATOR)}
-    operator, agent = NatsBus(access(server, HOME, **makes)), NatsBus(agents(server))
-    hostile = Connection(agents(server), "hostile")
+    operator, agent = NatsBus(access(server, HOME, **makes)), NatsBus(agents_access(server, MINE))
+    hostile, trusted = (
+        Connection(agents_access(server, MINE), "hostile"),
+        Connection(access(server, HOME, **makes), ""),
+    )
     try:
         await patiently(operator.install, within=30)
-        async with reading(server):
-            yield Scene(server, folder, agent, await hostile.client())
+        async with reading(server), writing(server):
+            yield Scene(server, folder, agent, await hostile.client(), await trusted.client())
     finally:
         await hostile.close()
+        await trusted.close()
         await agent.close()
         await operator.close()
 
@@ -123,22 +126,23 @@ class EveryOther(Turns):
     refuses = False
 
     @asynccontextmanager
-    async def taken(self, name: str) -> AsyncIterator[Turn]:
+    async def taken(self, name: str, size: int = 0) -> AsyncIterator[Turn]:
         self.refuses = not self.refuses
         if self.refuses:
             raise Retry("Busy", "none")
-        async with super().taken(name) as turn:
+        async with super().taken(name, size) as turn:
             yield turn
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddlewheel.bus.nats.set_reader.Turns", EveryOther)
+    monkeypatch.setattr("paddlewheel.bus.nats.set_requests.Turns", EveryOther)
 
 
 @pytest.mark.usefixtures("busy")
 async def test_what_bus_auth_is_too_busy_for_is_asked_again(scene: Scene) -> None:
-    """A batch that is given up makes its reader list everything again: more work, not less."""
+    """A batch that is given up makes its reader list everything again: more work, not less. What was not
+    written is written, once."""
     await scene.agent.key_value(RUNS_BUCKET).put(KEY, b"1")
 
     assert (await scene.agent.key_value(RUNS_BUCKET).get(KEY)).value == b"1"
@@ -158,8 +162,16 @@ async def test_many_agents_of_a_set_that_list_together_all_read(scene: Scene) ->
     assert {len(each) for each in found} == {LARGEST_BATCH}
 
 
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        (asked("STREAM.INFO"), "more than 1024 bytes"),
+        (f"{write_prefix(MINE.uid)}.{SUBJECT}", "size exceeds"),
+    ],
+    ids=["read", "write"],
+)
 async def test_a_request_with_large_headers_is_refused_unread(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, subject: str, said: str
 ) -> None:
     """Thousands of lines of one name take a tenth of a second, and become one header."""
     read, parse = list[int](), Client._process_headers
@@ -172,10 +184,10 @@ async def test_a_request_with_large_headers_is_refused_unread(
     headers, inbox = b"NATS/1.0\r\n" + b"a:b\r\n" * 200_000 + b"\r\n", scene.client.new_inbox()
     answers = await scene.client.subscribe(inbox)
 
-    await scene.client._send_command(command.hpub_cmd(asked("STREAM.INFO"), inbox, headers, b""))
+    await scene.client._send_command(command.hpub_cmd(subject, inbox, headers, b""))
     answer = json.loads((await answers.next_msg(10)).data)
 
-    assert "more than 1024 bytes" in answer["error"]["description"]
+    assert said in answer["error"]["description"]
     assert max(read) < 10_000
 
 
@@ -192,7 +204,7 @@ async def test_a_replica_that_ends_answers_all_that_it_was_asked(scene: Scene) -
 
 
 async def test_a_reader_that_may_not_listen_is_not_ready(tmp_path: Path) -> None:
-    config = configuration()
+    config = configuration(MINE)
     [user] = config["accounts"][READER]["users"]
     user["permissions"] = {"subscribe": ["_INBOX.>"]}
     server = NatsServer(tmp_path, config)
@@ -239,9 +251,12 @@ def subjects_of_readers(server: NatsServer) -> list[str]:
 
 async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
     """It remembers each request that crosses accounts, in memory. Here after a second, in place of ten."""
-    server = NatsServer(tmp_path, json.loads(json.dumps(configuration()).replace('"10s"', '"1s"')))
+    server = NatsServer(tmp_path, json.loads(json.dumps(configuration(MINE)).replace('"10s"', '"1s"')))
     server.start()
-    reader, agent = Connection(access(server, READER), "silent"), Connection(agents(server), "agent")
+    reader, agent = (
+        Connection(access(server, READER), "silent"),
+        Connection(agents_access(server, MINE), "agent"),
+    )
     try:
         client, silent = await agent.client(), await reader.client()
         heard = await silent.subscribe("pw.read.>")

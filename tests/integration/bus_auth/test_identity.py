@@ -7,6 +7,7 @@ import pytest
 
 from paddlewheel.bus import connect
 from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.subjects import work_subject
@@ -28,13 +29,16 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
     theirs, _, _ = await stand.agent(await stand.namespace())
     me, they = uid_of(mine), uid_of(theirs)
 
-    def subjects(uid: str, namespace: str) -> tuple[str, ...]:
+    def stored(uid: str) -> tuple[str, ...]:
         return (
             f"$KV.{RUNS_BUCKET}.{uid}.run.state",
             f"$KV.{NODES_BUCKET}.{uid}.0",
             work_subject(uid, "run", 0, 0),
-            f"pw.evt.cache.run.ended.v1.{namespace}.{uid}",
         )
+
+    def subjects(uid: str, namespace: str) -> tuple[str, ...]:
+        asked = (f"{write_prefix(uid)}.{subject}" for subject in stored(uid))
+        return (*asked, f"pw.evt.cache.run.ended.v1.{namespace}.{uid}")
 
     async with stand.enter("cache-runtime", token, prefix=agent_inbox(me)) as agent:
         own = [s for s in subjects(me, stand.home) if await agent.refused_to_publish(s)]
@@ -43,6 +47,10 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
         ]
         assert own == []
         assert foreign == list(subjects(they, theirs["metadata"]["namespace"]))
+        # In streams of all sets bus-auth alone stores anything, and that of the set that asks.
+        for subject in (*stored(me), *(f"{write_prefix(me)}.{subject}" for subject in stored(they))):
+            assert await agent.refused_to_publish(subject)
+        assert await agent.refused_to_publish(f"pw.evt.cache.run.other.v1.{stand.home}.{me}")
         assert await agent.refused_to_subscribe(f"{agent_inbox(they)}.>")
         assert await agent.refused_to_subscribe("_INBOX_cache-runtime.>")
         assert await agent.refused_to_subscribe(f"pw.live.KV_{RUNS_BUCKET}.{they}.>")

@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,11 +17,13 @@ import yaml
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER, SUBSCRIBER, inbox_prefix
+from paddlewheel.bus.admin.set_quotas import QUOTAS
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.bus.nats.set_reader import SetReader
+from paddlewheel.bus.nats.set_writer import SetWriter
 from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
@@ -308,24 +310,36 @@ def claims_of(token: str) -> dict[str, Any]:
     return found
 
 
-@asynccontextmanager
-async def answering(bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL) -> AsyncIterator[None]:
-    """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
-    key, clock = CalloutKey(bus.folder / "bus-auth-key" / "tls.key"), SystemClock()
-    access = Access(
+def bus_auth_access(bus: ChartBus) -> Access:
+    """As bus-auth itself."""
+    return Access(
         bus.url.replace("127.0.0.1", "localhost"),
         tls_dir=str(bus.folder / BUS_CA),
-        nkey_seed=key.seed,
+        nkey_seed=_key_of(bus).seed,
         streams="assume",
         inbox_prefix=inbox_prefix(AUTH),
     )
-    server = CalloutServer(key, authorize, clock, lambda _: None, limits)
+
+
+def _key_of(bus: ChartBus) -> CalloutKey:
+    return CalloutKey(bus.folder / "bus-auth-key" / "tls.key")
+
+
+@asynccontextmanager
+async def answering(
+    bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL, quotas: Mapping[str, int] = QUOTAS
+) -> AsyncIterator[None]:
+    """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
+    clock, access = SystemClock(), bus_auth_access(bus)
+    server = CalloutServer(_key_of(bus), authorize, clock, lambda _: None, limits)
     callout = NatsCallout(access, server, clock, name=AUTH)
     reader = SetReader(access, clock, lambda _: None, name=f"{AUTH}-reader")
-    tasks = [asyncio.create_task(callout.run()), asyncio.create_task(reader.run())]
+    writer = SetWriter(access, clock, lambda _: None, name=f"{AUTH}-writer", quotas=quotas)
+    parts = (callout, reader, writer)
+    tasks = [asyncio.create_task(each.run()) for each in parts]
 
     async def is_ready() -> bool:
-        return await callout.is_ready() is True and await reader.is_ready() is True
+        return all([await each.is_ready() is True for each in parts])
 
     try:
         await eventually(is_ready, within=20)

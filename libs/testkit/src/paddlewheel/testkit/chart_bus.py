@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,11 +257,17 @@ class Guest:
 
     async def ask(self, subject: str, body: object = None) -> dict[str, Any]:
         """The answer of JetStream's API; {} when the server refused the subject."""
-        data = b"" if body is None else json.dumps(body).encode()
+        return await self.send(subject, b"" if body is None else json.dumps(body).encode())
+
+    async def send(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """What is answered to a message; {} when the server refused the subject."""
         inbox = self.client.new_inbox()
         subscription = await self.client.subscribe(inbox)
         try:
-            if await self.refused_to_publish(subject, data, inbox):
+            await self.client.publish(subject, data, inbox, dict(headers or {}) or None)
+            if await self.was_refused("publish", subject):
                 return {}
             answer = await subscription.next_msg(PATIENCE)
             found: dict[str, Any] = json.loads(answer.data or b"{}")
