@@ -115,7 +115,7 @@ async def test_only_what_may_be_repeated_is_sent_again_until_its_answer_comes(
 
 
 async def test_each_is_sent_again_a_second_after_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when another's second is over: of the five seconds that one waits, the last would have no answer."""
+    """Not when another's second is over, which is up to a second later."""
     loop, sent = asyncio.get_running_loop(), list[tuple[str, float]]()
     began = now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
