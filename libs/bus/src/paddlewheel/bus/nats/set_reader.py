@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import nats.errors
@@ -44,7 +44,11 @@ Agents ask again for a batch whose first message has not come within `RESEND`. S
 within the other half of it: 16 of the largest batches are handed back in half a second.
 """
 _SILENCE = RESEND / 4
-"""Seconds without a first answer after which a read rests."""
+"""Seconds without a first answer after which a read rests. After `RESEND` it ends: its asker has asked again.
+
+So what the server may still answer with is what it was asked within `RESEND + _SILENCE`: 80 of the largest
+batches, which are 40 MiB. Of 64 MiB it would close the connection.
+"""
 _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
 _PENDING = {"pending_msgs_limit": _HEARD, "pending_bytes_limit": _HEARD * MAX_BODY}
@@ -217,7 +221,12 @@ class _Waiting:
     read: Read
     reply: str
     outcome: asyncio.Future[str]
-    silence: asyncio.TimerHandle
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def heard(self) -> None:
+        """The server has said something."""
+        for timer in self.timers:
+            timer.cancel()
 
     def end(self, outcome: str) -> None:
         """Idempotent."""
@@ -225,48 +234,93 @@ class _Waiting:
             self.outcome.set_result(outcome)
 
 
+@dataclass
+class _Inbox:
+    """Where answers come in.
+
+    One at which the server was silent gets no more requests, and is closed after its last: what the server
+    answers later it does not even send.
+    """
+
+    subject: str
+    answers: Subscription
+    waiting: int = 0
+    is_silent: bool = False
+
+    def rest(self, turn: Turn) -> None:
+        """The server is silent about a request."""
+        self.is_silent = True
+        turn.rest()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        with suppress(nats.errors.Error, OSError):
+            await self.answers.unsubscribe()
+
+
 class Relay:
     """Hands requests on and their answers back, in order, over one connection."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._inbox = client.new_inbox()
         self._tokens = count(1)
         self._waiting: dict[str, _Waiting] = {}
-        self._answers: Subscription | None = None
+        self._inbox: _Inbox | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self) -> None:
         """Listen for answers."""
-        self._answers = await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
+        await self._next_inbox()
 
     async def close(self) -> None:
         """Listen no more."""
-        with suppress(nats.errors.Error, OSError):
-            if self._answers is not None:
-                await self._answers.unsubscribe()
+        if self._inbox is not None:
+            await self._inbox.close()
+
+    async def _next_inbox(self) -> _Inbox:
+        """Of the next request."""
+        async with self._opening:
+            if self._inbox is None or self._inbox.is_silent:
+                subject = self._client.new_inbox()
+                answers = await self._client.subscribe(f"{subject}.*", cb=self._take)
+                self._inbox = _Inbox(subject, answers)
+            return self._inbox
 
     async def hand_on(self, read: Read, reply: str, turn: Turn) -> str:
         """The outcome, when the last answer was handed back, or none will be any more.
 
-        The turn rests while the server is silent: one stream without a leader must not hold up all others.
+        The turn rests while the server is silent: one stream without a leader must not hold up all others. It
+        does not outlast `RESEND` of silence, since its asker's next try needs a turn of the same set.
         """
-        token, loop = str(next(self._tokens)), asyncio.get_running_loop()
-        waiting = _Waiting(read, reply, loop.create_future(), loop.call_later(_SILENCE, turn.rest))
-        self._waiting[token] = waiting
         try:
-            await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
-            return await waiting.outcome
+            inbox = await self._next_inbox()
+            inbox.waiting += 1
+            try:
+                return await self._answered(inbox, read, reply, turn)
+            finally:
+                inbox.waiting -= 1
+                if inbox.is_silent and not inbox.waiting:
+                    await inbox.close()
         except (nats.errors.Error, OSError):
             return "unanswered"
+
+    async def _answered(self, inbox: _Inbox, read: Read, reply: str, turn: Turn) -> str:
+        token, loop = str(next(self._tokens)), asyncio.get_running_loop()
+        self._waiting[token] = waiting = _Waiting(read, reply, loop.create_future())
+        waiting.timers.append(loop.call_later(_SILENCE, inbox.rest, turn))
+        waiting.timers.append(loop.call_later(RESEND, waiting.end, "unanswered"))
+        try:
+            await self._client.publish(read.subject, read.body, f"{inbox.subject}.{token}")
+            return await waiting.outcome
         finally:
-            waiting.silence.cancel()
+            waiting.heard()
             del self._waiting[token]
 
     async def _take(self, msg: Msg) -> None:
         waiting = self._waiting.get(msg.subject.rpartition(".")[2])
         if waiting is None or waiting.outcome.done():
             return
-        waiting.silence.cancel()
+        waiting.heard()
         try:
             await self._hand_back(waiting, msg)
         except (nats.errors.Error, OSError, ValueError, LookupError) as error:
