@@ -7,7 +7,7 @@ import json
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import nats.errors
 from nats.js.errors import Error as JetStreamError
+from tests.attacks.stand import EFFECT_WITHIN
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_PURGES
@@ -36,12 +37,15 @@ from paddlewheel.bus.streams import (
     RUNS_BUCKET,
     WORK,
     StreamSpec,
+    live_subject,
 )
 from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 from paddlewheel.testkit.bus_auth import VALUES, answering, bus_auth_access
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
+from paddlewheel.testkit.wait import eventually
 
 SETS = {"mine": SetReference("team-a", "uid-a"), "theirs": SetReference("team-b", "uid-b")}
 """Data set of each token. Whose a token really is, the API server says in tests/integration/bus_auth."""
@@ -402,6 +406,63 @@ def answered_at(*replies: str) -> Run:
     return run
 
 
+async def deafening(tenants: Tenants, mine: Guest) -> bool:
+    """Have the answers to one's own requests delivered to another set's agent as signals that something was
+    stored: the server checks no reply subjects, and agents share an account."""
+    own, work = records_of(SETS["mine"])[RUNS.name], work_subject(SETS["mine"].uid, "run", 0, 0)
+    for subject in (own, *5 * [work]):
+        await mine.client.publish(subject, b"{}")
+    signal = live_subject(RUNS, records_of(THEIRS)[RUNS.name])
+    api = read_api(SETS["mine"].uid)
+    batch = json.dumps({"batch": 1, "next_by_subj": own, "seq": 1}).encode()
+    questions = {
+        f"{api}.DIRECT.GET.{RUNS.name}": batch,
+        f"{api}.STREAM.INFO.{RUNS.name}": b"",
+        f"$JS.API.DIRECT.GET.{WORK.name}.{work}": b"",
+        "$JS.API.INFO": b"",
+    }
+
+    async def forge() -> None:
+        while True:
+            for subject, body in questions.items():
+                await mine.client.publish(subject, body, reply=signal)
+            await asyncio.sleep(0.005)
+
+    operator = (await tenants.operator()).client.jetstream(timeout=PATIENCE)
+    async with following(tenants.agent_access("theirs"), THEIRS.uid) as heard:
+        await eventually(lambda: None in heard, what="the other agent follows its records")
+        forging = asyncio.create_task(forge())
+        try:
+            for run in ("first", "second"):
+                await asyncio.sleep(EFFECT_WITHIN)
+                await operator.publish(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.{run}.spec", b"{}")
+                await eventually(lambda run=run: f"{THEIRS.uid}.{run}.spec" in heard)
+        except AssertionError:
+            return True
+        finally:
+            await end(forging)
+        # What was listed anew was heard again.
+        return heard != [None, *(f"{THEIRS.uid}.{run}.spec" for run in ("first", "second"))]
+
+
+@asynccontextmanager
+async def following(access: Access, uid: str) -> AsyncIterator[list[str | None]]:
+    """Keys of the set's runs as an agent hears of them; None when all that were there are listed."""
+    bus, heard = NatsBus(access), list[str | None]()
+
+    async def follow() -> None:
+        async with aclosing(bus.key_value(RUNS_BUCKET).watch(f"{uid}.*.*")) as entries:
+            async for entry in entries:
+                heard.append(entry and entry.key)
+
+    task = asyncio.create_task(follow())
+    try:
+        yield heard
+    finally:
+        await end(task)
+        await bus.close()
+
+
 async def contents(operator: Guest) -> dict[str, tuple[int, int]]:
     """Of every stream: its last sequence, and how many messages it holds."""
     found = await operator.client.jetstream(timeout=PATIENCE).streams_info()
@@ -486,10 +547,12 @@ ATTACKS: dict[str, Run] = {
     "agent reads or acknowledges the work of another tenant's set": taking,
     "agent reads the records or facts of another tenant's set": reading,
     "agent counts or lists the records or work of other tenants' sets": listing,
+    "agent keeps another tenant's agent from learning of its runs by forged signals": deafening,
     "agent has what it reads stored where it may not publish": answered_at(
         f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state",
         work_subject(THEIRS.uid, "run", 0, 0),
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}",
+        WORK_PURGES.replace("*", THEIRS.uid),
         "$JS.API.STREAM.PURGE.PW_WORK",
         "$JS.API.STREAM.DELETE.PW_JOBS",
         f"{read_api(THEIRS.uid)}.STREAM.INFO.{RUNS.name}",

@@ -16,7 +16,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, direct
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.ports import Reading
-from paddlewheel.bus.streams import RUNS_BUCKET
+from paddlewheel.bus.streams import RUNS, RUNS_BUCKET
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -199,3 +199,62 @@ async def test_a_quiet_watch_asks_the_leader_alone_however_much_others_write(
         assert 20 <= replicas.asked["STREAM.MSG.GET"] <= replicas.asked["STREAM.INFO"] + 1
         await records.put("set-a.run.spec", b"1")
         await eventually(lambda: watched.seen == [("set-a.run.spec", b"1")], what="what is watched")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [None, {"Nats-Sequence": "x"}, {"Nats-Sequence": "1"}, {"Nats-Sequence": "1000000"}],
+    ids=["no sequence", "no number", "an old one", "one that does not exist"],
+)
+async def test_forged_signals_interrupt_no_watch_and_have_the_leader_asked_once_a_second(
+    bus: NatsBus, reader: NatsBus, replicas: Replicas, headers: dict[str, str] | None
+) -> None:
+    """An agent has the answers to its requests delivered to others as signals."""
+    records, client, loop = (
+        bus.key_value(RUNS_BUCKET),
+        await bus._connection.client(),
+        asyncio.get_running_loop(),
+    )
+    sent = 0
+
+    async def forge() -> None:
+        nonlocal sent
+        while True:
+            await client.publish(f"pw.live.{RUNS.name}.set-a.run.spec", b"", headers=headers)
+            sent += 1
+            await asyncio.sleep(0.001)
+
+    await records.put("set-a.0.spec", b"0")
+    with watching(reader, "set-a.>") as watched:
+        await eventually(lambda: watched.listed, what="the listing")
+        began, asked = loop.time(), replicas.asked.copy()
+        forging = asyncio.create_task(forge())
+        try:
+            for number in range(1, 4):
+                before = sent
+                await eventually(lambda before=before: sent > before + 500, what="a flood")
+                await records.put(f"set-a.{number}.spec", b"%d" % number)
+                await eventually(lambda number=number: len(watched.seen) > number, what="the next record")
+        finally:
+            await end(forging)
+        seconds = loop.time() - began
+        assert watched.seen == [(f"set-a.{number}.spec", b"%d" % number) for number in range(4)]
+        assert (replicas.asked - asked)["STREAM.INFO"] <= seconds + 2
+
+
+async def test_a_stream_that_was_made_anew_is_noticed_by_its_signals(
+    bus: NatsBus, reader: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOOK_EVERY", "_FIRST_LOOK"):
+        monkeypatch.setattr(direct, name, 1000.0)
+    records, js = bus.key_value(RUNS_BUCKET), await bus._connection.jetstream()
+    with watching(reader, "set-a.>") as watched:
+        await eventually(lambda: watched.listed, what="the empty listing")
+        for number in range(3):
+            await records.put(f"set-a.{number}.spec", b"old")
+        await eventually(lambda: len(watched.seen) == 3, what="the records")
+        config = (await js.stream_info(RUNS.name)).config
+        await js.delete_stream(RUNS.name)
+        await js.add_stream(config)
+        await records.put("set-a.new.spec", b"new")
+        await eventually(lambda: ("set-a.new.spec", b"new") in watched.seen, what="the new record")

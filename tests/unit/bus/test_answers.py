@@ -114,6 +114,30 @@ async def test_only_what_may_be_repeated_is_sent_again_until_its_answer_comes(
     assert len(late) >= 2
 
 
+async def test_each_is_sent_again_a_second_after_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when another's second is over, which is up to a second later."""
+    loop, sent = asyncio.get_running_loop(), list[tuple[str, float]]()
+    began = now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    answers = Answers(lambda: None)
+
+    def ask(name: str) -> None:
+        async def send() -> None:
+            sent.append((name, round(now - began, 1)))
+
+        token, _ = answers.expect(name, LONG)
+        answers.repeat(token, send)
+
+    for tenth in range(31):
+        if tenth in (0, 6):
+            ask("a" if tenth == 0 else "b")
+        now = began + tenth / 10 + 0.01
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    assert sent == [("a", 1.0), ("b", 1.5), ("a", 2.0), ("b", 2.5), ("a", 3.0)]
+
+
 async def test_what_bus_auth_is_too_busy_for_is_sent_again_if_it_may_be() -> None:
     answers = Answers(never)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, cast
 
 import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.admin.set_reads import MAX_BODY, Read, is_busy
+from paddlewheel.bus.admin.set_reads import BATCH_BYTES, MAX_BODY, Read, is_busy
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.set_reader import LIMITS, READS, Relay
 from paddlewheel.bus.nats.set_requests import Desk
@@ -24,6 +25,16 @@ ASKED = "pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"
 BATCH = Read("uid-a", "DIRECT.GET", "KV_pw_cache_runs", b"")
 SINGLE = Read("uid-a", "STREAM.MSG.GET", "KV_pw_cache_runs", b"")
 INFO = Read("uid-a", "STREAM.INFO", "KV_pw_cache_runs", b"")
+
+
+@dataclass
+class Answers:
+    """A subscription."""
+
+    close: Callable[[], None]
+
+    async def unsubscribe(self) -> None:
+        self.close()
 
 
 class OneClient:
@@ -38,9 +49,10 @@ class OneClient:
     def new_inbox(self) -> str:
         return "_INBOX.x"
 
-    async def subscribe(self, subject: str, cb: Any) -> None:
+    async def subscribe(self, subject: str, cb: Any) -> Answers:
         assert subject == "_INBOX.x.*"
         self._take = cb
+        return Answers(lambda: None)
 
     async def publish(
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
@@ -55,6 +67,53 @@ class OneClient:
     async def answer(self, token: int, data: bytes, headers: dict[str, str] | None = None) -> None:
         """One message, as JetStream sends it to the inbox."""
         await self._take(Msg(cast("Client", self), subject=f"_INBOX.x.{token}", data=data, headers=headers))
+
+
+class Inboxes(OneClient):
+    """Has a new inbox each time, and the server sends nothing to one that is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(most=1000)
+        self._numbers = count()
+        self._open: set[str] = set()
+
+    def new_inbox(self) -> str:
+        return f"_INBOX.{next(self._numbers)}"
+
+    async def subscribe(self, subject: str, cb: Any) -> Answers:
+        self._take, inbox = cb, subject.removesuffix(".*")
+        self._open.add(inbox)
+
+        return Answers(lambda: self._open.discard(inbox))
+
+    def _is_heard(self, reply: str) -> bool:
+        return reply.rpartition(".")[0] in self._open
+
+    @property
+    def awaited(self) -> int:
+        """Requests that are not answered, and whose answers would be sent."""
+        return sum(1 for _, reply in self.requests if self._is_heard(reply))
+
+    async def answer_at(self, reply: str, data: bytes) -> None:
+        """One message, as JetStream sends it."""
+        if self._is_heard(reply):
+            await self._take(Msg(cast("Client", self), subject=reply, data=data))
+
+
+class Clock:
+    """Of the event loop: what is due is done when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self._now)
+
+    async def advance(self, seconds: float) -> None:
+        """By steps, each with time for its consequences."""
+        for _ in range(round(seconds * 20)):
+            self._now += 0.05
+            for _ in range(20):
+                await asyncio.sleep(0)
 
 
 async def started(client: OneClient, *reads: Read) -> tuple[Relay, list[asyncio.Task[str]]]:
@@ -196,6 +255,58 @@ async def test_reads_that_the_server_is_silent_about_hold_up_no_others() -> None
     await settled(lambda: len(client.requests) > LIMITS.all_at_work)
 
     assert reports == []
+    await desk.close()
+
+
+async def test_a_read_that_the_server_is_silent_about_keeps_its_sets_turn_until_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster without a leader drops what it is asked: the next leader never receives it."""
+    client, reports, clock = OneClient(most=1000), list[str](), Clock(monkeypatch)
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, at_work=1)), reports.append)
+
+    await desk.take(asked(client, "uid-a"))
+    await clock.advance(0.9)
+    await desk.take(asked(client, "uid-a"))
+    await clock.advance(0.2)
+    await client.answer(2, b"{}")
+    await clock.advance(0.1)
+
+    assert reports == ["unanswered", "answered"]
+    assert [is_busy(headers) for _, headers in client.answers] == [True, False]
+
+
+async def test_a_batch_that_has_begun_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, clock = OneClient(), Clock(monkeypatch)
+    _, [asked] = await started(client, BATCH)
+
+    await client.answer(1, b"a", {"Nats-Sequence": "1"})
+    await clock.advance(3)
+    await client.answer(1, b"", {"Status": "204"})
+
+    assert await asked == "answered"
+    assert [data for data, _ in client.answers] == [b"a", b""]
+
+
+async def test_what_a_silent_server_may_still_answer_with_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it wakes it would send everything at once, to bus-auth, for agents that have asked again."""
+    client, reports, clock, most = Inboxes(), list[str](), Clock(monkeypatch), 0
+    relay, _ = await started(client)
+    desk = Desk(cast("Client", client), relay, Turns(LIMITS), reports.append)
+
+    for tick in range(50):
+        for number in range(tick % 10 * 30, tick % 10 * 30 + 30):
+            await desk.take(asked(client, f"uid-{number}"))
+        await clock.advance(0.1)
+        most = max(most, client.awaited)
+    for _, reply in list(client.requests):
+        await client.answer_at(reply, b"{}")
+
+    assert len(client.requests) > 200
+    assert most <= 5 * LIMITS.all_at_work
+    assert most * BATCH_BYTES <= 40 << 20
+    assert reports.count("answered") <= most
     await desk.close()
 
 

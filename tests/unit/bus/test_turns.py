@@ -34,6 +34,105 @@ async def test_a_newcomer_gets_the_next_turn_although_others_have_taken_all_and_
     await end(newcomer, *tasks)
 
 
+async def test_a_freed_place_goes_to_whoever_has_the_fewest_and_then_has_had_none_for_longest() -> None:
+    """However many askers one tenant is."""
+    turns, order = Turns(Limits(at_work=2, waiting=8, all_at_work=4, all_waiting=64)), list[str]()
+    freed = {name: asyncio.Semaphore(0) for name in "abcdxy"}
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            order.append(name)
+            await freed[name].acquire()
+
+    tasks = [asyncio.create_task(ask(name)) for name in "abcda" + "abcd" * 4 + "xy"]
+    await settled(lambda: len(order) == 4)
+    for name in "bca":
+        await asyncio.sleep(0)
+        freed[name].release()
+    await settled(lambda: len(order) == 7)
+
+    # x and y have had none; then of a, b and c, who have none now, a had his first.
+    assert order == [*"abcd", "x", "y", "a"]
+    await end(*tasks)
+
+
+async def test_one_that_gives_up_as_it_gets_a_place_hands_it_on() -> None:
+    turns, order = Turns(Limits(at_work=2, waiting=2, all_at_work=1, all_waiting=8)), list[str]()
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            order.append(name)
+
+    async with turns.taken("a"):
+        granted, cancelled, other = (asyncio.create_task(ask(name)) for name in "bcd")
+        await asyncio.sleep(0)
+        cancelled.cancel()
+    # Its place is here, and it has not noticed.
+    granted.cancel()
+
+    await asyncio.wait_for(other, 5)
+    assert order == ["d"]
+    assert turns._askers == {}
+    await asyncio.wait_for(ask("e"), 5)
+
+
+@pytest.mark.parametrize("sets", [8, 100])
+async def test_many_askers_who_always_wait_let_others_have_the_next_places(sets: int) -> None:
+    """The data sets of one tenant: each keeps eight of the largest batches asked for."""
+    turns = Turns(Limits(at_work=8, waiting=8, all_at_work=16, all_waiting=9999))
+    rounds = 0
+
+    async def ask(name: str) -> int:
+        before = rounds
+        async with turns.taken(name):
+            began = rounds
+            while rounds == began:
+                await asyncio.sleep(0)
+        return began - before
+
+    async def keep_asking(name: str) -> None:
+        while True:
+            await ask(name)
+
+    async def end_round() -> None:
+        nonlocal rounds
+        rounds += 1
+        for _ in range(99):
+            await asyncio.sleep(0)
+
+    flood = [asyncio.create_task(keep_asking(f"h{number}")) for number in range(sets) for _ in range(8)]
+    # Until all of them have had places.
+    for _ in range(sets):
+        await end_round()
+    others = [asyncio.create_task(ask(f"v{number}")) for number in range(16)]
+    await asyncio.sleep(0)
+    while not all(each.done() for each in others):
+        await end_round()
+
+    assert {each.result() for each in others} == {1}
+    await end(*flood)
+
+
+async def test_one_that_asks_again_has_lost_nothing() -> None:
+    turns, order = Turns(Limits(at_work=1, waiting=1, all_at_work=1, all_waiting=9)), list[str]()
+
+    async def ask(name: str) -> None:
+        async with turns.taken(name):
+            order.append(name)
+
+    for name in "abc":
+        await ask(name)
+    async with turns.taken("d"):
+        given_up, *others = (asyncio.create_task(ask(name)) for name in "acb")
+        await asyncio.sleep(0)
+        await end(given_up)
+        again = asyncio.create_task(ask("a"))
+        await asyncio.sleep(0)
+    await asyncio.gather(again, *others)
+
+    assert order == [*"abc", *"abc"]
+
+
 async def test_whoever_rests_lets_others_work_but_not_his_own_next() -> None:
     turns, order = Turns(Limits(at_work=1, waiting=1, all_at_work=1, all_waiting=1)), list[str]()
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, insort
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
 
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -20,8 +24,8 @@ class Limits:
     Args:
         at_work: of one asker, those that rest included. His others wait.
         waiting: of one asker.
-        all_at_work: of all askers, those that rest not included. Who comes first is next; an asker has no
-            more than `at_work` in this line, so nobody waits for all that others ask.
+        all_at_work: of all askers, those that rest not included. Next is the asker with the fewest, and of
+            these who has had none for longest; so nobody waits for all that others ask.
         all_waiting: of all askers, for their own turns; and as many in line.
         bytes: of one asker's requests, unless he has one alone.
         all_bytes: of all askers; who has requests here gets three quarters of them, so that others have room.
@@ -46,11 +50,18 @@ class _Asker:
     told: bool = False
 
 
+class Place(Protocol):
+    """Of one request among all that are at work."""
+
+    def release(self) -> None:
+        """Leave it to others."""
+
+
 class Turn:
     """One request's."""
 
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._works = True
 
     def rest(self) -> None:
@@ -60,7 +71,106 @@ class Turn:
         """
         if self._works:
             self._works = False
-            self._places.release()
+            self._place.release()
+
+
+_REMEMBERED = 4096
+"""Askers of whom it is known when they had their last place."""
+_Rank = tuple[int, int, int, str]
+"""Of an asker in line: how many places he has, when he had his last, when he came, and his name."""
+
+
+@dataclass
+class _Line:
+    """One asker's requests for a place, oldest first."""
+
+    held: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    rank: _Rank | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    places: _Places
+    name: str
+
+    def release(self) -> None:
+        self.places.release(self.name)
+
+
+class _Places:
+    """Those of all askers: a freed one goes to whoever has the fewest, or has had none for longest.
+
+    So whoever asks seldom waits for one to be freed, however many others always have requests in line, and
+    loses nothing when he gives up and asks again.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._lines: dict[str, _Line] = {}
+        self._ranks: list[_Rank] = []
+        """Sorted."""
+        self._last: OrderedDict[str, int] = OrderedDict()
+        """When each had his last place, in that order."""
+        self._numbers = count(1)
+
+    async def acquire(self, name: str) -> _Place:
+        line, granted = self._lines.setdefault(name, _Line()), asyncio.get_running_loop().create_future()
+        line.waiting.append(granted)
+        if line.rank is None:
+            self._rank(name, line)
+        self._hand_out()
+        try:
+            await granted
+        except asyncio.CancelledError:
+            self._give_up(name, line, granted)
+            raise
+        return _Place(self, name)
+
+    def release(self, name: str) -> None:
+        line = self._lines[name]
+        line.held -= 1
+        self._free += 1
+        self._rank(name, line)
+        self._hand_out()
+
+    def _give_up(self, name: str, line: _Line, granted: asyncio.Future[None]) -> None:
+        if not granted.cancelled():
+            # In the same moment.
+            self.release(name)
+        elif granted in line.waiting:
+            line.waiting.remove(granted)
+            if not line.waiting:
+                self._rank(name, line)
+
+    def _hand_out(self) -> None:
+        while self._free and self._ranks:
+            name = self._ranks[0][-1]
+            line = self._lines[name]
+            granted = line.waiting.popleft()
+            if not granted.cancelled():
+                granted.set_result(None)
+                line.held += 1
+                self._free -= 1
+                self._remember(name)
+            self._rank(name, line)
+
+    def _remember(self, name: str) -> None:
+        self._last[name] = next(self._numbers)
+        self._last.move_to_end(name)
+        if len(self._last) > _REMEMBERED:
+            self._last.popitem(last=False)
+
+    def _rank(self, name: str, line: _Line) -> None:
+        """Put the asker where he belongs now; forget his line when nothing is left of it."""
+        if line.rank is not None:
+            del self._ranks[bisect_left(self._ranks, line.rank)]
+            line.rank = None
+        if line.waiting:
+            line.rank = (line.held, self._last.get(name, 0), next(self._numbers), name)
+            insort(self._ranks, line.rank)
+        elif not line.held:
+            del self._lines[name]
 
 
 @dataclass
@@ -82,7 +192,7 @@ class Turns:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._askers: dict[str, _Asker] = {}
-        self._places = asyncio.Semaphore(limits.all_at_work)
+        self._places = _Places(limits.all_at_work)
         self._load = Load()
 
     @asynccontextmanager
@@ -132,7 +242,7 @@ class Turns:
             async with asyncio.timeout(self.limits.patience):
                 await self._wait(asker)
                 try:
-                    return await self._in_line()
+                    return await self._in_line(name)
                 except BaseException:
                     asker.turns.release()
                     raise
@@ -146,13 +256,12 @@ class Turns:
         finally:
             self._load.waiting -= 1
 
-    async def _in_line(self) -> Turn:
+    async def _in_line(self, name: str) -> Turn:
         self._load.in_line += 1
         try:
-            await self._places.acquire()
+            return Turn(await self._places.acquire(name))
         finally:
             self._load.in_line -= 1
-        return Turn(self._places)
 
     def _tell(self, name: str, asker: _Asker) -> None:
         """Once for each flood."""

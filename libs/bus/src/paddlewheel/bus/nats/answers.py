@@ -16,6 +16,8 @@ from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 RESEND = 1.0
 """Seconds without an answer after which a request that may be repeated is sent again: a cluster without a
 leader drops requests, and the next leader never receives them."""
+_GRAIN = 0.05
+"""Seconds between two looks at what is due, at least: each looks at all that is pending."""
 
 Send = Callable[[], Coroutine[None, None, None]]
 
@@ -28,9 +30,14 @@ class _Wait:
     sent: float
     send: Send | None = None
 
+    @property
+    def due(self) -> float:
+        """When it ends, or is late."""
+        return min(self.until, self.sent + RESEND)
+
 
 class Answers:
-    """Waits by token, oldest first. `on_late` is called while an answer is `RESEND` seconds late."""
+    """Waits by token. `on_late` is called while an answer is `RESEND` seconds late."""
 
     def __init__(self, on_late: Callable[[], None]) -> None:
         self._on_late = on_late
@@ -48,8 +55,7 @@ class Answers:
         now, token = loop.time(), str(next(self._tokens))
         wait = _Wait(subject, loop.create_future(), now + within, now)
         self._waits[token] = wait
-        if self._timer is None:
-            self._timer = loop.call_at(min(wait.until, now + RESEND), self._tick)
+        self._tick_by(wait.due)
         return token, wait.future
 
     def repeat(self, token: str, send: Send) -> None:
@@ -79,9 +85,16 @@ class Answers:
     def __len__(self) -> int:
         return len(self._waits)
 
+    def _tick_by(self, when: float) -> None:
+        """Not later than that."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(when, self._tick)
+
     def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        now, self._timer = loop.time(), None
+        now, self._timer = asyncio.get_running_loop().time(), None
         for token, wait in list(self._waits.items()):
             if wait.until <= now:
                 self._end(token, wait, Unavailable("BusUnreachable", f"{wait.subject}: no answer in time"))
@@ -89,8 +102,7 @@ class Answers:
                 wait.sent = now
                 self._late(wait)
         if self._waits:
-            soonest = min(wait.until for wait in self._waits.values())
-            self._timer = loop.call_at(min(soonest, now + RESEND), self._tick)
+            self._tick_by(max(min(wait.due for wait in self._waits.values()), now + _GRAIN))
 
     def _late(self, wait: _Wait) -> None:
         self._on_late()

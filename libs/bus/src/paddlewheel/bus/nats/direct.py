@@ -6,6 +6,10 @@ which says that there is something to get, and at which sequence; batches of dir
 
 Any replica answers a direct get, and it may lag behind: "nothing" is believed from the stream's leader alone.
 The position moves only to what was received, so that nothing is passed over whoever answers what.
+
+A signal is a hint. Agents share an account, and the server checks no reply subjects: one agent has the answer
+to a request of its own delivered to another as a signal, with a sequence of any stream or none. So a signal
+ends nothing. What is odd about it has the leader asked, and for a second no more.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ LOOK_EVERY = 10.0
 _FIRST_LOOK = 1.0
 """Seconds after which it is asked first, or again once it had what was not signalled; then twice as many.
 Another server may not have heard yet of the subscription to signals."""
+_LOOK_PAUSE = 1.0
+"""Seconds between two times that the leader is asked because of doubtful signals, at least."""
 _LAG_PAUSES = (0.02, 0.04, 0.08, 0.16)
 """Seconds between tries to get what was signalled, of any replica; after them the leader is asked."""
 _NOTHING, _END, _NOBODY = "404", "204", "503"
@@ -68,10 +74,12 @@ class DirectFeed:
         self._last_signal = 0
         self._look_after = _FIRST_LOOK
         self._look_at = 0.0
+        self._looked_at = 0.0
         self._created = ""
         self._signal = asyncio.Event()
         self._is_lost = False
-        self._is_doubtful = False
+        self._is_deaf = False
+        """Until the next look: what was signalled does not exist."""
         self._subscriptions: list[Subscription] = []
         self.pending = 0
         """Stored messages that were due when it was opened."""
@@ -90,7 +98,7 @@ class DirectFeed:
                 await self._client.flush(int(TIMEOUT))
             # Before anything is read: what is read later may be another stream's.
             self._created, last = await self._ask_stream()
-            self._look_at = _now() + self._look_after
+            self._plan_look()
             if policy == DeliverPolicy.NEW:
                 self._next = last + 1
                 return
@@ -124,37 +132,48 @@ class DirectFeed:
 
     async def _await_more(self) -> list[Msg]:
         """What is there after a signal, or after a while without one; [] when it is nothing."""
-        if self._signalled < self._next:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._look_at):
-                    await self._signal.wait()
-        self._signal.clear()
         self._check_connected()
-        if self._is_doubtful or _now() >= self._look_at:
+        if _now() >= self._look_at:
             return await self._look()
-        return await self._get_signalled()
+        if self._signalled >= self._next:
+            return await self._get_signalled()
+        self._signal.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._look_at):
+                await self._signal.wait()
+        return []
 
     async def _look(self) -> list[Msg]:
         """Ask the leader whether the stream is still the one that was read, and what it has."""
-        self._is_doubtful = False
+        # What is signalled from now on may be stored after the leader has answered.
+        self._is_deaf = False
         created, last = await self._ask_stream()
         if created != self._created or last < self._next - 1:
             raise FeedLostError("the stream was made anew")
         found = await self._get_from_leader() if last >= self._next else []
         self._look_after = _FIRST_LOOK if found else min(2 * self._look_after, LOOK_EVERY)
-        self._look_at = _now() + self._look_after
+        self._plan_look()
         return found
 
+    def _plan_look(self) -> None:
+        self._looked_at = _now()
+        self._look_at = self._looked_at + self._look_after
+
+    def _doubt(self) -> None:
+        """Look soon."""
+        self._look_at = min(self._look_at, self._looked_at + _LOOK_PAUSE)
+
     async def _get_signalled(self) -> list[Msg]:
-        """A replica that lags has it a moment later; what the leader does not have was removed since."""
+        """A replica that lags has it a moment later; what the leader does not have was removed since, or was
+        never there."""
         signalled = self._signalled
         for pause in _LAG_PAUSES:
             if (found := await self._get()) or self._next > signalled:
                 return found
             await asyncio.sleep(pause)
-        found = await self._get_from_leader()
-        if not found and self._signalled == signalled:
-            self._signalled = 0
+        if not (found := await self._get_from_leader()):
+            self._signalled, self._is_deaf, self._looked_at = 0, True, _now()
+            self._doubt()
         return found
 
     async def _ask_stream(self) -> tuple[str, int]:
@@ -288,13 +307,12 @@ class DirectFeed:
         return Msg(self._client, subject=subject, reply=reply, data=data, headers=headers)
 
     async def _on_signal(self, msg: Msg) -> None:
-        sequence = int((msg.headers or {}).get("Nats-Sequence", "0"))
-        if sequence < self._last_signal:
-            # Only a stream that was made anew counts from one again.
-            self._is_lost = True
-        if not self._last_signal and sequence < self._next:
-            # Late, or of a stream that was made anew: look.
-            self._is_doubtful = True
+        if self._is_deaf:
+            return
+        sequence = _sequence_of(msg)
+        # Only a stream that was made anew counts from one again. The first signal may be late, or of one.
+        if sequence < self._last_signal or (not self._last_signal and sequence < self._next):
+            self._doubt()
         self._last_signal = sequence
         self._signalled = max(self._signalled, sequence)
         self._signal.set()
@@ -305,13 +323,21 @@ class DirectFeed:
 
     def _check_connected(self) -> None:
         if self._is_lost:
-            raise FeedLostError("connection lost, or the stream was made anew")
+            raise FeedLostError("connection lost")
 
 
 def _status(msg: Msg) -> str:
     """ "" for a stored message; what it was stored with may not look like the end of a batch."""
     headers = msg.headers or {}
     return "" if "Nats-Sequence" in headers else headers.get("Status", "")
+
+
+def _sequence_of(signal: Msg) -> int:
+    """0 for what is none."""
+    try:
+        return int((signal.headers or {}).get("Nats-Sequence", "0"))
+    except ValueError:
+        return 0
 
 
 def _headers(encoded: str) -> dict[str, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import nats.errors
@@ -29,11 +28,11 @@ from paddlewheel.bus.nats.publish import wire_size
 from paddlewheel.bus.nats.set_requests import (
     ANSWERED,
     REFUSED,
+    SILENCE,
     UNANSWERED,
     Kind,
     Report,
     SetRequests,
-    resting_in_silence,
     send,
 )
 from paddlewheel.bus.turns import Limits, Turn
@@ -46,6 +45,10 @@ LIMITS = Limits(at_work=8, waiting=_WAITING, all_at_work=16, all_waiting=64 * _W
 
 Agents ask again for a batch whose first message has not come within `RESEND`. So what is taken must be begun
 within the other half of it: 16 of the largest batches are handed back in half a second.
+
+A read that the server is silent about ends after `RESEND`: its asker has asked again. So what the server may
+still answer with is what it was asked within `RESEND + SILENCE`: 80 of the largest batches, which are 40 MiB.
+Of 64 MiB it would close the connection.
 """
 _HANDED_BACK = frozenset(
     {
@@ -101,7 +104,12 @@ class _Waiting:
     read: Read
     reply: str
     outcome: asyncio.Future[str]
-    heard: Callable[[], None]
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    def heard(self) -> None:
+        """The server has said something."""
+        for timer in self.timers:
+            timer.cancel()
 
     def end(self, outcome: str) -> None:
         """Idempotent."""
@@ -109,41 +117,90 @@ class _Waiting:
             self.outcome.set_result(outcome)
 
 
+@dataclass
+class _Inbox:
+    """Where answers come in.
+
+    One at which the server was silent gets no more requests, and is closed after its last: what the server
+    answers later it does not even send.
+    """
+
+    subject: str
+    answers: Subscription
+    waiting: int = 0
+    is_silent: bool = False
+
+    def rest(self, turn: Turn) -> None:
+        """The server is silent about a request."""
+        self.is_silent = True
+        turn.rest()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        with suppress(nats.errors.Error, OSError):
+            await self.answers.unsubscribe()
+
+
 class Relay:
     """Hands requests on and their answers back, in order, over one connection."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._inbox = client.new_inbox()
         self._tokens = count(1)
         self._waiting: dict[str, _Waiting] = {}
-        self._answers: Subscription | None = None
+        self._inbox: _Inbox | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self) -> None:
         """Listen for answers."""
-        self._answers = await self._client.subscribe(f"{self._inbox}.*", cb=self._take)
+        await self._next_inbox()
 
     async def close(self) -> None:
         """Listen no more."""
-        with suppress(nats.errors.Error, OSError):
-            if self._answers is not None:
-                await self._answers.unsubscribe()
+        if self._inbox is not None:
+            await self._inbox.close()
+
+    async def _next_inbox(self) -> _Inbox:
+        """Of the next request."""
+        async with self._opening:
+            if self._inbox is None or self._inbox.is_silent:
+                subject = self._client.new_inbox()
+                answers = await self._client.subscribe(f"{subject}.*", cb=self._take)
+                self._inbox = _Inbox(subject, answers)
+            return self._inbox
 
     async def work(self, msg: Msg, turn: Turn) -> str:
         return await self.hand_on(parse_read(msg.subject, msg.data), msg.reply, turn)
 
     async def hand_on(self, read: Read, reply: str, turn: Turn) -> str:
-        """The outcome, when the last answer was handed back, or none will be any more."""
-        token, outcome = str(next(self._tokens)), asyncio.get_running_loop().create_future()
-        with resting_in_silence(turn) as heard:
-            self._waiting[token] = waiting = _Waiting(read, reply, outcome, heard)
+        """The outcome, when the last answer was handed back, or none will be any more.
+
+        The turn rests while the server is silent: one stream without a leader must not hold up all others. It
+        does not outlast `RESEND` of silence, since its asker's next try needs a turn of the same set.
+        """
+        try:
+            inbox = await self._next_inbox()
+            inbox.waiting += 1
             try:
-                await self._client.publish(read.subject, read.body, f"{self._inbox}.{token}")
-                return await waiting.outcome
-            except (nats.errors.Error, OSError):
-                return UNANSWERED
+                return await self._answered(inbox, read, reply, turn)
             finally:
-                del self._waiting[token]
+                inbox.waiting -= 1
+                if inbox.is_silent and not inbox.waiting:
+                    await inbox.close()
+        except (nats.errors.Error, OSError):
+            return UNANSWERED
+
+    async def _answered(self, inbox: _Inbox, read: Read, reply: str, turn: Turn) -> str:
+        token, loop = str(next(self._tokens)), asyncio.get_running_loop()
+        self._waiting[token] = waiting = _Waiting(read, reply, loop.create_future())
+        waiting.timers.append(loop.call_later(SILENCE, inbox.rest, turn))
+        waiting.timers.append(loop.call_later(RESEND, waiting.end, UNANSWERED))
+        try:
+            await self._client.publish(read.subject, read.body, f"{inbox.subject}.{token}")
+            return await waiting.outcome
+        finally:
+            waiting.heard()
+            del self._waiting[token]
 
     async def _take(self, msg: Msg) -> None:
         waiting = self._waiting.get(msg.subject.rpartition(".")[2])

@@ -30,7 +30,7 @@ GROUP = "bus-auth"
 """Queue group: each request is answered by one replica."""
 ANSWERED, REFUSED, BUSY, UNANSWERED = "answered", "refused", "busy", "unanswered"
 """Outcomes of a request."""
-_SILENCE = RESEND / 4
+SILENCE = RESEND / 4
 """Seconds without a first answer after which a request rests."""
 _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
@@ -239,7 +239,7 @@ def resting_in_silence(turn: Turn) -> Iterator[Callable[[], None]]:
 
     Yields what is to be called once the server has said something.
     """
-    silence = asyncio.get_running_loop().call_later(_SILENCE, turn.rest)
+    silence = asyncio.get_running_loop().call_later(SILENCE, turn.rest)
     try:
         yield silence.cancel
     finally:
