@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -428,21 +429,22 @@ async def deafening(tenants: Tenants, mine: Guest) -> bool:
                 await mine.client.publish(subject, body, reply=signal)
             await asyncio.sleep(0.005)
 
+    specs = [f"{THEIRS.uid}.{run}.spec" for run in ("first", "second")]
     operator = (await tenants.operator()).client.jetstream(timeout=PATIENCE)
     async with following(tenants.agent_access("theirs"), THEIRS.uid) as heard:
         await eventually(lambda: None in heard, what="the other agent follows its records")
         forging = asyncio.create_task(forge())
         try:
-            for run in ("first", "second"):
+            for spec in specs:
                 await asyncio.sleep(EFFECT_WITHIN)
-                await operator.publish(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.{run}.spec", b"{}")
-                await eventually(lambda run=run: f"{THEIRS.uid}.{run}.spec" in heard)
+                await operator.publish(f"$KV.{RUNS_BUCKET}.{spec}", b"{}")
+                await eventually(partial(heard.__contains__, spec))
         except AssertionError:
             return True
         finally:
             await end(forging)
         # What was listed anew was heard again.
-        return heard != [None, *(f"{THEIRS.uid}.{run}.spec" for run in ("first", "second"))]
+        return heard != [None, *specs]
 
 
 @asynccontextmanager
@@ -453,7 +455,7 @@ async def following(access: Access, uid: str) -> AsyncIterator[list[str | None]]
     async def follow() -> None:
         async with aclosing(bus.key_value(RUNS_BUCKET).watch(f"{uid}.*.*")) as entries:
             async for entry in entries:
-                heard.append(entry and entry.key)
+                heard.append(entry.key if entry else None)
 
     task = asyncio.create_task(follow())
     try:

@@ -264,7 +264,7 @@ async def test_a_read_that_the_server_is_silent_about_keeps_its_sets_turn_until_
     """A cluster without a leader drops what it is asked: the next leader never receives it."""
     client, reports, clock = OneClient(most=1000), list[str](), Clock(monkeypatch)
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, Turns(replace(LIMITS, at_work=1)), reports.append)
+    desk = Desk(cast("Client", client), READS, relay, Turns(replace(LIMITS, at_work=1)), reports.append)
 
     await desk.take(asked(client, "uid-a"))
     await clock.advance(0.9)
@@ -293,7 +293,7 @@ async def test_what_a_silent_server_may_still_answer_with_is_bounded(monkeypatch
     """When it wakes it would send everything at once, to bus-auth, for agents that have asked again."""
     client, reports, clock, most = Inboxes(), list[str](), Clock(monkeypatch), 0
     relay, _ = await started(client)
-    desk = Desk(cast("Client", client), relay, Turns(LIMITS), reports.append)
+    desk = Desk(cast("Client", client), READS, relay, Turns(LIMITS), reports.append)
 
     for tick in range(50):
         for number in range(tick % 10 * 30, tick % 10 * 30 + 30):
