@@ -224,17 +224,24 @@ async def test_forged_signals_interrupt_no_watch_and_have_the_leader_asked_once_
             sent += 1
             await asyncio.sleep(0.001)
 
+    async def flood() -> None:
+        most = sent + 500
+        await eventually(lambda: sent > most, what="a flood")
+
     await records.put("set-a.0.spec", b"0")
     with watching(reader, "set-a.>") as watched:
+
+        async def hear(number: int) -> None:
+            await records.put(f"set-a.{number}.spec", b"%d" % number)
+            await eventually(lambda: len(watched.seen) > number, what="the next record")
+
         await eventually(lambda: watched.listed, what="the listing")
         began, asked = loop.time(), replicas.asked.copy()
         forging = asyncio.create_task(forge())
         try:
             for number in range(1, 4):
-                before = sent
-                await eventually(lambda before=before: sent > before + 500, what="a flood")
-                await records.put(f"set-a.{number}.spec", b"%d" % number)
-                await eventually(lambda number=number: len(watched.seen) > number, what="the next record")
+                await flood()
+                await hear(number)
         finally:
             await end(forging)
         seconds = loop.time() - began
