@@ -13,6 +13,7 @@ from nats.js.api import StreamConfig
 from structlog.testing import capture_logs
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import OURS, ROLES, Declared
 from paddlewheel.bus.nats import NatsBus, provision
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.streams import DECLARED_AS, JOBS, RUNS_BUCKET, STREAMS, WORK, StreamSpec
@@ -41,7 +42,7 @@ async def config_of(bus: NatsBus, stream: str = JOBS.name) -> StreamConfig:
 async def provide_again(bus: NatsBus, access: Access | None = None) -> list[Any]:
     """What another start says about the streams."""
     with capture_logs() as logs:
-        await Provision(bus._connection, STREAMS, access or Access("")).ready()
+        await Provision(bus._connection, OURS, access or Access("")).ready()
     return [entry for entry in logs if entry["event"].startswith("bus stream")]
 
 
@@ -112,7 +113,7 @@ async def test_a_field_the_server_refuses_to_reset_blocks_nothing(bus: NatsBus) 
 
 async def provide(bus: NatsBus, spec: StreamSpec) -> list[Any]:
     with capture_logs() as logs:
-        await Provision(bus._connection, [spec], Access("")).ready()
+        await Provision(bus._connection, Declared(ROLES, (spec,)), Access("")).ready()
     return logs
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from job_controller import watch as job_watch
-from paddlewheel.bus.admin.permissions import FACTS, ROLES, every_durable
+from paddlewheel.bus.admin.permissions import FACTS, OURS, ROLES
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
@@ -109,7 +109,7 @@ async def test_the_installer_makes_every_stream_and_durable(empty_bus: ChartBus)
     assert status.missing == ()
     assert {stream.name: dict(stream.drift) for stream in status.streams} == {s.name: {} for s in STREAMS}
     made = {(d.stream, d.name) for d in status.durables}
-    assert made == {(d.stream, d.durable) for d in every_durable()}
+    assert made == {(d.stream, d.durable) for d in OURS.durables}
     copies = {(mirror.team, mirror.stream) for mirror in status.mirrors}
     assert copies == {("subscriber", stream.name) for stream in FACTS}
 

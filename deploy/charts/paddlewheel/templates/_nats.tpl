@@ -80,7 +80,7 @@ cluster {
 {{- end }}
 {{ end }}
 
-{{/* Accounts by name: those of the roles, and what each of nats.subscribers adds. */}}
+{{/* Accounts by name: those of the roles, and what each of nats.services and nats.subscribers adds. */}}
 {{- define "paddlewheel.natsAccounts" -}}
 {{- $file := .Files.Get "files/bus-accounts.json" | fromJson }}
 {{- $accounts := $file.accounts }}
@@ -94,17 +94,59 @@ cluster {
 {{- end }}
 {{- $names = append $names .name }}
 {{- end }}
+{{- $installer := dict }}
+{{- range $home.users }}
+{{- if eq .user $file.users.installer }}
+{{- $installer = .permissions.publish }}
+{{- end }}
+{{- end }}
+{{- $lives := list }}
+{{- $streams := list }}
+{{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
+{{- $added := $file.service | toRawJson | replace "@service@" .name | fromJson }}
+{{- $account := $added.account }}
+{{- $may := (first $account.users).permissions.publish }}
+{{- $_ := set $home "exports" (concat $home.exports $added.exports) }}
+{{- $parts := list }}
+{{- range .publishes }}
+{{- $parts = append $parts (dict "context" .context "part" $added.publishes) }}
+{{- $live := $added.live | toRawJson | replace "@context@" .context | fromJson }}
+{{- $lives = append $lives (set $live "account" $service.name) }}
+{{- $streams = append $streams (printf "PW_%s" (upper .context)) }}
+{{- $_ := set $account "exports" (append $account.exports (dict "stream" $live.subject "accounts" (list "WATCHERS"))) }}
+{{- $heard := dict "stream" (pick $live "account" "subject") }}
+{{- $_ := set $accounts.WATCHERS "imports" (append $accounts.WATCHERS.imports $heard) }}
+{{- end }}
+{{- range .follows }}
+{{- $parts = append $parts (dict "context" . "part" $added.follows) }}
+{{- end }}
+{{- range $parts }}
+{{- $part := .part | toRawJson | replace "@context@" .context | replace "@CONTEXT@" (upper .context) | fromJson }}
+{{- $_ := set $may "allow" (concat $may.allow $part.may) }}
+{{- $_ := set $account "imports" (concat $account.imports $part.imports) }}
+{{- $_ := set $home "exports" (concat $home.exports $part.exports) }}
+{{- $_ := set $installer "allow" (concat $installer.allow $part.installer) }}
+{{- end }}
+{{- $_ := set $accounts .name $account }}
+{{- end }}
 {{- range .Values.nats.subscribers }}
 {{- $added := $file.team | toRawJson | replace "@team@" .name | fromJson }}
 {{- $imports := $added.account.imports }}
-{{- range $live := $added.live }}
+{{- range $stream := $streams }}
+{{- $copy := $added.copy | toRawJson | replace "PW_@CONTEXT@" $stream | fromJson }}
+{{- $imports = concat $imports $copy.imports }}
+{{- $_ := set $home "exports" (concat $home.exports $copy.exports) }}
+{{- $_ := set $added.account.jetstream "max_streams" (add1 $added.account.jetstream.max_streams) }}
+{{- end }}
+{{- $heard := concat $added.live $lives }}
+{{- range $live := $heard }}
 {{- $origin := index $accounts $live.account }}
 {{- if not (has (dict "stream" $live.subject "accounts" $names) $origin.exports) }}
 {{- $_ := set $origin "exports" (append $origin.exports (dict "stream" $live.subject "accounts" $names)) }}
 {{- end }}
 {{- end }}
 {{- $namespaces := .namespaces }}
-{{- range $live := $added.live }}
+{{- range $live := $heard }}
 {{- if $namespaces }}
 {{- range $namespace := $namespaces }}
 {{- $imports = append $imports (dict "stream" (dict "account" $live.account "subject" (replace "@namespace@" $namespace $live.within))) }}
@@ -128,6 +170,58 @@ cluster {
 {{- end }}
 {{- end }}
 {{- $accounts | toRawJson }}
+{{- end }}
+
+{{/* The services of others as bus-installer and bus-auth read them, complete. Fails for names that are taken or unknown. */}}
+{{- define "paddlewheel.natsServices" -}}
+{{- $file := .Files.Get "files/bus-accounts.json" | fromJson }}
+{{- $ours := list }}
+{{- $known := list }}
+{{- range $name, $stream := $file.streams }}
+{{- if hasPrefix "PW_" $name }}
+{{- $ours = append $ours (trimPrefix "PW_" $name | lower) }}
+{{- if $stream.copied }}
+{{- $known = append $known (trimPrefix "PW_" $name | lower) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $names := list }}
+{{- range .Values.nats.subscribers }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $reserved := $file.service.reserved }}
+{{- $theirs := list }}
+{{- $services := list }}
+{{- range $index, $service := .Values.nats.services }}
+{{- $field := printf "nats.services[%d]" $index }}
+{{- range $prefix := $reserved.prefixes }}
+{{- if hasPrefix $prefix (printf "%s-" $service.name) }}
+{{- fail (printf "%s.name: %s begins with %s, which the bus uses itself; choose another name" $field $service.name (trimSuffix "-" $prefix)) }}
+{{- end }}
+{{- end }}
+{{- if or (has $service.name $reserved.names) (has $service.name $names) }}
+{{- fail (printf "%s.name: %s is taken; choose a name that no other service and none of nats.subscribers has, and none of %s" $field $service.name (join ", " $reserved.names)) }}
+{{- end }}
+{{- $names = append $names $service.name }}
+{{- $publishes := list }}
+{{- range $each := $service.publishes }}
+{{- if or (has $each.context $ours) (has $each.context $theirs) }}
+{{- fail (printf "%s.publishes: the context %s is taken; choose one that no other service publishes, and none of %s" $field $each.context (join ", " $ours)) }}
+{{- end }}
+{{- $theirs = append $theirs $each.context }}
+{{- $publishes = append $publishes (dict "context" $each.context "maxBytes" ($each.maxBytes | default "64Mi") "maxAge" ($each.maxAge | default "7d")) }}
+{{- end }}
+{{- $services = append $services (dict "name" $service.name "publishes" $publishes "follows" ($service.follows | default list)) }}
+{{- end }}
+{{- $known = concat $known $theirs }}
+{{- range $index, $service := $services }}
+{{- range $context := $service.follows }}
+{{- if not (has $context $known) }}
+{{- fail (printf "nats.services[%d].follows: nobody publishes %s; name contexts of %s" $index $context (join ", " $known)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $services | toRawJson }}
 {{- end }}
 
 {{/* The teams of subscribers as bus-installer wants them. Without permissions there are none: all read the same streams. */}}
@@ -189,6 +283,11 @@ key_file: /etc/nats-tls/tls.key
 {{- end }}
 {{- $needs = add $needs (mul $bytes (ternary (add 1 $teams) 1 $stream.copied)) }}
 {{- end }}
+{{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
+{{- range $service.publishes }}
+{{- $needs = add $needs (mul (include "paddlewheel.bytes" .maxBytes | int64) (add 1 $teams)) }}
+{{- end }}
+{{- end }}
 {{- div (mul $needs (include "paddlewheel.streamReplicas" . | int)) (include "paddlewheel.natsReplicas" . | int) }}
 {{- end }}
 
@@ -199,7 +298,7 @@ key_file: /etc/nats-tls/tls.key
 {{- if gt $needs (include "paddlewheel.bytes" $store | int64) }}
 {{- $least := div (add $needs 1048575) 1048576 }}
 {{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
-{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or remove subscribers" $store $teams $least $least) }}
+{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or remove subscribers or services" $store $teams $least $least) }}
 {{- end }}
 {{- end }}
 

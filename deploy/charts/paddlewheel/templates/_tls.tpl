@@ -38,7 +38,7 @@ Existing certificates are kept as long as their CA and their DNS names are. Cach
 {{- range $role, $user := (.Files.Get "files/bus-accounts.json" | fromJson).users }}
 {{- $_ := set $wanted (printf "nats-tls-%s" $role) (list $user) }}
 {{- end }}
-{{- range .Values.nats.subscribers }}
+{{- range concat .Values.nats.subscribers .Values.nats.services }}
 {{- $_ := set $wanted (printf "nats-tls-%s" .name) (list (printf "%s.paddlewheel" .name)) }}
 {{- end }}
 {{- end }}

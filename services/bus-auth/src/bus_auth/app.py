@@ -15,6 +15,7 @@ from bus_auth.metrics import Metrics
 from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
+from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
@@ -33,7 +34,14 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     measures = telemetry.set_up(SERVICE)
     # Spreads clients in time; nothing secret depends on it.
     teams = tuple(Team(team.name, team.namespaces) for team in settings.teams)
-    policy = Policy(settings.pod_namespace, settings.audience, settings.lifetime, teams, spread=random.random)
+    policy = Policy(
+        settings.pod_namespace,
+        settings.audience,
+        settings.lifetime,
+        teams,
+        spread=random.random,
+        declared=declared_with(settings.services),
+    )
     try:
         async with await kube.connect(settings.kubeconfig) as cluster:
             authority = KubernetesAuthority(cluster, settings.audience)

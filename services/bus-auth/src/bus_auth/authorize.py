@@ -10,7 +10,7 @@ from bus_auth.domain.agents import set_of
 from bus_auth.domain.model import Account, Question, Wish
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from bus_auth.ports import Authority
-from paddlewheel.bus.admin.permissions import AGENT, SUBSCRIBER, role_named
+from paddlewheel.bus.admin.permissions import AGENT, OURS, SUBSCRIBER, Declared
 from paddlewheel.bus.admin.rights import Identity, SetReference, Watch, rights
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
@@ -29,6 +29,7 @@ class Policy:
         lifetime: seconds until a client is disconnected and must show a fresh token.
         teams: of subscribers, as the server's configuration has them.
         spread: a number from 0 to 1 for each client, see `rights_end`.
+        declared: everything that is on the bus.
     """
 
     home: str
@@ -36,6 +37,7 @@ class Policy:
     lifetime: int
     teams: tuple[Team, ...]
     spread: Callable[[], float]
+    declared: Declared = OURS
 
 
 class Authorizer:
@@ -48,11 +50,12 @@ class Authorizer:
         """What the client may do until when."""
         wish = read_wish(asking.role)
         team = next((team for team in self._policy.teams if team.name == wish.role), None)
-        _check_wish(wish, team)
+        _check_wish(wish, team, self._policy.declared)
         now = int(self._clock.now().timestamp())
         shown = check_token(asking.token, self._policy.audience, now)
         account = await self._authority.review(asking.token, shown)
-        place, permissions = rights(await self._identify(account, wish, team))
+        identity = await self._identify(account, wish, team)
+        place, permissions = rights(identity, self._policy.declared)
         end = rights_end(account, now, self._policy.lifetime, self._policy.spread())
         return Grant(account.user, place, permissions, end)
 
@@ -117,10 +120,10 @@ def _own_namespace(account: Account) -> str:
     )
 
 
-def _check_wish(wish: Wish, team: Team | None) -> None:
+def _check_wish(wish: Wish, team: Team | None, declared: Declared) -> None:
     """Raises Permanent for what is neither a team nor a role, and for namespaces of any but `subscriber`."""
     if team is None:
-        role_named(wish.role)
+        declared.role(wish.role)
     if wish.namespaces and wish.role != SUBSCRIBER:
         raise Permanent("UnknownRole", f"{wish.role} takes no namespaces: connect as subscriber.<namespace>")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from paddlewheel.bus.admin.services import DeclaredServices
 from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.settings import ProcessSettings
@@ -28,6 +29,8 @@ class Settings(ProcessSettings):
     """Seconds until a client is disconnected and must show a fresh token."""
     teams: tuple[TeamSettings, ...] = ()
     """JSON: the teams of subscribers, `[{"name": ..., "namespaces": [...]}]`."""
+    services: DeclaredServices = ()
+    """Services of others, as bus-installer has them."""
     kubeconfig: str | None = None
     """Path; None means KUBECONFIG, then the pod's service account."""
     pod_name: str = "bus-auth"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.bus.admin.rights import agent_inbox
+from paddlewheel.bus.admin.services import DeclaredService
 from paddlewheel.bus.admin.set_reads import API, read_api
 from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.admin.teams import Team
@@ -42,6 +43,7 @@ class Access:
             neither.
         reads: what is not settled: through ephemeral `consumers`, or `directly`, without a right to make any.
         teams: of subscribers, for whom whoever makes streams makes copies too.
+        services: of others, whose streams and durables belong to the bus as ours do.
         limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
         api_prefix: of requests to JetStream. Agents with tokens read through bus-auth: see `for_set`.
@@ -61,6 +63,7 @@ class Access:
     streams: StreamDuty = "make"
     reads: Literal["consumers", "directly"] = "consumers"
     teams: tuple[Team, ...] = ()
+    services: tuple[DeclaredService, ...] = ()
     limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
     api_prefix: str = API

@@ -17,7 +17,9 @@ from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.bus.admin.services import DeclaredServices
 from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.amounts import AGE, SIZE, measured
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import Limits, stream_named
 from paddlewheel.core import http, logging, telemetry
@@ -45,22 +47,13 @@ class StreamSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
-    max_bytes: str = Field(default="", pattern=r"^([0-9]+(Mi|Gi))?$")
-    max_age: str = Field(default="", pattern=r"^([0-9]+(h|d))?$")
+    max_bytes: str = Field(default="", pattern=f"^({SIZE})?$")
+    max_age: str = Field(default="", pattern=f"^({AGE})?$")
 
     @property
     def limits(self) -> Limits:
         """In bytes and seconds."""
-        return Limits(int(_measured(self.max_bytes)), _measured(self.max_age))
-
-
-_UNITS = {"Mi": 1024**2, "Gi": 1024**3, "h": 3600, "d": 86400}
-
-
-def _measured(text: str) -> float:
-    """0 for ""."""
-    number = text.rstrip("MGihd")
-    return float(number) * _UNITS[text.removeprefix(number)] if text else 0.0
+        return Limits(int(measured(self.max_bytes)), measured(self.max_age))
 
 
 class Settings(ServiceSettings):
@@ -72,6 +65,8 @@ class Settings(ServiceSettings):
     """Seconds between checks that everything is still there."""
     teams: tuple[TeamSettings, ...] = ()
     """Teams of subscribers, as JSON: `[{"name": "team-a", "namespaces": ["a"]}]`; no namespaces means all."""
+    services: DeclaredServices = ()
+    """Services of others, whose streams and durables it makes, too."""
     streams: dict[str, StreamSettings] = Field(default_factory=dict)
     """Streams that keep more than declared, as JSON: `{"PW_JOBS": {"maxBytes": "1Gi", "maxAge": "30d"}}`."""
 
@@ -110,7 +105,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
     limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
     measuring = telemetry.set_up(SERVICE)
-    access = replace(Access.of(settings, INSTALLER), streams="make", teams=teams, limits=limits)
+    made = replace(Access.of(settings, INSTALLER), streams="make", limits=limits)
+    access = replace(made, teams=teams, services=settings.services)
     bus = NatsBus(access, name=SERVICE)
     installer = Installer(bus)
     try:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
 from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR, SUBSCRIBER, inbox_prefix, role_named
+from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
@@ -52,10 +53,19 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
 
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
     """As bus-installer reads them."""
-    [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
-    env = {entry["name"]: entry["value"] for entry in container["env"]}
-    found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(env["BUS_INSTALLER_TEAMS"])
+    found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(_installer_env(manifests, "TEAMS"))
     return tuple(Team(each.name, each.namespaces) for each in found)
+
+
+def services_of(manifests: Manifests) -> tuple[DeclaredService, ...]:
+    """As bus-installer reads them."""
+    return TypeAdapter(DeclaredServices).validate_json(_installer_env(manifests, "SERVICES"))
+
+
+def _installer_env(manifests: Manifests, name: str) -> str:
+    [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
+    [value] = [each["value"] for each in container["env"] if each["name"] == f"BUS_INSTALLER_{name}"]
+    return str(value)
 
 
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
@@ -71,13 +81,14 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 class ChartBus:
     """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
 
-    `teams` are those of subscribers that its configuration has.
+    `teams` are those of subscribers that its configuration has, `services` those of others.
     """
 
     folder: Path
     port: int
     home: Path
     teams: tuple[Team, ...] = ()
+    services: tuple[DeclaredService, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -105,6 +116,7 @@ class ChartBus:
                 "role": role,
                 "reads": "consumers" if role in _WITH_CONSUMERS else "directly",
                 "teams": self.teams if role == INSTALLER else (),
+                "services": self.services if role == INSTALLER else (),
                 **changes,
             }
         )
@@ -185,7 +197,7 @@ def running(folder: Path, *values: str) -> Iterator[ChartBus]:
         "http_port: 8222": f"http_port: {monitor}",
     }
     (folder / "nats.conf").write_text(local_config(manifests, places))
-    started = ChartBus(folder, client, folder, teams_of(manifests))
+    started = ChartBus(folder, client, folder, teams_of(manifests), services_of(manifests))
     started.start()
     try:
         yield started

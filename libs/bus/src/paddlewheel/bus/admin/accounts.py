@@ -10,9 +10,12 @@ from paddlewheel.bus.admin.permissions import (
     FACTS,
     INSTALLER,
     OPERATOR,
+    OURS,
     ROLES,
     SUBSCRIBER,
+    Declared,
     Permissions,
+    Role,
     acts_for_sets,
     asked_of_bus_auth,
     inbox_prefix,
@@ -21,6 +24,7 @@ from paddlewheel.bus.admin.permissions import (
     role_named,
     user_of,
 )
+from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
 from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import matches
@@ -41,6 +45,11 @@ WATCHERS = "WATCHERS"
 
 TEAM, NAMESPACE = "@team@", "@namespace@"
 """Placeholders of `team_template`."""
+
+SERVICE, CONTEXT = "@service@", "@context@"
+"""Placeholders of `service_template`."""
+STREAM = stream_of_context(CONTEXT).name
+"""Placeholder of the stream of a context."""
 
 _API = "$JS.API"
 _ANSWERED_MORE_THAN_ONCE = (
@@ -96,6 +105,7 @@ def team_template() -> Config:
 
     `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the publishers' accounts
     whose facts it hears as they are published, each with what it imports of all namespaces and of one.
+    `copy` is what its account and `HOME` have beside that for one more stream of facts, named `STREAM`.
     """
     team = Team(TEAM)
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
@@ -107,11 +117,51 @@ def team_template() -> Config:
             "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
         },
         "exports": [each for stream in FACTS for each in _feeds(team, stream.name)],
+        "copy": {"imports": _fed(team, STREAM), "exports": _feeds(team, STREAM)},
         "imports": [{"service": {"account": TEAM, "subject": f"{_API}.>"}, "to": f"{team.api}.>"}],
         "live": [
             {"account": each.origin, "subject": each.subject, "within": within(each.subject, NAMESPACE)}
             for each in _live(TEAM)
         ],
+    }
+
+
+def service_template() -> Config:
+    """What a service of others adds, with `SERVICE` for its name, `CONTEXT` and `STREAM` for a context.
+
+    `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context adds
+    that it publishes or follows: `may` to its permissions and imports, `exports` to those of `HOME`,
+    `installer` to the installer's permissions. `live` are its facts as they are published, and `reserved` are names
+    that it cannot have.
+    """
+    bare = service_role(SERVICE)
+    may = permissions_of(bare)
+    [subject] = stream_of_context(CONTEXT).subjects
+    return {
+        "account": {
+            "users": [{"user": user_of(SERVICE), "permissions": may.as_config()}],
+            "imports": [_use(HOME, each) for each in sorted(may.publish)],
+            "exports": [],
+        },
+        "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
+        "publishes": _added(bare, service_role(SERVICE, publishes=[CONTEXT])),
+        "follows": _added(bare, service_role(SERVICE, follows=[CONTEXT])),
+        "live": {"subject": subject, "within": within(subject, NAMESPACE)},
+        "reserved": {"names": sorted(reserved_names()), "prefixes": list(RESERVED_PREFIXES)},
+    }
+
+
+def _added(bare: Role, role: Role) -> Config:
+    """What the one role has beyond the other, on a bus that is ours otherwise."""
+    may = sorted(permissions_of(role).publish - permissions_of(bare).publish)
+    declared = Declared((*OURS.roles, role), (*OURS.streams, *role.publishes))
+    installer = role_named(INSTALLER)
+    installs = permissions_of(installer, declared).publish - permissions_of(installer).publish
+    return {
+        "may": may,
+        "imports": [_use(HOME, each) for each in may],
+        "exports": [_service(each, [SERVICE]) for each in may],
+        "installer": sorted(installs),
     }
 
 

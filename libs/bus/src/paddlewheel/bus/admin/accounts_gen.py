@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddlewheel.bus.admin.accounts import server_accounts, team_template
+from paddlewheel.bus.admin.accounts import server_accounts, service_template, team_template
 from paddlewheel.bus.admin.permissions import FACTS, ROLES, SUBSCRIBER, acts_for_sets, user_of
 from paddlewheel.bus.streams import STREAMS
 
@@ -21,9 +21,9 @@ OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
 
 
 def text() -> str:
-    """JSON: the accounts, what each team of subscribers adds, for each role its certificate's user, what
-    bus-auth does for agents, and how many bytes each stream may take, once more for each team if it is
-    copied."""
+    """JSON: the accounts, what each team of subscribers and each service of others adds, for each role its
+    certificate's user, what bus-auth does for agents, and how many bytes each stream may take, once more for
+    each team if it is copied."""
     users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
     sizes = {spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS} for spec in STREAMS}
     may = acts_for_sets()
@@ -33,7 +33,7 @@ def text() -> str:
         "subscribe": sorted(may.subscribe),
     }
     accounts = {"accounts": server_accounts(), "team": team_template(), "users": users, "reader": reader}
-    found = {**accounts, "streams": sizes}
+    found = {**accounts, "service": service_template(), "streams": sizes}
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
 
 

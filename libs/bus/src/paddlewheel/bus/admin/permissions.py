@@ -73,6 +73,7 @@ class Role:
         publishes: streams of the facts that it alone publishes, but for single facts of another role.
         reads: streams it reads beside its durables, all of them `live`.
         durables: its own durable consumers, which the installer makes for it.
+        parks: what it cannot handle becomes a dead letter, and comes back when somebody replays it.
         waits_for_streams: is not ready before all declared streams exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
         extra: permissions that do not follow from the above.
@@ -82,20 +83,47 @@ class Role:
     publishes: tuple[StreamSpec, ...] = ()
     reads: tuple[StreamSpec, ...] = ()
     durables: tuple[Subscription, ...] = ()
+    parks: bool = True
     waits_for_streams: bool = False
     answers_commands: bool = False
     extra: Permissions = Permissions()
 
 
-def permissions_of(role: Role) -> Permissions:
-    """Everything the role may do."""
+@dataclass(frozen=True)
+class Declared:
+    """Everything that is on one bus."""
+
+    roles: tuple[Role, ...]
+    streams: tuple[StreamSpec, ...]
+
+    @property
+    def facts(self) -> tuple[StreamSpec, ...]:
+        """The streams of facts: the bus's public side, which subscribers have copies of."""
+        return tuple(s for s in self.streams if all(subject.startswith("pw.evt.") for subject in s.subjects))
+
+    @property
+    def durables(self) -> tuple[Subscription, ...]:
+        """Those of all services, and their replays."""
+        return tuple(each for role in self.roles for each in _pulled_by(role))
+
+    def role(self, name: str) -> Role:
+        """Raises Permanent for a role that is not declared."""
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise Permanent("UnknownRole", f"role {name} is none of {', '.join(r.name for r in self.roles)}")
+
+
+def permissions_of(role: Role, declared: Declared | None = None) -> Permissions:
+    """Everything the role may do on a bus with what is `declared`, `OURS` unless given."""
     if role.name == INSTALLER:
-        return _installs()
+        return _installs(declared or OURS)
     parts = [
         Permissions(publish=_set(f"{_API}.INFO"), subscribe=_set(f"{inbox_prefix(role.name)}.>")),
         *(_publishes(stream) for stream in role.publishes),
         *(_reads(stream.name) for stream in role.reads),
-        *(_consumes(durable) for durable in role.durables),
+        *(_pulls(durable) for durable in _pulled_by(role)),
+        *(_parks(durable) for durable in role.durables if role.parks),
         role.extra,
     ]
     if role.waits_for_streams:
@@ -107,7 +135,7 @@ def permissions_of(role: Role) -> Permissions:
 
 def member_of(team: str) -> Permissions:
     """What a subscriber may do in its team's account: its queue groups are the team's own."""
-    return permissions_of(role_named(SUBSCRIBER)) | Permissions(
+    return permissions_of(OURS.role(SUBSCRIBER)) | Permissions(
         subscribe=in_groups("pw.evt.>", f"team.{team}")
     )
 
@@ -132,14 +160,6 @@ def user_of(role: str) -> str:
     return f"{role}.{DOMAIN}"
 
 
-def role_named(name: str) -> Role:
-    """Raises Permanent for a role that is not declared."""
-    for role in ROLES:
-        if role.name == name:
-            return role
-    raise Permanent("UnknownRole", f"role {name} is none of {', '.join(r.name for r in ROLES)}")
-
-
 def _publishes(stream: StreamSpec) -> Permissions:
     """Publish the facts, and look up what was published."""
     subjects = _set(f"{_API}.STREAM.INFO.{stream.name}", *stream.subjects)
@@ -158,18 +178,17 @@ def _reads(stream: str) -> Permissions:
     return info | _gets(stream)
 
 
-def _consumes(durable: Subscription) -> Permissions:
-    """Settle its messages, park those that cannot be handled, and take what somebody replays."""
-    names = [f"{each.stream}.{each.durable}" for each in _with_replays([durable])]
-    return Permissions(
-        publish=_set(
-            dead_letter_subject(durable.durable),
-            # A stopped consumer counts its dead letters.
-            f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}",
-            *(f"$JS.ACK.{name}.>" for name in names),
-            *(f"{_API}.CONSUMER.{call}.{name}" for call in ("INFO", "MSG.NEXT") for name in names),
-        )
-    )
+def _pulls(durable: Subscription) -> Permissions:
+    """Take its messages and settle them."""
+    name = f"{durable.stream}.{durable.durable}"
+    calls = (f"{_API}.CONSUMER.{call}.{name}" for call in ("INFO", "MSG.NEXT"))
+    return Permissions(publish=_set(f"$JS.ACK.{name}.>", *calls))
+
+
+def _parks(durable: Subscription) -> Permissions:
+    """Keep what it cannot handle; a stopped consumer counts its dead letters."""
+    count = f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}"
+    return Permissions(publish=_set(dead_letter_subject(durable.durable), count))
 
 
 def _answers(service: str) -> Permissions:
@@ -184,22 +203,22 @@ def _sees_streams() -> Permissions:
     return Permissions(publish=frozenset(f"{_API}.STREAM.INFO.{spec.name}" for spec in streams.STREAMS))
 
 
-def _installs() -> Permissions:
+def _installs(declared: Declared) -> Permissions:
     """Make the streams and durables, and correct them. Whoever may do that can have the server publish
     anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
-    consumer = f"{_API}.CONSUMER"
-    names = [f"{each.stream}.{each.durable}" for each in every_durable()]
+    consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
+    names = [f"{each.stream}.{each.durable}" for each in declared.durables]
     return Permissions(
         publish=_set(
             f"{_API}.INFO",
-            *(f"{_API}.STREAM.{call}.{spec.name}" for spec in streams.STREAMS for call in _MAKING),
+            *(f"{_API}.STREAM.{call}.{spec.name}" for spec in declared.streams for call in _MAKING),
             *(f"{consumer}.{call}.{name}" for name in names for call in ("INFO", "CREATE")),
             *(f"{consumer}.CREATE.{name}.>" for name in names),
             # The mirrors of teams, and what feeds them.
-            *(f"pw.install.*.STREAM.{call}.{spec.name}" for spec in FACTS for call in (*_MAKING, "DELETE")),
-            *(f"{consumer}.{call}.{spec.name}.*" for spec in FACTS for call in ("INFO", "CREATE", "DELETE")),
-            *(f"{consumer}.NAMES.{spec.name}" for spec in FACTS),
-            *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in streams.STREAMS if spec.expendable),
+            *(f"pw.install.*.STREAM.{call}.{name}" for name in facts for call in (*_MAKING, "DELETE")),
+            *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
+            *(f"{consumer}.NAMES.{name}" for name in facts),
+            *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in declared.streams if spec.expendable),
             # What agents ask for.
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",
         ),
@@ -208,13 +227,10 @@ def _installs() -> Permissions:
     )
 
 
-def every_durable() -> tuple[Subscription, ...]:
-    """Those of all services, and their replays."""
-    return _with_replays([durable for role in ROLES for durable in role.durables])
-
-
-def _with_replays(durables: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    return tuple(each for durable in durables for each in (durable, replays(durable)))
+def _pulled_by(role: Role) -> tuple[Subscription, ...]:
+    """Its durables, each followed by that of its replays."""
+    pairs = ((durable, replays(durable)) if role.parks else (durable,) for durable in role.durables)
+    return tuple(each for pair in pairs for each in pair)
 
 
 def _ends_work() -> Permissions:
@@ -308,8 +324,6 @@ OPERATOR = "operator"
 SUBSCRIBER = "subscriber"
 MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
-FACTS = tuple(s for s in streams.STREAMS if all(subject.startswith("pw.evt.") for subject in s.subjects))
-"""The streams of facts: the bus's public side, which subscribers have copies of."""
 _COMMANDS = (Record.SPEC, Record.CANCEL)
 """Records of a run that agents follow, and do not write."""
 
@@ -378,3 +392,12 @@ ROLES = (
     Role(INSTALLER),
 )
 """All roles. A service has no other durables than those declared here."""
+
+OURS = Declared(ROLES, streams.STREAMS)
+"""What this project has on the bus; services of others are declared beside it: `bus.admin.services`."""
+FACTS = OURS.facts
+
+
+def role_named(name: str) -> Role:
+    """One of ours. Raises Permanent for a role that is not declared."""
+    return OURS.role(name)

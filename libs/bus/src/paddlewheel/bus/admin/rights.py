@@ -11,13 +11,14 @@ from paddlewheel.bus.admin.permissions import (
     AGENT,
     SUBSCRIBER,
     WORK_PURGES,
+    OURS,
+    Declared,
     Permissions,
     in_groups,
     inbox_prefix,
     member_of,
     permissions_of,
     records_in,
-    role_named,
     work_reads,
 )
 from paddlewheel.bus.admin.set_reads import API, read_api
@@ -78,13 +79,16 @@ class Identity:
     watch: Watch | None = None
 
 
-def rights(identity: Identity) -> tuple[str, Permissions]:
+def rights(identity: Identity, declared: Declared = OURS) -> tuple[str, Permissions]:
     """The account of the server that the identity belongs to, and its permissions there.
+
+    Args:
+        declared: everything that is on the bus.
 
     Raises:
         Permanent: an unknown role, an agent without a data set, or a subscriber without facts.
     """
-    may = permissions_of(role_named(identity.role))
+    may = permissions_of(declared.role(identity.role), declared)
     if identity.role == AGENT:
         if identity.set is None:
             raise Permanent("NoDataSet", "an agent works for one data set")

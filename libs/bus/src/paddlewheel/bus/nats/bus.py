@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.inspect import Inspector
+from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.consume.handlers import Handlers
@@ -36,7 +37,7 @@ from paddlewheel.bus.ports import (
     Subscription,
     WorkStore,
 )
-from paddlewheel.bus.streams import BUCKETS, STREAMS, stream_named, stream_of
+from paddlewheel.bus.streams import BUCKETS, stream_named, stream_of
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
@@ -61,8 +62,9 @@ class NatsBus:
         self._clock = clock or SystemClock()
         self._handlers = Handlers(self._clock)
         self._connection = Connection(access, name)
-        self._provision = Provision(self._connection, STREAMS, access)
-        self._mirrors = Mirrors(self._connection, access.teams, access.replicas)
+        declared = declared_with(access.services)
+        self._provision = Provision(self._connection, declared, access)
+        self._mirrors = Mirrors(self._connection, access.teams, access.replicas, declared.facts)
         self._instruments = Instruments(longest=self._handlers.longest, mirrors=lambda: self._mirrors.status)
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
@@ -71,7 +73,7 @@ class NatsBus:
         self._dead_letters = NatsDeadLetterBox(
             self._connection, self._provision, self._publisher, self._clock
         )
-        self._inspect = NatsInspector(self._connection, STREAMS, access)
+        self._inspect = NatsInspector(self._connection, declared.streams, access)
         self._stopped: list[str] = []
         self._work_requests = WorkRequests(self._connection)
         self._serving: asyncio.Task[None] | None = None

@@ -36,10 +36,13 @@ Place = tuple[str, str]
 class Mirrors:
     """Makes what the teams have, and removes the feeds of those that are gone."""
 
-    def __init__(self, connection: Connection, teams: Sequence[Team], replicas: int) -> None:
+    def __init__(
+        self, connection: Connection, teams: Sequence[Team], replicas: int, facts: Sequence[StreamSpec] = FACTS
+    ) -> None:
         self._connection = connection
         self._teams = teams
         self._replicas = replicas
+        self._facts = facts
         self._ahead: set[Place] = set()
         """Those that were ahead of their streams when last looked at."""
         self._unfed_since: dict[Place, float] = {}
@@ -53,7 +56,7 @@ class Mirrors:
         """
         failed: dict[str, str] = {}
         seen: list[MirrorStatus] = []
-        for spec in FACTS:
+        for spec in self._facts:
             origin = await ask(self._connection, f"{_API}.STREAM.INFO.{spec.name}")
             if origin is None:
                 continue

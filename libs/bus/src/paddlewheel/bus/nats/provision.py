@@ -14,7 +14,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
-from paddlewheel.bus.admin.permissions import FACTS, every_durable
+from paddlewheel.bus.admin.permissions import FACTS, Declared
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
@@ -49,13 +49,14 @@ class Provision:
     are unchanged. What the bus is to do is `Access.streams`.
     """
 
-    def __init__(self, connection: Connection, specs: Sequence[StreamSpec], access: Access) -> None:
+    def __init__(self, connection: Connection, declared: Declared, access: Access) -> None:
         self._connection = connection
         self._access = access
         self._specs = [
             replace(enlarged(spec, access.limits.get(spec.name, Limits())), num_replicas=access.replicas)
-            for spec in specs
+            for spec in declared.streams
         ]
+        self._durables = declared.durables
         self._done = False
         self._checked_at = _NEVER
         self._refused_until = 0.0
@@ -246,7 +247,7 @@ class Provision:
     async def _ensure_durables(self, js: JetStreamContext) -> None:
         """Those of every service; not of a stream that the server has no room for."""
         names = {spec.name for spec in self._specs} - set(self._no_room)
-        for each in every_durable():
+        for each in self._durables:
             if each.stream in names:
                 await self._ensure_consumer(js, each.stream, durable_config(each))
 

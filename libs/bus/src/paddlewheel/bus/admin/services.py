@@ -1,0 +1,118 @@
+"""Services of others: programs that publish facts of their own and follow those of others, by declaration.
+
+A service of this project is in `ROLES` and its streams in `STREAMS`. Others are declared by the values of an
+installation, and become the same objects here: a role, with a stream for each of its contexts and a durable
+for each context that it follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from paddlewheel.bus.admin.permissions import FACTS, ROLES, Declared, Permissions, Role
+from paddlewheel.bus.admin.teams import FEED_PREFIX
+from paddlewheel.bus.amounts import AGE, SIZE, measured
+from paddlewheel.bus.ports import Subscription
+from paddlewheel.bus.streams import STREAMS, StreamSpec
+
+_PREFIX = "PW_"
+RESERVED_PREFIXES = (FEED_PREFIX, "team-")
+"""Of names that it cannot have: of durables that feed mirrors, and of the RBAC roles of teams."""
+
+
+class _Declaration(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class Publication(_Declaration):
+    """Facts that one service publishes, `pw.evt.<context>.>`, and what their stream keeps."""
+
+    context: str = Field(pattern=r"^[a-z][a-z0-9]*$", max_length=40)
+    max_bytes: str = Field(pattern=f"^{SIZE}$")
+    max_age: str = Field(pattern=f"^{AGE}$")
+
+
+class DeclaredService(_Declaration):
+    """One service.
+
+    Args:
+        name: of its role, account and certificate.
+        follows: contexts whose facts it handles, each by a durable `<name>-<context>`.
+    """
+
+    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+    publishes: tuple[Publication, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+def declared_with(services: Sequence[DeclaredService]) -> Declared:
+    """Ours, and theirs."""
+    made = tuple(stream_of_context(p.context, p.max_bytes, p.max_age) for s in services for p in s.publishes)
+    return Declared(
+        roles=(*ROLES, *(_role_of(each) for each in services)),
+        streams=(*STREAMS, *made),
+    )
+
+
+def stream_of_context(context: str, max_bytes: str = "", max_age: str = "") -> StreamSpec:
+    """The stream of a context's facts."""
+    name, subject = f"{_PREFIX}{context.upper()}", f"pw.evt.{context}.>"
+    return StreamSpec(name, (subject,), max_bytes=int(measured(max_bytes)), max_age=measured(max_age))
+
+
+def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str] = ()) -> Role:
+    """The role of a service.
+
+    It parks nothing: the dead letters share a stream, and our own consumers stop when that is full. Its inbox
+    may be its client's default, for nobody else is in its account.
+    """
+    followed = (stream_of_context(context) for context in follows)
+    return Role(
+        name,
+        publishes=tuple(stream_of_context(context) for context in publishes),
+        durables=tuple(
+            Subscription(f"{name}-{context}", stream.name, stream.subjects)
+            for context, stream in zip(follows, followed, strict=True)
+        ),
+        parks=False,
+        extra=Permissions(subscribe=frozenset({"_INBOX.>"})),
+    )
+
+
+def reserved_names() -> frozenset[str]:
+    """Our roles; beside them the servers' certificate and bus-auth's inbox have such names."""
+    return frozenset({"server", "bus-auth", *(role.name for role in ROLES)})
+
+
+def _role_of(service: DeclaredService) -> Role:
+    return service_role(service.name, [p.context for p in service.publishes], service.follows)
+
+
+def check_services(services: Sequence[DeclaredService]) -> Sequence[DeclaredService]:
+    """The services themselves. Raises ValueError, which names what is taken or unknown."""
+    names = [service.name for service in services]
+    contexts = [p.context for service in services for p in service.publishes]
+    for name in names:
+        if name in reserved_names() or f"{name}-".startswith(RESERVED_PREFIXES) or names.count(name) > 1:
+            raise ValueError(f"the name {name} is taken")
+    for context in contexts:
+        if context in map(_context_of, STREAMS) or contexts.count(context) > 1:
+            raise ValueError(f"the context {context} is taken")
+    known = {*map(_context_of, FACTS), *contexts}
+    for service in services:
+        for context in service.follows:
+            if context not in known or service.follows.count(context) > 1:
+                raise ValueError(f"{service.name} follows {context}: name one of {', '.join(sorted(known))}, once")
+    return services
+
+
+def _context_of(stream: StreamSpec) -> str:
+    return stream.name.removeprefix(_PREFIX).lower()
+
+
+DeclaredServices = Annotated[tuple[DeclaredService, ...], AfterValidator(check_services)]
+"""JSON: `[{"name": ..., "publishes": [{"context", "maxBytes", "maxAge"}], "follows": [...]}]`."""
