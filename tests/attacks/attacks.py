@@ -17,7 +17,9 @@ AGENT, JOB, DATASET, TRIGGER = "cache-runtime", "job-controller", "dataset-contr
 EVALUATOR = "evaluator"
 INSIDERS = frozenset({"operator", "installer"})
 """Roles that may do everything with the streams: nobody attacks as them."""
-OUTSIDERS = tuple(role.name for role in ROLES if role.name not in INSIDERS)
+SERVICE = "notebooks"
+"""A service of others, beside which there is another."""
+OUTSIDERS = (*(role.name for role in ROLES if role.name not in INSIDERS), SERVICE)
 SWALLOW = f"{API}.CONSUMER.MSG.NEXT.{VICTIM[0]}.{VICTIM[1]}"
 FIRED = "pw.evt.triggers.trigger.fired.v1.ns.uid"
 FORGED = "pw.evt.jobs.job.succeeded.v1.ns.uid"
@@ -231,6 +233,50 @@ async def forges_acknowledgements(stand: Stand, client: Guest) -> bool:
     return await happened(settled)
 
 
+async def pulls_from_others(stand: Stand, client: Guest) -> bool:
+    """Deliveries of the durables of others, those of services of others included."""
+    await stand.publish(DATASET, FACT)
+    await stand.publish(SERVICE, "pw.evt.notebooks.notebook.started.v1.ns.uid")
+    victims = (VICTIM, ("PW_NOTEBOOKS", "reports-notebooks"))
+    for stream, durable in victims:
+        for subject in (f"{API}.CONSUMER.MSG.NEXT.{stream}.{durable}", f"{API}.CONSUMER.MSG.NEXT.{stream}.*"):
+            await tell(client, subject, {"batch": 100, "expires": 1_000_000_000})
+
+    async def pulled() -> bool:
+        return any([await stand.delivered(*victim) > 0 for victim in victims])
+
+    return await happened(pulled)
+
+
+async def changes_its_own(stand: Stand, client: Guest) -> bool:
+    """Change or delete what the installer made for it: its stream and its durable."""
+    durable, stream = ("PW_JOBS", "notebooks-jobs"), "PW_NOTEBOOKS"
+    before = await stand.js.consumer_info(*durable)
+    name = ".".join(durable)
+    config = {
+        "name": durable[1],
+        "durable_name": durable[1],
+        "deliver_subject": REBUILD,
+        "ack_policy": "none",
+    }
+    body = {"stream_name": durable[0], "config": config}
+    for call in (
+        f"CREATE.{name}",
+        f"CREATE.{name}.>",
+        f"DURABLE.CREATE.{name}",
+        f"DELETE.{name}",
+        f"PAUSE.{name}",
+    ):
+        await tell(client, f"{API}.CONSUMER.{call}", body)
+    await update(client, stream, subjects=["pw.evt.notebooks.>", "pw.evil.>"], max_bytes=2**30)
+    await tell(client, f"{API}.STREAM.DELETE.{stream}")
+    if durable[1] not in await stand.consumers(durable[0]) or await stand.stored(stream) < 0:
+        return True
+    config_now = (await stand.js.stream_info(stream)).config
+    changed = config_now.subjects != ["pw.evt.notebooks.>"] or config_now.max_bytes != 64 * 1024**2
+    return changed or (await stand.js.consumer_info(*durable)).config != before.config
+
+
 async def makes_consumers(stand: Stand, client: Guest) -> bool:
     """Any consumer at all on any stream of the services: with one, deliveries go where its maker likes."""
     before = {spec.name: await stand.consumers(spec.name) for spec in STREAMS}
@@ -295,8 +341,16 @@ async def speaks_for_others(stand: Stand, client: Guest) -> bool:
     heard = await stand.hear(JOB, REBUILD)
     for subject in (REBUILD, "pw.dlq.job-controller-datasets.again", "pw.evt.else.a.b.v1.ns.uid"):
         await client.refused_to_publish(subject, b"{}")
-    facts = {"PW_JOBS": FORGED, "PW_DATASETS": FACT, "PW_CACHE": "pw.evt.cache.run.ended.v1.ns.uid"}
-    mine = {JOB: "PW_JOBS", DATASET: "PW_DATASETS", AGENT: "PW_CACHE"}.get(client_role(client))
+    facts = {
+        "PW_JOBS": FORGED,
+        "PW_DATASETS": FACT,
+        "PW_CACHE": "pw.evt.cache.run.ended.v1.ns.uid",
+        "PW_NOTEBOOKS": "pw.evt.notebooks.notebook.started.v1.ns.uid",
+        "PW_REPORTS": "pw.evt.reports.report.made.v1.ns.uid",
+    }
+    mine = {JOB: "PW_JOBS", DATASET: "PW_DATASETS", AGENT: "PW_CACHE", SERVICE: "PW_NOTEBOOKS"}.get(
+        client_role(client)
+    )
     others = {stream: subject for stream, subject in facts.items() if stream != mine}
     for subject in others.values():
         await client.refused_to_publish(subject, b"{}")
@@ -382,6 +436,8 @@ NEAR = (
     ),
     *(_named("has the installer empty the work queue", role, empties_the_queue) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),
+    _named("pulls from another's durable", SERVICE, pulls_from_others),
+    _named("changes its own stream or durable", SERVICE, changes_its_own),
 )
 """Attacks of the same kinds."""
 

@@ -18,6 +18,15 @@ EFFECT_WITHIN = 1.0
 """Seconds that an attack has for its effect after everything it asked for was answered."""
 FACT = "pw.evt.datasets.sampleset.ready.v1.ns.uid"
 REBUILD = "pw.cmd.job-controller.rebuild.v1"
+SERVICES = (
+    "nats.services[0].name=notebooks",
+    "nats.services[0].publishes[0].context=notebooks",
+    "nats.services[0].follows={jobs,datasets}",
+    "nats.services[1].name=reports",
+    "nats.services[1].publishes[0].context=reports",
+    "nats.services[1].follows={notebooks}",
+)
+"""Services of others."""
 VICTIM = ("PW_DATASETS", "job-controller-datasets")
 """A durable of job-controller's."""
 
@@ -78,7 +87,7 @@ async def happened(effect: Callable[[], Awaitable[bool]]) -> bool:
 @contextmanager
 def server(folder: Path) -> Iterator[ChartBus]:
     """The chart's server, empty."""
-    with running(folder / "bus") as started:
+    with running(folder / "bus", *SERVICES) as started:
         yield started
 
 

@@ -23,6 +23,7 @@ from bus_auth.authorize import Authorizer, Policy
 from bus_auth.domain.model import Account, Question, Shown
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
@@ -43,11 +44,16 @@ CONFIGURED = (
     f"nats.roleLimits.evaluators={CONNECTIONS}",
     "nats.roleLimits.watchers=100",
     "nats.jetstream.maxFileStore=4Gi",
+    "nats.services[0].name=notebooks",
+    "nats.services[0].publishes[0].context=notebooks",
+    "nats.services[0].follows={jobs}",
 )
 FACT = f"pw.evt.jobs.job.succeeded.v1.{SHARED}.{{}}"
 HEARD = f"pw.evt.*.*.*.*.{SHARED}.*"
 SUBSCRIBER, EVALUATOR, PUBLISHER = "subscriber", "evaluator", "job-controller"
+SERVICE = "notebooks"
 
+_API = "$JS.API"
 _WATCHES = Question(WATCH, FACTS, SHARED)
 _EVERYWHERE = Question(WATCH, FACTS, "")
 ALLOWED: dict[str, frozenset[Question]] = {
@@ -55,7 +61,10 @@ ALLOWED: dict[str, frozenset[Question]] = {
     "watcher": frozenset({_WATCHES, _EVERYWHERE}),
     "victim": frozenset({_WATCHES}),
     "rival": frozenset({_EVERYWHERE, Question(USE, TEAMS, HOME, "subscriber")}),
-    **{role: frozenset({Question(USE, ROLES, HOME, role)}) for role in (EVALUATOR, PUBLISHER, INSTALLER)},
+    **{
+        role: frozenset({Question(USE, ROLES, HOME, role)})
+        for role in (EVALUATOR, PUBLISHER, INSTALLER, SERVICE)
+    },
 }
 """What RBAC allows the service account of each name, all of them in the namespace that they share."""
 
@@ -176,6 +185,47 @@ async def _group_of(guest: Guest) -> str:
     raise AssertionError("no queue group is left to it")
 
 
+async def goes_beyond_its_service(stand: Stand) -> bool:
+    """A service of others: facts of others, a durable of others, and a consumer where the services live."""
+    service = await stand.enter(SERVICE, SERVICE)
+    await service.client.jetstream(timeout=PATIENCE).publish(
+        "pw.evt.notebooks.notebook.started.v1.team-a.u", b"{}"
+    )
+    await stand.publish("one")
+    config = {"name": "evil", "durable_name": "evil", "ack_policy": "explicit"}
+    for subject, body in (
+        (FACT.format("forged"), {}),
+        (f"{_API}.CONSUMER.MSG.NEXT.PW_JOBS.trigger-controller-jobs", {"batch": 9}),
+        (f"{_API}.CONSUMER.CREATE.PW_JOBS.evil", {"stream_name": "PW_JOBS", "config": config}),
+    ):
+        await service.refused_to_publish(subject, json.dumps(body).encode(), service.client.new_inbox())
+    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
+    assert await _arrives(member, "PW_JOBS"), "the team has no copies"
+    installer = await _as_installer(stand)
+    jobs = f"{_API}.CONSUMER.INFO.PW_JOBS"
+    made = "error" not in await installer.ask(f"{jobs}.evil")
+    pulled = (await installer.ask(f"{jobs}.trigger-controller-jobs"))["delivered"]["consumer_seq"]
+    stored = (await installer.ask(f"{_API}.STREAM.INFO.PW_JOBS"))["state"]["messages"]
+    return made or pulled > 0 or stored > 1
+
+
+async def connects_as_a_service(stand: Stand) -> bool:
+    """A subscriber that RBAC does not let be the service."""
+    assert await stand.tries(SERVICE, SERVICE), "the service itself is not let in"
+    return await stand.tries("watcher", SERVICE) is not None
+
+
+async def _as_installer(stand: Stand) -> Guest:
+    client = entering(
+        stand.bus,
+        stand.bus.folder / BUS_CA,
+        prefix=f"_INBOX_{INSTALLER}",
+        user=INSTALLER,
+        password=make_token(INSTALLER),
+    )
+    return await stand.ends.enter_async_context(client)
+
+
 async def uses_up_connections_of_a_team(stand: Stand) -> bool:
     """Connect as often as the team may."""
     for user in (f"{TEAM}.{SHARED}", TEAM, f"{SUBSCRIBER}.{SHARED}"):
@@ -204,6 +254,8 @@ ATTACKS: dict[str, Run] = {
         ("member", TEAM), ("rival", SUBSCRIBER)
     ),
     "subscriber of no team uses up a team's connections": uses_up_connections_of_a_team,
+    "service of others goes beyond its own facts and durables": goes_beyond_its_service,
+    "subscriber of no team connects as a service of others": connects_as_a_service,
     "evaluator uses up the server's connections": uses_up_connections_of_the_server,
 }
 
@@ -221,7 +273,8 @@ async def _arrives(js: JetStreamContext, stream: str) -> bool:
 async def installed(folder: Path) -> AsyncIterator[Stand]:
     """The chart's server with tokens, two teams and their copies."""
     with running(folder / "bus", *CONFIGURED) as bus:
-        policy = Policy(HOME, AUDIENCE, 600, bus.teams, spread=lambda: 0.0)
+        declared = declared_with(bus.services)
+        policy = Policy(HOME, AUDIENCE, 600, bus.teams, spread=lambda: 0.0, declared=declared)
         authorizer = Authorizer(Table(), policy, SystemClock())
         async with answering(bus, authorizer.authorize), AsyncExitStack() as ends:
             token = folder / "installer-token"

@@ -32,20 +32,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Answer the bus's servers until `stop`."""
     key, clock = CalloutKey(settings.key_file), SystemClock()
     measures = telemetry.set_up(SERVICE)
-    # Spreads clients in time; nothing secret depends on it.
-    teams = tuple(Team(team.name, team.namespaces) for team in settings.teams)
-    policy = Policy(
-        settings.pod_namespace,
-        settings.audience,
-        settings.lifetime,
-        teams,
-        spread=random.random,
-        declared=declared_with(settings.services),
-    )
     try:
         async with await kube.connect(settings.kubeconfig) as cluster:
             authority = KubernetesAuthority(cluster, settings.audience)
-            authorizer = Authorizer(authority, policy, clock)
+            authorizer = Authorizer(authority, policy_of(settings), clock)
             metrics = Metrics(measures.meter)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
             access = access_of(settings, key)
@@ -57,6 +47,19 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             await _serve(callout, agents, watch, settings.http_port, stop)
     finally:
         measures.shutdown()
+
+
+def policy_of(settings: Settings) -> Policy:
+    """With the teams and services that the settings declare."""
+    return Policy(
+        home=settings.pod_namespace,
+        audience=settings.audience,
+        lifetime=settings.lifetime,
+        teams=tuple(Team(team.name, team.namespaces) for team in settings.teams),
+        # Spreads clients in time; nothing secret depends on it.
+        spread=random.random,
+        declared=declared_with(settings.services),
+    )
 
 
 def access_of(settings: Settings, key: CalloutKey) -> Access:

@@ -129,10 +129,10 @@ def team_template() -> Config:
 def service_template() -> Config:
     """What a service of others adds, with `SERVICE` for its name, `CONTEXT` and `STREAM` for a context.
 
-    `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context adds
-    that it publishes or follows: `may` to its permissions and imports, `exports` to those of `HOME`,
-    `installer` to the installer's permissions. `live` are its facts as they are published, and `reserved` are names
-    that it cannot have.
+    `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context
+    adds that it publishes or follows: `may` to its permissions, `imports` to its account, `exports` to those
+    of `HOME`, `installer` to the installer's permissions. `live` are its facts as they are published, and
+    `reserved` are names that it cannot have.
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)

@@ -9,9 +9,9 @@ from paddlewheel.bus import streams
 from paddlewheel.bus.admin.accounts import HOME, RESIDENTS, WATCHERS
 from paddlewheel.bus.admin.permissions import (
     AGENT,
+    OURS,
     SUBSCRIBER,
     WORK_PURGES,
-    OURS,
     Declared,
     Permissions,
     in_groups,

@@ -106,7 +106,9 @@ def check_services(services: Sequence[DeclaredService]) -> Sequence[DeclaredServ
     for service in services:
         for context in service.follows:
             if context not in known or service.follows.count(context) > 1:
-                raise ValueError(f"{service.name} follows {context}: name one of {', '.join(sorted(known))}, once")
+                raise ValueError(
+                    f"{service.name} follows {context}: name one of {', '.join(sorted(known))}, once"
+                )
     return services
 
 

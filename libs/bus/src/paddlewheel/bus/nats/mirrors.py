@@ -37,7 +37,11 @@ class Mirrors:
     """Makes what the teams have, and removes the feeds of those that are gone."""
 
     def __init__(
-        self, connection: Connection, teams: Sequence[Team], replicas: int, facts: Sequence[StreamSpec] = FACTS
+        self,
+        connection: Connection,
+        teams: Sequence[Team],
+        replicas: int,
+        facts: Sequence[StreamSpec] = FACTS,
     ) -> None:
         self._connection = connection
         self._teams = teams

@@ -22,7 +22,7 @@ from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STRE
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import Limits, StreamSpec, enlarged, stream_named, streams_under
+from paddlewheel.bus.streams import Limits, enlarged, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 

@@ -1,0 +1,96 @@
+"""A service of one's own on the bus: for each job that succeeds it publishes a fact. Needs only nats-py."""
+
+import asyncio
+import json
+import os
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nats
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+FOLLOWED = "JobSucceeded"
+ATTEMPTS = 5
+
+
+def credentials() -> dict[str, object]:
+    """The certificate of Secret nats-tls-notebooks, or with `nats.auth: tokens` the pod's token."""
+    folder = os.environ["NATS_TLS_DIR"]
+    tls = ssl.create_default_context(cafile=f"{folder}/ca.crt")
+    if token := os.environ.get("NATS_TOKEN_FILE"):
+        return {"tls": tls, "user": "notebooks", "password": Path(token).read_text()}
+    tls.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
+    return {"tls": tls}
+
+
+async def publish_offered(js: JetStreamContext, cause: Msg) -> None:
+    """Returns once the stream has the fact; its id follows from the cause, so that it is stored once."""
+    namespace, uid = cause.subject.split(".")[-2:]
+    subject = f"pw.evt.notebooks.notebook.offered.v1.{namespace}.{uid}"
+    id_ = f"{uid}/NotebookOffered/{(cause.headers or {})['ce-id'].rpartition('/')[2]}"
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": id_,
+        "ce-type": "example.notebooks.v1.NotebookOffered",
+        "ce-source": "notebooks",
+        "ce-subject": subject,
+        "ce-time": datetime.now(UTC).isoformat(),
+        "content-type": "application/json",
+        "Nats-Msg-Id": id_,
+    }
+    await js.publish(subject, json.dumps({"job": json.loads(cause.data)["job"]}).encode(), headers=headers)
+
+
+async def handle(js: JetStreamContext, fact: Msg) -> None:
+    """The effect first, then the acknowledgement. What fails again and again is given up."""
+    try:
+        if (fact.headers or {}).get("ce-type", "").endswith(FOLLOWED):
+            await publish_offered(js, fact)
+    except Exception as error:
+        print("failed:", fact.subject, error, flush=True)
+        await (fact.term() if fact.metadata.num_delivered >= ATTEMPTS else fact.nak(delay=5))
+    else:
+        await fact.ack()
+        print("handled", fact.subject, flush=True)
+
+
+async def main() -> None:
+    """Connects anew by itself, so that each connection shows the files as they are: they are renewed."""
+    while True:
+        try:
+            await serve()
+        except (nats.errors.Error, OSError) as error:
+            print("connecting again:", error, flush=True)
+            await asyncio.sleep(2)
+
+
+async def serve() -> None:
+    """Until the connection is lost. Raises nats-py's errors."""
+    client = await nats.connect(
+        os.environ["NATS_URL"],
+        tls_hostname="nats",
+        allow_reconnect=False,
+        **credentials(),  # type: ignore[arg-type]
+    )
+    try:
+        await follow(client.jetstream())
+    finally:
+        await client.close()
+
+
+async def follow(js: JetStreamContext) -> None:
+    """Handle facts of jobs."""
+    jobs = await js.pull_subscribe_bind("notebooks-jobs", "PW_JOBS")
+    while True:
+        try:
+            facts = await jobs.fetch(10, timeout=30)
+        except nats.errors.TimeoutError:
+            continue
+        for fact in facts:
+            await handle(js, fact)
+
+
+asyncio.run(main())

@@ -1,0 +1,219 @@
+"""A service of others on the chart's own server, as a plain NATS client: what it may, and what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copytree, rmtree
+
+import pytest
+from nats.js import JetStreamContext
+
+from paddlewheel.bus.admin.permissions import FACTS
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.gen.protos import ROOT
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, entering, guest, install, running
+from paddlewheel.testkit.facts import make_gated
+from paddlewheel.testkit.wait import eventually
+
+TEAMS = (
+    "nats.jetstream.maxFileStore=4Gi",
+    "nats.subscribers[0].name=subscriber",
+    "nats.subscribers[1].name=vision",
+    "nats.subscribers[1].namespaces={vision}",
+)
+SERVICES = (
+    *TEAMS,
+    "nats.services[0].name=notebooks",
+    "nats.services[0].publishes[0].context=notebooks",
+    "nats.services[0].publishes[0].maxBytes=16Mi",
+    "nats.services[0].publishes[0].maxAge=48h",
+    "nats.services[0].follows={jobs}",
+    "nats.services[1].name=reports",
+    "nats.services[1].follows={notebooks,jobs}",
+)
+STARTED = "pw.evt.notebooks.notebook.started.v1.{}.uid-1"
+API = "$JS.API"
+PROGRAM = ROOT / "examples/bus-services/notebooks.py"
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[ChartBus]:
+    with running(tmp_path / "bus", *SERVICES) as started:
+        yield started
+
+
+def plain(bus: ChartBus, service: str) -> AbstractAsyncContextManager[Guest]:
+    """With its certificate and a client's defaults."""
+    return entering(bus, bus.certificate(service), prefix="_INBOX")
+
+
+async def start_notebook(js: JetStreamContext, id_: str, namespace: str = "vision") -> bool:
+    """Publish a fact of its own; whether the stream had it."""
+    headers = {
+        "Nats-Msg-Id": id_,
+        "ce-id": id_,
+        "ce-specversion": "1.0",
+        "ce-type": "example.notebooks.v1.Started",
+    }
+    return bool((await js.publish(STARTED.format(namespace), b"{}", headers=headers)).duplicate)
+
+
+async def test_it_publishes_facts_of_its_own_and_handles_those_of_others(bus: ChartBus) -> None:
+    await install(bus)
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        await controller.publish(make_gated(1))
+    finally:
+        await controller.close()
+
+    async with plain(bus, "notebooks") as client, plain(bus, "reports") as other:
+        js = client.client.jetstream(timeout=PATIENCE)
+        assert [await start_notebook(js, "1"), await start_notebook(js, "1")] == [False, True]
+        assert (await js.stream_info("PW_NOTEBOOKS")).state.messages == 1
+
+        jobs = await js.pull_subscribe_bind("notebooks-jobs", "PW_JOBS")
+        [fact] = await jobs.fetch(1, timeout=PATIENCE)
+        assert (fact.headers or {})["ce-type"].endswith(JobGated.__name__)
+        await fact.ack_sync(timeout=PATIENCE)
+        info = await js.consumer_info("PW_JOBS", "notebooks-jobs")
+        assert (info.num_pending, info.num_ack_pending) == (0, 0)
+
+        notebooks = await other.client.jetstream(timeout=PATIENCE).pull_subscribe_bind(
+            "reports-notebooks", "PW_NOTEBOOKS"
+        )
+        [fact] = await notebooks.fetch(1, timeout=PATIENCE)
+        assert (fact.headers or {})["ce-id"] == "1"
+        await fact.ack_sync(timeout=PATIENCE)
+
+
+async def test_it_is_refused_what_is_anothers(bus: ChartBus) -> None:
+    await install(bus)
+    async with plain(bus, "notebooks") as client:
+        for subject in (
+            "pw.evt.jobs.job.succeeded.v1.vision.uid",
+            "pw.evt.reports.report.made.v1.vision.uid",
+            "pw.dlq.notebooks-jobs",
+            "pw.cmd.job-controller.rebuild.v1",
+            f"{API}.CONSUMER.MSG.NEXT.PW_JOBS.reports-jobs",
+            f"{API}.CONSUMER.MSG.NEXT.PW_JOBS.trigger-controller-jobs",
+            f"{API}.CONSUMER.CREATE.PW_JOBS.notebooks-jobs",
+            f"{API}.CONSUMER.CREATE.PW_NOTEBOOKS.mine",
+            f"{API}.CONSUMER.DELETE.PW_JOBS.notebooks-jobs",
+            f"{API}.STREAM.INFO.PW_JOBS",
+            f"{API}.STREAM.UPDATE.PW_NOTEBOOKS",
+            f"{API}.STREAM.MSG.GET.PW_JOBS",
+            "$JS.ACK.PW_JOBS.reports-jobs.1.1.1.1.1",
+        ):
+            assert await client.refused_to_publish(subject), subject
+        for subject in ("pw.evt.>", "pw.live.>", "pw.work.>", "_INBOX_operator.>"):
+            assert await client.refused_to_subscribe(subject), subject
+
+
+async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
+    await install(bus)
+    async with plain(bus, "notebooks") as client, guest(bus, "vision", prefix="_INBOX_subscriber") as team:
+        heard = await team.client.subscribe("pw.evt.>")
+        for _ in range(2):
+            await team.client.flush()
+        js = client.client.jetstream(timeout=PATIENCE)
+        await start_notebook(js, "1", "elsewhere")
+        await start_notebook(js, "2", "vision")
+
+        assert ((await heard.next_msg(10)).headers or {})["ce-id"] == "2"
+        copies = team.client.jetstream(timeout=PATIENCE)
+
+        async def arrived() -> bool:
+            return (await copies.stream_info("PW_NOTEBOOKS")).state.messages == 1
+
+        await eventually(arrived, within=10)
+
+
+async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_is_no_longer_declared(
+    bus: ChartBus,
+) -> None:
+    await install(bus)
+    async with guest(bus, "operator") as operator:
+        js = operator.client.jetstream(timeout=PATIENCE)
+        made = (await js.stream_info("PW_NOTEBOOKS")).config
+        assert (made.subjects, made.max_bytes, made.max_age) == (
+            ["pw.evt.notebooks.>"],
+            16 * 1024**2,
+            48 * 3600,
+        )
+        await js.update_stream(replace(made, max_bytes=1024**2))
+        await js.delete_consumer("PW_JOBS", "notebooks-jobs")
+
+        await install(bus)
+        assert (await js.stream_info("PW_NOTEBOOKS")).config.max_bytes == 16 * 1024**2
+        assert (await js.consumer_info("PW_JOBS", "notebooks-jobs")).config.max_deliver == -1
+
+        await install(bus, services=())
+        assert (await js.stream_info("PW_NOTEBOOKS")).config.max_bytes == 16 * 1024**2
+        assert await js.consumer_info("PW_JOBS", "notebooks-jobs")
+
+
+async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp_path: Path) -> None:
+    with running(tmp_path / "before", *SERVICES) as bus:
+        await install(bus)
+    with running(tmp_path / "after", *TEAMS) as bus:
+        bus.stop()
+        rmtree(bus.folder / "store")
+        copytree(tmp_path / "before" / "store", bus.folder / "store")
+        bus.start()
+        await install(bus)
+
+        assert not bus.certificate("notebooks").exists()
+        async with (
+            guest(bus, "operator") as operator,
+            guest(bus, "vision", prefix="_INBOX_subscriber") as team,
+        ):
+            js = operator.client.jetstream(timeout=PATIENCE)
+            assert await js.consumer_info("PW_JOBS", "notebooks-jobs")
+            copies = {
+                info.config.name for info in await team.client.jetstream(timeout=PATIENCE).streams_info()
+            }
+            assert copies == {*(spec.name for spec in FACTS), "PW_NOTEBOOKS"}
+            # As the documentation has it.
+            await operator.ask("pw.install.vision.STREAM.DELETE.PW_NOTEBOOKS")
+            await js.delete_stream("PW_NOTEBOOKS")
+        await install(bus)
+
+
+async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: ChartBus) -> None:
+    await install(bus)
+    environment = {"NATS_URL": bus.url, "NATS_TLS_DIR": str(bus.certificate("notebooks"))}
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(PROGRAM), env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        await controller.publish(make_gated(1))
+        ref = ObjectRef(namespace="team-a", name="digits", uid="uid-9")
+        about = {"namespace": "team-a", "uid": ref.uid, "time": datetime.now(UTC)}
+        data = JobSucceeded(job=ref, seconds=1.0)
+        await controller.publish(
+            make_event(data, id="uid-9/JobSucceeded/0", source="job-controller", **about)
+        )  # type: ignore[arg-type]
+        async with plain(bus, "reports") as client:
+            reports = await client.client.jetstream(timeout=PATIENCE).pull_subscribe_bind(
+                "reports-notebooks", "PW_NOTEBOOKS"
+            )
+            [fact] = await reports.fetch(1, timeout=60)
+        assert fact.subject == "pw.evt.notebooks.notebook.offered.v1.team-a.uid-9"
+        assert (fact.headers or {})["ce-id"] == "uid-9/NotebookOffered/0"
+        assert json.loads(fact.data)["job"]["name"] == "digits"
+    finally:
+        process.kill()
+        await process.wait()
+        await controller.close()
