@@ -75,6 +75,30 @@ async def test_streams_have_the_limits_that_are_asked_for_and_services_see_no_dr
         assert [s.drift for s in (await service.inspect.status()).streams if s.name == JOBS.name] == [{}]
 
 
+async def test_services_of_others_get_their_streams_and_durables_again_after_a_loss(
+    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishes = '[{"context": "notebooks", "maxBytes": "16Mi", "maxAge": "7d"}]'
+    declared = f'[{{"name": "notebooks", "publishes": {publishes}, "follows": ["jobs", "notebooks"]}}]'
+    monkeypatch.setenv("BUS_INSTALLER_SERVICES", declared)
+
+    async def whole() -> bool:
+        js = await service._connection.jetstream()
+        names = {info.config.name for info in await js.streams_info()}
+        if "PW_NOTEBOOKS" not in names or JOBS.name not in names:
+            return False
+        found = {c.name for stream in (JOBS.name, "PW_NOTEBOOKS") for c in await js.consumers_info(stream)}
+        return {"notebooks-jobs", "notebooks-notebooks"} <= found
+
+    async with installer(nats_server):
+        await eventually(whole, what="installed")
+        await (await service._connection.jetstream()).delete_stream("PW_NOTEBOOKS")
+        await eventually(whole, what="installed again")
+        # What nobody replays needs no consumer of replays.
+        status = await service.inspect.status()
+        assert "notebooks-jobs-again" not in {durable.name for durable in status.durables}
+
+
 async def test_a_stream_lost_alone_returns_with_its_durables(
     nats_server: NatsServer, service: NatsBus
 ) -> None:

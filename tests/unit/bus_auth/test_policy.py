@@ -28,5 +28,5 @@ def test_a_service_with_the_name_of_a_role_is_refused_at_the_start(monkeypatch: 
     monkeypatch.setenv("BUS_AUTH_KEY_FILE", "key")
     monkeypatch.setenv("BUS_AUTH_SERVICES", json.dumps([{**SERVICE, "name": "operator"}]))
 
-    with pytest.raises(Permanent, match="BUS_AUTH_SERVICES.*the name operator is taken"):
+    with pytest.raises(Permanent, match=r"BUS_AUTH_SERVICES.*the name operator is taken"):
         load_settings(Settings)
