@@ -1,0 +1,70 @@
+"""A service of others with a token: what bus-auth grants is enough for its work, and no more."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from paddlewheel.bus import connect
+from paddlewheel.bus.admin.permissions import SUBSCRIBER
+from paddlewheel.bus.admin.rights import Identity, Watch, rights
+from paddlewheel.bus.admin.services import declared_with
+from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.testkit.bus_auth import VALUES, answering
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
+from paddlewheel.testkit.facts import make_gated
+
+SERVICES = (
+    "nats.services[0].name=notebooks",
+    "nats.services[0].publishes[0].context=notebooks",
+    "nats.services[0].follows={jobs}",
+)
+FACT = "pw.evt.notebooks.notebook.started.v1.team-a.uid-1"
+API = "$JS.API"
+
+
+def entered(bus: ChartBus, user: str, prefix: str = "_INBOX") -> AbstractAsyncContextManager[Guest]:
+    return entering(bus, bus.folder / BUS_CA, prefix=prefix, user=user, password="any")
+
+
+async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("any")
+    with running(tmp_path / "bus", *VALUES, *SERVICES) as bus:
+
+        async def agree(asking: Asking) -> Grant:
+            watch = Watch(frozenset({"team-a"}), ("team-a", "watcher")) if asking.role == SUBSCRIBER else None
+            granted = rights(Identity(asking.role, watch=watch), declared_with(bus.services))
+            return Grant(asking.role, *granted, int(time.time()) + 600)
+
+        async with answering(bus, agree):
+            shown = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(token)}
+            await install(bus, **shown)
+            publisher = await connect(bus.access("job-controller", **shown), name="job-controller")
+            try:
+                await publisher.publish(make_gated(1))
+            finally:
+                await publisher.close()
+
+            async with entered(bus, "notebooks") as service, entered(bus, SUBSCRIBER) as watcher:
+                heard = await watcher.client.subscribe("pw.evt.*.*.*.*.team-a.*")
+                for _ in range(2):
+                    await watcher.client.flush()
+                js = service.client.jetstream(timeout=PATIENCE)
+                assert (await js.publish(FACT, b"{}")).stream == "PW_NOTEBOOKS"
+                assert (await heard.next_msg(10)).subject == FACT
+
+                jobs = await js.pull_subscribe_bind("notebooks-jobs", "PW_JOBS")
+                [fact] = await jobs.fetch(1, timeout=PATIENCE)
+                await fact.ack_sync(timeout=PATIENCE)
+                assert (await js.consumer_info("PW_JOBS", "notebooks-jobs")).num_ack_pending == 0
+
+                for subject in (
+                    "pw.evt.jobs.job.succeeded.v1.team-a.uid",
+                    f"{API}.CONSUMER.MSG.NEXT.PW_JOBS.trigger-controller-jobs",
+                    f"{API}.CONSUMER.CREATE.PW_JOBS.notebooks-jobs",
+                    f"{API}.STREAM.DELETE.PW_NOTEBOOKS",
+                ):
+                    assert await service.refused_to_publish(subject), subject
+                assert await service.refused_to_subscribe("pw.evt.>")
