@@ -44,7 +44,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.tasks import end
 
 CLUSTER = "releases"
-BETWEEN_KILLS = (60.0, 180.0)
+BETWEEN_KILLS = (45.0, 135.0)
 """Seconds."""
 BETWEEN_UNKNOWN = 5.0
 """Seconds between two facts that no release knows, one about a job, one about a data set."""
@@ -113,7 +113,7 @@ async def run(seed: int, release: str, minutes: float) -> list[Row]:
                     lasted = await _live(
                         where, errands, client.jetstream(timeout=10.0), watch, chance, minutes * 60
                     )
-                    await world.until(lambda: not errands.unfinished(), REST_WITHIN)
+                    await world.until(lambda: not errands.restless(), REST_WITHIN)
                     await _look_at_all(where, watch)
                     return await _judge(errands, access, watch, lasted, minutes)
             finally:
@@ -194,7 +194,7 @@ async def _judge(errands: Errands, access: Access, watch: Watch, lasted: float, 
     parked = [letter.subject for letter in await read_stream(access.url, DEAD_LETTERS.name, **options)]
     known = [fact for fact in stored if "/Pondered/" not in fact]
     facts, started = settle_facts(await errands.owed(), known), settle_started(known, world.started)
-    twice, wrong = made_twice(world.pods), errands.unfinished()
+    twice, wrong = made_twice(world.pods), [*errands.wrong, *errands.restless()]
     idle = [
         f"{service}, older: {older}"
         for service in SERVICES
