@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from tests.bench.progress import note
 from tests.bench.rows import Group, run_groups
-from tests.chaos import data_loss, faults, matrix, poison, three_nodes
+from tests.chaos import data_loss, faults, matrix, poison, releases, three_nodes
 
-NAMES = ("faults", "data-loss", "three-nodes", "poison", "matrix")
+NAMES = ("faults", "data-loss", "three-nodes", "poison", "matrix", "releases")
 
 
 def main(
@@ -22,6 +22,10 @@ def main(
     seed: Annotated[int | None, typer.Option(help="Repeat the draws of an earlier run.")] = None,
     pairs: Annotated[str, typer.Option(help="Of the matrix: sync/store, sync/ or /store.")] = "",
     rounds: Annotated[int, typer.Option(help="How often each pair of the matrix is played.")] = 1,
+    release: Annotated[
+        str, typer.Option(help="Commit or tag of the older release; without it no `releases`.")
+    ] = "",
+    minutes: Annotated[float, typer.Option(help="For how long two releases run beside each other.")] = 60.0,
 ) -> None:
     """Run the groups one after the other; exit code 1 when a promise is not kept."""
     drawn = random.SystemRandom().randrange(1 << 30) if seed is None else seed
@@ -33,6 +37,8 @@ def main(
         "poison": partial(poison.run, drawn),
         "matrix": partial(matrix.run, drawn, pairs, rounds, logs),
     }
+    if release:
+        groups["releases"] = partial(releases.run, drawn, release, minutes)
     run_groups(groups, only, json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import nats
 from nats.aio.msg import Msg
@@ -24,18 +25,18 @@ class Stored:
     headers: dict[str, str]
 
 
-async def read_stream(url: str, stream: str) -> list[Stored]:
-    """Everything in it now, oldest first."""
-    client = await nats.connect(url.split(","))
+async def read_stream(url: str, stream: str, **options: Any) -> list[Stored]:
+    """Everything in it now, oldest first. `options`: further ones of `nats.connect`."""
+    client = await nats.connect(url.split(","), **options)
     try:
         return await _read(client.jetstream(timeout=10.0), stream)
     finally:
         await client.close()
 
 
-async def read_ids(url: str, *streams: str) -> list[str]:
-    """Ids of the facts in those streams."""
-    found = await asyncio.gather(*(read_stream(url, stream) for stream in streams))
+async def read_ids(url: str, *streams: str, **options: Any) -> list[str]:
+    """Ids of the facts in those streams, with options of `nats.connect`."""
+    found = await asyncio.gather(*(read_stream(url, stream, **options) for stream in streams))
     return [stored.id for messages in found for stored in messages]
 
 
