@@ -22,6 +22,7 @@ from tests.bench.data_stand import data_stand
 from tests.bench.rows import Row
 
 from cache_runtime.domain.chunking import Limits
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.operations.warmup import Warmup
 from cache_runtime.publication import Publication
@@ -120,7 +121,7 @@ class _Listing(Warmup):
     """The operation, without an agent."""
 
     def __init__(self, top: Path) -> None:
-        self._mount, self._tree = _Mounted(), Tree(top, lambda: INTERNAL_INODES, THREADS)  # type: ignore[assignment]
+        self._mount, self._tree = _Mounted(), Tree(top, lambda: OwnFiles(INTERNAL_INODES), THREADS)  # type: ignore[assignment]
 
 
 class _Mounted:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cache_runtime.config import CacheRuntimeSettings
+from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.ports import Engine
 from cache_runtime.engines.registry import engine_factory
@@ -72,7 +73,7 @@ class Node:
     @property
     def tree(self) -> Tree:
         """The data set as operations read and write it."""
-        return Tree(self.engine.mount.path, self.engine.volume.internal_inodes, THREADS)
+        return Tree(self.engine.mount.path, self.engine.volume.own_files, THREADS)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,17 +126,18 @@ class Node:
 
     async def content(self) -> dict[str, bytes]:
         """All files of the data set, as operations see them."""
-        top, internal = self.engine.mount.path, self.engine.volume.internal_inodes()
+        top, own = self.engine.mount.path, self.engine.volume.own_files()
 
         def read() -> dict[str, bytes]:
-            paths = [decode_path(file.path) for file in listed(os.fsencode(top), b"", THREADS, internal)]
+            paths = [decode_path(file.path) for file in listed(os.fsencode(top), b"", THREADS, own)]
             return {os.fsdecode(path): (top / os.fsdecode(path)).read_bytes() for path in paths}
 
         return await asyncio.to_thread(read)
 
-    async def inodes(self, *names: str) -> Sequence[int]:
-        found = await self.tree.stat([name.encode() for name in names])
-        return [stat.inode for stat in found if stat is not None]
+    async def found(self, *names: str) -> Sequence[FileName]:
+        """Those of the files that there are."""
+        stats = await self.tree.stat([name.encode() for name in names])
+        return [FileName(name, stat.inode) for name, stat in zip(names, stats, strict=True) if stat]
 
     async def seen(self, name: str, content: bytes) -> None:
         """Wait until pods read this there."""

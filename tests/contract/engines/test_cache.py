@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 from tests.contract.engines.suite import THREADS, Node
 
-from cache_runtime.domain.model import CacheReport
+from cache_runtime.domain.model import CacheReport, FileName
 from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.wait import eventually
 
@@ -16,11 +18,11 @@ SIZE = sum(map(len, FILES.values()))
 
 
 async def check(node: Node, *names: str) -> CacheReport:
-    return await node.engine.cache.check(await node.inodes(*names), THREADS)
+    return await node.engine.cache.check(await node.found(*names), THREADS)
 
 
 async def warm(node: Node, *names: str) -> None:
-    await node.engine.cache.warm(await node.inodes(*names), THREADS)
+    await node.engine.cache.warm(await node.found(*names), THREADS)
 
 
 async def test_what_is_warmed_is_cached_and_nothing_else(node: Node) -> None:
@@ -70,6 +72,28 @@ async def test_empty_files_are_cached_at_once(node: Node) -> None:
         assert await check(node, "empty") == CacheReport(1, 0, 0)
 
 
+async def test_each_name_of_a_file_counts(node: Node) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1" * 1000, "d/b": b"2" * 1000})
+        await asyncio.to_thread(os.link, node.engine.mount.path / "a", node.engine.mount.path / "d" / "again")
+        names = ("a", "d/b", "d/again")
+        await warm(node, *names)
+        assert await check(node, *names) == CacheReport(3, 3000, 0)
+
+
+async def test_a_file_that_has_gone_is_not_counted(node: Node) -> None:
+    async with node.mounted():
+        await node.fill({"a": b"1" * 1000, "b": b"2" * 1000})
+        files = await node.found("a", "b")
+        await node.engine.cache.warm(files, THREADS)
+        await asyncio.to_thread(os.unlink, node.engine.mount.path / "b")
+
+        async def is_left_out() -> bool:
+            return await node.engine.cache.check(files, THREADS) == CacheReport(1, 1000, 0)
+
+        await eventually(is_left_out, within=30, what="the file that has gone is left out")
+
+
 async def test_clear_empties_the_cache_and_only_that(node: Node) -> None:
     async with node.mounted():
         await node.fill(FILES)
@@ -103,6 +127,7 @@ async def test_without_writeback_nothing_is_staged(node: Node) -> None:
 
 
 async def test_without_the_mount_nothing_is_claimed(node: Node) -> None:
-    for attempt in (node.engine.cache.check([2], 1), node.engine.cache.warm([2], 1), node.engine.cache.use()):
+    cache, files = node.engine.cache, [FileName("a", 2)]
+    for attempt in (cache.check(files, 1), cache.warm(files, 1), cache.use()):
         with pytest.raises(Retry):
             await attempt

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.tree import Tree
 from cache_runtime.walk import walk
@@ -36,7 +37,7 @@ from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
-NONE = range(0)
+NONE = OwnFiles()
 KEY = b"-----BEGIN PRIVATE KEY----- of the bus"
 
 

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from tests.contract.engines.suite import THREADS, EngineUnderTest, Node
 
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.directory import copies
 from cache_runtime.engines.directory import mount as directory_mount
 from cache_runtime.engines.directory.shared import MARKER
+from cache_runtime.listing import listed
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.mounted_pods import unmount_below
 from paddlewheel.testkit.wait import eventually
@@ -52,7 +54,7 @@ def copies_of(node: Node) -> dict[str, Path]:
 
 
 async def warm(node: Node, *names: str) -> None:
-    await node.engine.cache.warm(await node.inodes(*names), THREADS)
+    await node.engine.cache.warm(await node.found(*names), THREADS)
 
 
 async def test_pods_read_the_copy_of_the_node(node: Node, volume: Path) -> None:
@@ -178,9 +180,9 @@ async def test_without_any_cache_directory_pods_read_the_shared_one(node: Node, 
         await node.fill({"d/a": b"1"})
         await node.seen("d/a", b"1")
         assert node.view.stat().st_mode & 0o7777 == 0o750
-        inodes = await node.inodes("d/a")
-        await node.engine.cache.warm(inodes, THREADS)
-        assert (await node.engine.cache.check(inodes, THREADS)).missing == 1
+        files = await node.found("d/a")
+        await node.engine.cache.warm(files, THREADS)
+        assert (await node.engine.cache.check(files, THREADS)).missing == 1
 
 
 @contextmanager
@@ -316,9 +318,50 @@ async def test_what_marks_the_volume_stays(node: Node, volume: Path) -> None:
         (node.lent / os.fsdecode(MARKER)).unlink()
         await node.delete_extra()
         assert (volume / os.fsdecode(MARKER)).read_bytes() == b""
-        inode = await node.tree.inode(MARKER)
-        assert inode is not None
-        assert inode in node.engine.volume.internal_inodes()
+        assert await node.tree.is_own(MARKER)
+
+
+@contextmanager
+def overlay(path: Path, layers: list[Path]) -> Iterator[None]:
+    """In place of what is there."""
+    joined = ":".join(map(str, layers))
+    subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={joined}", "overlay", path], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+async def test_what_marks_a_volume_of_several_file_systems_is_its_own(
+    node: Node, volume: Path, tmp_path: Path
+) -> None:
+    """In an overlayfs, files have other devices than its root."""
+    layers = [tmp_path / "upper", tmp_path / "lower"]
+    for layer in layers:
+        layer.mkdir()
+    with (
+        mounted_over(layers[0], {"set/a": b"1", f"set/{os.fsdecode(MARKER)}": b""}),
+        overlay(volume.parent, layers),
+    ):
+        assert (volume / os.fsdecode(MARKER)).stat().st_dev != volume.stat().st_dev, "what is tested"
+        async with node.mounted():
+            assert await node.content() == {"a": b"1"}
+            assert await node.tree.is_own(MARKER)
+
+
+def test_a_directory_of_another_file_system_with_the_number_of_the_mark_is_listed(tmp_path: Path) -> None:
+    """New file systems begin with the same numbers."""
+    top = tmp_path / "volume"
+    top.mkdir()
+    with (
+        mounted_over(top, {os.fsdecode(MARKER): b"", "below/x": b""}),
+        mounted_over(top / "below", {"train/1": b"1", "val/1": b"1"}),
+    ):
+        marker = (top / os.fsdecode(MARKER)).stat()
+        assert marker.st_ino in {(top / "below" / name).stat().st_ino for name in ("train", "val")}
+        own = OwnFiles(range(marker.st_ino, marker.st_ino + 1), marker.st_dev)
+        found = {file.path for file in listed(os.fsencode(top), b"", THREADS, own)}
+    assert found == {"below/train/1", "below/val/1"}
 
 
 async def test_a_data_set_is_not_copied_into_itself(node: Node, volume: Path) -> None:
@@ -335,11 +378,11 @@ async def test_a_data_set_is_not_copied_into_itself(node: Node, volume: Path) ->
 async def test_a_warmup_that_is_cancelled_ends(node: Node) -> None:
     async with node.mounted():
         await node.fill({f"f{number}": b"1" * 1000 for number in range(50)})
-        inodes = await node.inodes(*(f"f{number}" for number in range(50)))
-        warming = asyncio.create_task(node.engine.cache.warm(inodes, 1))
+        files = await node.found(*(f"f{number}" for number in range(50)))
+        warming = asyncio.create_task(node.engine.cache.warm(files, 1))
         await asyncio.sleep(0)
         warming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await warming
-        await node.engine.cache.warm(inodes, THREADS)
-        assert (await node.engine.cache.check(inodes, THREADS)).missing == 0
+        await node.engine.cache.warm(files, THREADS)
+        assert (await node.engine.cache.check(files, THREADS)).missing == 0

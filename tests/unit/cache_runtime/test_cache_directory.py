@@ -8,10 +8,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import File
+from cache_runtime.domain.model import CacheReport, File, FileName
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines import base
 from cache_runtime.engines.directory import copies as copies_module
 from cache_runtime.engines.directory import copying, transfer
@@ -42,12 +45,12 @@ from cache_runtime.engines.directory.copying import (
     remove_empty,
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
+from cache_runtime.engines.directory.layers import Layer
 from cache_runtime.engines.directory.mount import DirectoryMount
-from cache_runtime.engines.directory.shared import MARKER, Names, SharedDirectory
-from cache_runtime.engines.directory.standstill import Step
+from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
-from cache_runtime.engines.ports import SourceReading
+from cache_runtime.engines.ports import Ailment, SourceReading
 from cache_runtime.listing import Walker
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.operations.base import Node
@@ -101,8 +104,14 @@ def caches(tmp_path: Path) -> list[str]:
 
 def opened(shared: Path, caches: list[str], *, limit: int = 1 << 30) -> Copies:
     copies = Copies(os.fsencode(shared), caches, limit, 0.0)
-    copies.open("volume")
+    reopen(copies)
     return copies
+
+
+def reopen(copies: Copies) -> Mapping[str, OSError]:
+    """As a mount that is made: what is there is used once it has been compared."""
+    copies.open("volume")
+    return copies.sweep()
 
 
 def has(copies: Copies, shared: Path, path: bytes) -> bool:
@@ -205,6 +214,7 @@ async def moving(monkeypatch: pytest.MonkeyPatch, shared: Path, tmp_path: Path, 
     monkeypatch.setattr(moving.mount, "_check_view", lambda device: None)
     await moving.directory.open()
     moving.copies.open(moving.directory.volume_id)
+    moving.copies.sweep()
     moving.copies.add(b"a", Pace())
     return moving
 
@@ -283,7 +293,7 @@ async def test_what_is_listed_while_the_mount_follows_is_not_complete(
             asyncio.run_coroutine_threadsafe(moving.mount._follow(), loop).result()
 
     engine: Any = SimpleNamespace(mount=moving.mount, cache=None)
-    tree = Tree(moving.directory.path, lambda: range(0), 1)
+    tree = Tree(moving.directory.path, OwnFiles, 1)
     warmup = Warmup(Node(engine, tree, []))
     spec = RunSpec(run_id="r", partitions=1, warmup=WarmupOperation(paths=["d", "e"], strategy="sequence"))
     with monkeypatch.context() as patched:
@@ -484,62 +494,98 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
             await moving.mount._keep(asyncio.Event())
 
 
-@pytest.mark.parametrize(
-    ("meanwhile", "problem"),
-    [
-        ("it falls silent", "did not answer"),
-        ("another is mounted there", "another one is there"),
-        ("stop", ""),
-    ],
-)
-async def test_a_mount_does_not_wait_for_a_file_server_that_goes_while_copies_are_compared(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: str, problem: str
+@pytest.mark.parametrize("goes", ["it falls silent", "it is unmounted", "stop"])
+async def test_pods_wait_for_no_comparison_and_it_hides_no_file_server_that_goes(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving, goes: str
 ) -> None:
-    comparing, answers, stop = threading.Event(), threading.Event(), asyncio.Event()
+    """After a silence of ten seconds a million copies would keep pods of all nodes waiting for minutes."""
+    mount, shown, stop = moving.mount, list[list[bytes]](), asyncio.Event()
+    comparing, answers, is_silent = threading.Event(), threading.Event(), threading.Event()
 
-    async def nothing() -> None: ...
+    async def join(layers: list[bytes]) -> str:
+        shown.append(layers)
+        return "0:1"
 
-    async def has_moved() -> bool:
-        return comparing.is_set() and meanwhile == "another is mounted there"
-
-    def look() -> None:
-        if comparing.is_set() and meanwhile == "it falls silent":
-            answers.wait()
-
-    def compare(volume_id: str) -> None:
+    def compare(path: bytes) -> None:
         comparing.set()
         answers.wait()
 
-    if meanwhile == "it falls silent":
-        monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
+    def look() -> None:
+        if is_silent.is_set():
+            answers.wait()
+
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
     monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
-    found = SimpleNamespace(
-        volume_id="v", address="/srv", path=tmp_path, open=nothing, confirm=lambda: None, check=look,
-        has_moved=has_moved, has_gone=lambda: Retry("MountLost", "another one is there"),
-    )  # fmt: skip
-    copies = SimpleNamespace(open=compare, step=Step(), problems={})
-    mount = DirectoryMount(
-        tmp_path, tmp_path, cast(Any, found), cast(Any, copies), ManualClock(), AsyncMock()
-    )
+    monkeypatch.setattr(mount, "_join", join)
+    monkeypatch.setattr(mount._view, "show", AsyncMock())
+    monkeypatch.setattr(mount, "_sweep", moving.copies.sweep)
+    monkeypatch.setattr(moving.directory, "check", look)
+    monkeypatch.setattr(moving.copies, "find", compare)
     once = asyncio.create_task(mount._mount_once(stop))
     try:
         await eventually(comparing.is_set, what="copies are compared")
-        if meanwhile == "stop":
+        assert (mount.is_mounted, shown, moving.copies.used) == (True, [[]], 0)
+        if goes == "it falls silent":
+            is_silent.set()
+        elif goes == "it is unmounted":
+            monkeypatch.setattr(moving.directory, "check", partial(shared_module._marker, "/", "/srv/set"))
+        else:
             stop.set()
+        problem = {"it falls silent": "did not answer", "it is unmounted": "mount the shared file system"}
         async with asyncio.timeout(10):
-            with pytest.raises(Retry, match=problem) if problem else nullcontext():
+            with pytest.raises((Retry, Permanent), match=problem[goes]) if goes in problem else nullcontext():
                 await once
-        assert not mount.is_mounted
         assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody waits for the comparison"
     finally:
         answers.set()
+
+
+async def test_layers_are_shown_once_they_have_been_compared(
+    monkeypatch: pytest.MonkeyPatch, moving: Moving
+) -> None:
+    mount, shown, stop, fails = moving.mount, list[list[bytes]](), asyncio.Event(), True
+
+    async def join(layers: list[bytes]) -> str:
+        shown.append(layers)
+        return "0:1"
+
+    def find(path: bytes) -> os.stat_result | None:
+        if fails:
+            raise Retry("MountLost", "the data set: 'd': Permission denied (EACCES)")
+        return real(path)
+
+    real = moving.copies.find
+    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount_module, "COMPARED_WITHIN", 0.01)
+    monkeypatch.setattr(mount, "_join", join)
+    monkeypatch.setattr(mount._view, "show", AsyncMock())
+    monkeypatch.setattr(mount_module, "run_mount", AsyncMock())
+    monkeypatch.setattr(moving.copies, "find", find)
+    with pytest.raises(Retry, match="not mounted yet"):
+        await mount.wait_compared()
+    once = asyncio.create_task(mount._mount_once(stop))
+    try:
+        await eventually(lambda: mount.ailment, what="the comparison that fails is told")
+        assert mount.ailment == Ailment("MountLost", "the data set: 'd': Permission denied (EACCES)")
+        with pytest.raises(Retry, match="Permission denied"):
+            await DirectoryCache(mount, moving.copies).check([], 1)
+        assert shown == [[]]
+        fails = False
+        await cast(ManualClock, mount._clock).advance(mount_module.SWEEP_EVERY)
+        await eventually(lambda: mount._shown, what="copies are shown")
+        assert shown == [[], [layer.path for layer in moving.copies.layers]]
+        await mount.wait_compared()
+        assert mount.ailment is None
+    finally:
+        stop.set()
+        await once
 
 
 @pytest.mark.parametrize("begins", ["before the mount", "while it is mounted"])
 async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
     monkeypatch: pytest.MonkeyPatch, moving: Moving, begins: str
 ) -> None:
-    """The layers before it are used, and it is when it answers again."""
+    """The layers before it are used, by pods and by warmups, and it is when it answers again."""
     mount, first, second = moving.mount, *moving.copies.layers
     hangs, answers, stop = begins == "before the mount", threading.Event(), asyncio.Event()
     clock = cast(ManualClock, mount._clock)
@@ -562,7 +608,7 @@ async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
     monkeypatch.setattr(copies_module, "entries", hang)
     monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
     monkeypatch.setattr(mount, "_join", AsyncMock(return_value="0:1"))
-    monkeypatch.setattr(mount, "refresh", AsyncMock())
+    monkeypatch.setattr(mount_module, "run_mount", AsyncMock())
     monkeypatch.setattr(mount._view, "show", AsyncMock())
     once = asyncio.create_task(mount._mount_once(stop))
     try:
@@ -572,6 +618,8 @@ async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
         await eventually(is_told, every=0.01, what="the disk that hangs is named")
         if begins == "before the mount":
             assert moving.copies.sound == [first.path]
+            await eventually(lambda: mount._shown == [first.path], what="the other one is shown")
+        await mount.wait_compared()
         hangs = False
         answers.set()
         await eventually(is_well, every=0.01, what="the disk is used")
@@ -581,6 +629,182 @@ async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
         await once
 
 
+async def test_a_cache_disk_that_hangs_keeps_no_other_waiting(
+    shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a warmup looks at a copy on it. Nothing is shown that nobody has compared, either."""
+    names = [b"%d" % number for number in range(20)]
+    root = write(shared, dict.fromkeys(names, b"1"))
+    copies, asked, answers = opened(shared, caches), threading.Event(), threading.Event()
+    first, second = copies.layers
+    for name in names:
+        copies.add(name, Pace())
+
+    def hang(top: bytes, path: bytes) -> os.stat_result | None:
+        if top == first.path:
+            asked.set()
+            answers.wait()
+        return look_up(top, path)
+
+    def on(layer: Layer) -> bytes:
+        return next(name for name in names if copies._layer(name) is layer)
+
+    write(shared, dict.fromkeys(names, b"22"))
+    monkeypatch.setattr(copies_module, "look_up", hang)
+    calls = [asyncio.create_task(in_own_thread(lambda: copies.add(on(first), Pace())))]
+    try:
+        await asyncio.to_thread(asked.wait)
+        async with asyncio.timeout(30):
+            await in_own_thread(lambda: copies.add(on(second), Pace()))
+            assert copies.has(on(second), cast(os.stat_result, look_up(root, on(second))))
+            await in_own_thread(lambda: copies.open("volume"))
+        assert copies.sound == []
+        calls.append(asyncio.create_task(in_own_thread(copies.sweep)))
+        await eventually(lambda: copies.step.directory == first.directory, what="the one that hangs is named")
+    finally:
+        answers.set()
+        await asyncio.gather(*calls)
+    assert copies.sound == [first.path, second.path]
+
+
+def test_a_sweep_waits_for_what_the_one_before_has_begun_to_change(
+    shared: Path, caches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its layer would be found well, and changed afterwards."""
+    write(shared, {b"f": b"1"})
+    copies, began, goes_on = opened(shared, caches[:1]), threading.Event(), threading.Event()
+    copies.add(b"f", Pace())
+    (shared / "f").unlink()
+
+    def slow(layer: bytes, path: bytes) -> None:
+        began.set()
+        goes_on.wait()
+        remove(layer, path)
+
+    monkeypatch.setattr(copies_module, "remove", slow)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            former = pool.submit(copies.sweep)
+            began.wait()
+            copies.open("volume")
+            write(shared, {b"f": b"1"})
+            later = pool.submit(copies.sweep)
+            assert futures.wait([later], timeout=0.1).not_done
+        finally:
+            goes_on.set()
+        assert (former.result(), later.result()) == ({}, {})
+    assert copies.used == 0
+
+
+@pytest.mark.parametrize("named", [["level/1"], ["level/1", "level/2"], ["other", "level/1"]])
+def test_a_part_of_a_level_is_not_cleared_without_the_level(
+    tmp_path: Path, shared: Path, named: list[str]
+) -> None:
+    """There is nothing in it: such a clear would succeed, and free nothing."""
+    directories = [str(tmp_path / name) for name in ("other", "level", "level/1", "level/2")]
+    write(shared, ODD)
+    copies = opened(shared, directories)
+    for path in ODD:
+        copies.add(path, Pace())
+    used = copies.used
+    with pytest.raises(
+        Permanent, match=r"^InvalidPath: clearOptions\.paths: '.*/level/1' is a part of '.*/level'"
+    ):
+        copies.clear([str(tmp_path / name) for name in named])
+    assert copies.used == used
+    assert copies.clear(directories) == {}
+    assert copies.used == 0
+
+
+@pytest.fixture
+async def cache(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> DirectoryCache:
+    """That of a node whose copies are compared."""
+    monkeypatch.setattr(moving.mount, "refresh", AsyncMock())
+    await moving.mount._set_mounted()
+    moving.mount._compared.set()
+    return DirectoryCache(moving.mount, moving.copies)
+
+
+def found(top: Path, *names: str) -> list[FileName]:
+    return [FileName(name, (top / name).stat().st_ino) for name in names]
+
+
+async def test_each_name_of_a_file_is_cached_and_counts(moving: Moving, cache: DirectoryCache) -> None:
+    """As warmups expect it, who list each of them."""
+    write(moving.shared, {b"d/%d" % number: b"1" * 1000 for number in range(4)})
+    for number in range(4):
+        os.link(moving.shared / f"d/{number}", moving.shared / f"d/again-{number}")
+    names = [f"d/{prefix}{number}" for number in range(4) for prefix in ("", "again-")]
+    files = found(moving.shared, *names)
+    assert await cache.check(files, 2) == CacheReport(8, 8000, 8000)
+    await cache.warm(files, 2)
+    assert await cache.check(files, 2) == CacheReport(8, 8000, 0)
+
+
+async def test_only_what_is_asked_for_is_looked_at_however_much_of_it_has_gone(
+    moving: Moving, cache: DirectoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the data set for each file of a chunk that was replaced, nor a directory that may not be read."""
+    write(moving.shared, {b"public/%d" % number: b"1" for number in range(6)})
+    names = [f"public/{number}" for number in range(6)]
+    files, asked, real = found(moving.shared, *names), set[bytes](), moving.copies.find
+    (moving.shared / "public/0").unlink()
+    (moving.shared / "public/1").rename(moving.shared / "public/other")
+    (moving.shared / "public/2").rename(moving.shared / "public/3")
+
+    def find(path: bytes) -> os.stat_result | None:
+        asked.add(path)
+        return real(path)
+
+    monkeypatch.setattr(moving.copies, "find", find)
+    monkeypatch.setattr(copies_module, "entries", lambda *_: pytest.fail("all is listed"))
+    await cache.warm(files, 2)
+    assert await cache.check(files, 2) == CacheReport(2, 2, 0)
+    assert asked == set(map(str.encode, names))
+
+
+async def test_a_data_set_that_fails_is_not_called_a_disk_of_the_cache(
+    moving: Moving, cache: DirectoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(top: bytes, path: bytes) -> os.stat_result | None:
+        if top == moving.directory.root:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), "home-of-bob")
+        return look_up(top, path)
+
+    files = found(moving.shared, "a")
+    monkeypatch.setattr(copies_module, "look_up", fail)
+    for attempt in (cache.warm(files, 1), cache.check(files, 1)):
+        with pytest.raises(
+            Retry, match=r"^MountLost: the data set: 'home-of-bob': Permission denied \(EACCES\)"
+        ):
+            await attempt
+
+
+async def test_a_check_that_is_given_up_asks_no_more(
+    moving: Moving, cache: DirectoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a million files, by a run that was cancelled: each retry would leave a thread."""
+    asked, begun, answers = list[bytes](), threading.Event(), threading.Event()
+
+    def find(path: bytes) -> os.stat_result | None:
+        asked.append(path)
+        begun.set()
+        answers.wait()
+        return None
+
+    monkeypatch.setattr(moving.copies, "find", find)
+    checking = asyncio.create_task(cache.check([FileName(f"{number}", 1) for number in range(100)], 1))
+    await asyncio.to_thread(begun.wait)
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "blocking-call":
+            await asyncio.to_thread(thread.join)
+    assert asked == [b"0"]
+
+
 def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, shared: Path) -> None:
     """A release before has placed them there; other sets have theirs beside them."""
     write(shared, {b"f": b"1"})
@@ -588,7 +812,7 @@ def test_copies_in_numbered_directories_of_a_level_are_nobodys(tmp_path: Path, s
     old = {b"1/volume/raw/d/f": b"1", b"2/volume/raw/f": b"1", b"1/other/raw/f": b"1"}
     write(level, {**old, b"volume/raw/f": b"1"})
     copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2", f"{level}/3"], 9, 0.0)
-    assert copies.open("volume") == {}
+    assert reopen(copies) == {}
     assert content(level).keys() >= old.keys(), "no mount waits for what nobody uses"
     copies.remove_numbered()
     assert set(content(level)) <= {b"1/other/raw/f", b"volume/raw/f"}
@@ -609,7 +833,7 @@ def test_a_copy_of_an_older_release_that_cannot_be_removed_keeps_nothing_else(
 
     monkeypatch.setattr(layers_module, "remove", fail)
     copies = Copies(os.fsencode(shared), [str(level), f"{level}/1", f"{level}/2"], 9, 0.0)
-    assert copies.open("volume") == {}
+    assert reopen(copies) == {}
     copies.remove_numbered()
     assert set(content(level)) == {b"2/volume/raw/f"}
     assert copies.sound == [os.fsencode(level / "volume/raw")]
@@ -636,7 +860,7 @@ def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
     write(shared, {path: b"1"})
     copies, asked, answers = opened(shared, caches[:1]), threading.Event(), threading.Event()
     copies.add(path, Pace())
-    real, root = copies._look_up, path.partition(b"/")[0]
+    real, root = copies.find, path.partition(b"/")[0]
 
     def late(name: bytes) -> os.stat_result | None:
         if name != root or threading.current_thread() is threading.main_thread():
@@ -645,11 +869,11 @@ def test_what_a_file_server_that_has_gone_answers_late_removes_no_copy(
         answers.wait()
         return None
 
-    monkeypatch.setattr(copies, "_look_up", late)
+    monkeypatch.setattr(copies, "find", late)
     sweeping = threading.Thread(target=copies.sweep)
     sweeping.start()
     asked.wait()
-    assert copies.open("volume") == {}
+    assert reopen(copies) == {}
     answers.set()
     sweeping.join()
     assert (has(copies, shared, path), copies.used) == (True, 1)
@@ -662,7 +886,7 @@ def test_what_a_file_server_that_has_gone_answers_late_changes_no_permissions(
     write(shared, {b"d/f": b"1"})
     copies = opened(shared, caches[:1])
     copies.add(b"d/f", Pace())
-    directory, real = Path(caches[0], "volume/raw/d"), copies._look_up
+    directory, real = Path(caches[0], "volume/raw/d"), copies.find
     mode = directory.stat().st_mode
 
     def late(path: bytes) -> os.stat_result | None:
@@ -670,12 +894,12 @@ def test_what_a_file_server_that_has_gone_answers_late_changes_no_permissions(
             (shared / "d").chmod(0o700)
             found = real(path)
             (shared / "d").chmod(mode)
-            monkeypatch.setattr(copies, "_look_up", real)
-            assert copies.open("volume") == {}
+            monkeypatch.setattr(copies, "find", real)
+            assert reopen(copies) == {}
             return found
         return real(path)
 
-    monkeypatch.setattr(copies, "_look_up", late)
+    monkeypatch.setattr(copies, "find", late)
     copies.sweep()
     assert directory.stat().st_mode == mode
 
@@ -689,17 +913,17 @@ def test_a_sweep_that_another_has_followed_asks_the_file_server_no_more(
     copies = opened(shared, caches)
     for name in names:
         copies.add(name, Pace())
-    real, former = copies._look_up, list[bytes]()
+    real, former = copies.find, list[bytes]()
 
     def asked(path: bytes) -> os.stat_result | None:
         former.append(path)
         if len(former) == 2:
-            monkeypatch.setattr(copies, "_look_up", real)
-            assert copies.open("volume") == {}
-            monkeypatch.setattr(copies, "_look_up", asked)
+            monkeypatch.setattr(copies, "find", real)
+            assert reopen(copies) == {}
+            monkeypatch.setattr(copies, "find", asked)
         return real(path)
 
-    monkeypatch.setattr(copies, "_look_up", asked)
+    monkeypatch.setattr(copies, "find", asked)
     copies.sweep()
     assert len(former) <= 1 + len(caches)
     assert copies.sound == [layer.path for layer in copies.layers]
@@ -712,8 +936,8 @@ def test_copies_of_a_data_set_whose_root_is_not_found_are_counted_as_long_as_the
     write(shared, {b"f": b"1"})
     copies = opened(shared, caches[:1])
     copies.add(b"f", Pace())
-    real = copies._look_up
-    monkeypatch.setattr(copies, "_look_up", lambda path: real(path) if path else None)
+    real = copies.find
+    monkeypatch.setattr(copies, "find", lambda path: real(path) if path else None)
     monkeypatch.setattr(copies.layers[0], "settle", lambda *_: None)
     assert copies.sweep() == {}
     assert copies.used == 1
@@ -948,7 +1172,7 @@ class TestCopies:
             copies.add(b"b", Pace())
         assert has(copies, shared, b"a")
         assert not has(copies, shared, b"b")
-        copies.clear(caches)
+        copies.clear(caches[:1])
         copies.add(b"b", Pace())
         assert copies.used == 60
         (shared / "b").write_bytes(b"3" * 90)
@@ -1026,7 +1250,7 @@ class TestCopies:
         copies = opened(shared, caches)
         copies.add(path + b"/f", Pace())
         for again in (copies, Copies(os.fsencode(shared), caches, 1 << 30, 0.0)):
-            assert again.open("volume") == {}
+            assert reopen(again) == {}
             assert has(again, shared, path + b"/f")
 
     def test_a_mount_that_is_made_again_breaks_no_copy_that_goes_on(
@@ -1037,7 +1261,7 @@ class TestCopies:
         spend = Pace.spend
 
         def mount_again(pace: Pace, size: int) -> None:
-            copies.open("volume")
+            reopen(copies)
             spend(pace, size)
 
         monkeypatch.setattr(Pace, "spend", mount_again)
@@ -1063,7 +1287,7 @@ class TestCopies:
         write(shared, {b"a": b"1"})
         copies = opened(shared, caches)
         copies.add(b"a", Pace())
-        look_up_now, newer = copies._look_up, list[object]()
+        look_up_now, newer = copies.find, list[object]()
 
         def wait(path: bytes) -> os.stat_result | None:
             if not newer:
@@ -1073,7 +1297,7 @@ class TestCopies:
                 Path(caches[0], "volume/raw").mkdir(parents=True)
             return look_up_now(path)
 
-        monkeypatch.setattr(copies, "_look_up", wait)
+        monkeypatch.setattr(copies, "find", wait)
         copies.sweep()
         assert [list(copies.problems), copies.sound] == [caches[:1], [copies.layers[1].path]]
 
@@ -1101,7 +1325,7 @@ class TestCopies:
         assert content(Path(caches[1], "volume/raw")) == {}
         changed = f"d/{stuck}".encode()
         for opened_again in (copies, Copies(os.fsencode(shared), caches, 1 << 30, 0.0)):
-            assert list(opened_again.open("volume")) == [caches[0]]
+            assert list(reopen(opened_again)) == [caches[0]]
             assert opened_again.sound == [os.fsencode(f"{caches[1]}/volume/raw")]
         os.utime(shared / "d" / stuck, ns=(0, Path(caches[0], "volume/raw/d", stuck).stat().st_mtime_ns))
         (shared / "d" / stuck).write_bytes(b"1")
@@ -1122,7 +1346,7 @@ class TestCopies:
         write(shared, ODD)
         Path(caches[0]).touch()
         copies = Copies(os.fsencode(shared), caches, 1 << 30, 0.0)
-        for found in (copies.open("volume"), copies.sweep()):
+        for found in (reopen(copies), copies.sweep()):
             assert [(directory, error.errno) for directory, error in found.items()] == [
                 (caches[0], errno.ENOTDIR)
             ]
@@ -1285,7 +1509,7 @@ async def test_a_clear_says_which_cache_directories_fail(
     monkeypatch.setattr(moving.copies, "clear", lambda directories: failed)
     await moving.mount._set_mounted()
     monkeypatch.setattr(moving.mount, "refresh", lambda: answer(""))
-    cache = DirectoryCache(moving.mount, Names(moving.directory.root), moving.copies)
+    cache = DirectoryCache(moving.mount, moving.copies)
     problem = rf"^CacheDiskFailed: cache directory {caches[1]}: Input/output error \(EIO\)$"
     with pytest.raises(Retry, match=problem):
         await cache.clear(caches)
@@ -1397,6 +1621,55 @@ async def test_a_source_that_refuses_to_be_read_is_not_asked_again(
         await deletion.read()
 
 
+async def test_names_are_on_disk_before_a_copy_counts(
+    monkeypatch: pytest.MonkeyPatch, shared: Path, deletion: Deletion, tmp_path: Path
+) -> None:
+    """Each directory once, when it has all of them: a crash would take those of files that were written. Also
+    of what was there: who has copied it may have been killed."""
+    keys = [b"d/e/1", b"d/e/2", b"d/3", b"4", b"there/5", b"absent/6"]
+    write(tmp_path / "source", dict.fromkeys(keys[:-1], b"1"))
+    write(shared, {b"into/there/5": b"1"})
+    synced, fsync = list[tuple[str, list[str]]](), os.fsync
+
+    def noted(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_dir():
+            synced.append((str(path.relative_to(shared)), sorted(each.name for each in path.iterdir())))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    sync = SyncOperation(source="file:///srv/import", destination="into", threads=2)
+    failed = await deletion.transfer.copy(sync, keys, 0)
+    assert list(failed) == [b"absent/6"]
+    assert sorted(synced) == [
+        (".", ["a", "d", "into"]),
+        ("into", ["4", "d", "there"]),
+        ("into/d", ["3", "e"]),
+        ("into/d/e", ["1", "2"]),
+        ("into/there", ["5"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_told"), [(errno.EINVAL, False), (errno.EACCES, False), (errno.EIO, True)]
+)
+async def test_a_disk_that_keeps_no_names_is_told(
+    monkeypatch: pytest.MonkeyPatch, deletion: Deletion, problem: int, is_told: bool
+) -> None:
+    """Not where there is no such call."""
+    fsync = os.fsync
+
+    def fail(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").is_dir():
+            raise OSError(problem, os.strerror(problem))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    sync = SyncOperation(source="file:///srv/import", force_update=True)
+    with pytest.raises(OSError, match="Input/output") if is_told else nullcontext():
+        assert await deletion.transfer.copy(sync, [b"a"], 0) == {}
+
+
 async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
     monkeypatch: pytest.MonkeyPatch, shared: Path, deletion: Deletion, tmp_path: Path
 ) -> None:
@@ -1422,45 +1695,3 @@ async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
             await asyncio.to_thread(thread.join)
     assert content(shared) == before
     assert {path.name for path in shared.iterdir()} == {"a", "d", "0"}
-
-
-class TestNames:
-    def test_all_names_of_an_inode(self, shared: Path) -> None:
-        root = write(shared, {b"a": b"1", b"d/b": b"2"})
-        os.link(shared / "a", shared / "d" / "a")
-        names, inode = Names(root), (shared / "a").stat().st_ino
-        assert [path for path, _ in names.find([inode])[inode]] == [b"a", b"d/a"]
-
-    def test_a_file_server_that_has_gone_keeps_nobody_from_its_successor(
-        self, shared: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A listing on it never ends; by then there is another one at the same path."""
-        root = write(shared, {b"a": b"1"})
-        names, inode = Names(root), (shared / "a").stat().st_ino
-        begun, answers = threading.Event(), threading.Event()
-
-        def silent(top: bytes) -> Iterator[Entry]:
-            begun.set()
-            answers.wait()
-            return entries(top)
-
-        monkeypatch.setattr(shared_module, "entries", silent)
-        with ThreadPoolExecutor(2) as pool:
-            try:
-                pool.submit(names.find, [inode])
-                begun.wait()
-                monkeypatch.setattr(shared_module, "entries", entries)
-                assert list(pool.submit(names.find, [inode]).result(timeout=30)) == [inode]
-            finally:
-                answers.set()
-
-    def test_new_ones_are_found_and_gone_ones_left_out(self, shared: Path) -> None:
-        root = write(shared, {b"a": b"1"})
-        names, old = Names(root), (shared / "a").stat().st_ino
-        assert list(names.find([old])) == [old]
-        write(shared, {b"b": b"2"})
-        new = (shared / "b").stat().st_ino
-        (shared / "a").rename(shared / "c")
-        assert [path for path, _ in names.find([old, new])[old]] == [b"c"]
-        (shared / "c").unlink()
-        assert list(names.find([old, new])) == [new]

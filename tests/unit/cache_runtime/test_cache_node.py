@@ -16,7 +16,7 @@ from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import node
 from cache_runtime.app import App
-from cache_runtime.domain.model import Identity
+from cache_runtime.domain.model import Identity, TreeSize
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
@@ -217,7 +217,7 @@ async def test_a_mount_that_hangs_does_not_keep_staged_writes_from_being_measure
 
     monkeypatch.setattr(NodeReporter, "_measure_tree", hang)
     monkeypatch.setattr(node, "PATIENCE", 0.01)
-    mount, cache = make_mount(), SimpleNamespace(staged_bytes=staged)
+    mount, cache = make_mount(), SimpleNamespace(staged_bytes=staged, use=_hang)
     mount.is_mounted = True
     reporter = make_reporter(nodes, cache, mount=mount, is_writeback=True)
     for measure, figure in ((staged, (7, False)), (_nothing_staged, (0, False))):
@@ -228,6 +228,35 @@ async def test_a_mount_that_hangs_does_not_keep_staged_writes_from_being_measure
                 break
         assert await _reported(nodes) == figure
     await reporter.report_last()
+
+
+@pytest.mark.parametrize(("takes", "measured_at"), [(0.0, [0, 10, 20, 30, 40]), (5.0, [0, 60, 120])])
+async def test_the_size_is_asked_for_in_proportion_to_what_that_takes(
+    monkeypatch: pytest.MonkeyPatch, takes: float, measured_at: list[float]
+) -> None:
+    """An engine may read a million files for it, while others change the file system without a pause. What it
+    is once that has settled is measured in any case."""
+    clock, began, changes = ManualClock(), list[float](), iter(range(100))
+    start = clock.monotonic()
+
+    def counters(path: str) -> tuple[int, int]:
+        return (next(changes), 0) if clock.monotonic() - start < until else (-1, 0)
+
+    async def size() -> TreeSize:
+        began.append(clock.monotonic() - start)
+        await clock.advance(takes)
+        return TreeSize(1, 1)
+
+    until = 5.0 if not takes else 70.0
+    mount = make_mount()
+    mount.is_mounted, mount.path = True, "/"
+    monkeypatch.setattr(node, "_counters", counters)
+    reporter = make_reporter(MemoryBus().key_value(NODES_BUCKET), SimpleNamespace(), mount=mount, clock=clock)
+    reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
+    while clock.monotonic() - start < 300:
+        await reporter._measure_size()
+        await clock.advance(10 - (clock.monotonic() - start) % 10)
+    assert began == measured_at
 
 
 async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(

@@ -14,6 +14,7 @@ from functools import partial
 from typing import IO, cast
 
 from cache_runtime.domain.model import File
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.frames import Frame, Kind
 
@@ -27,8 +28,8 @@ _FILE = cast("Callable[[tuple[str, int]], File]", partial(tuple.__new__, File))
 class Walker:
     """Walks directories below a root, one after the other, in a process that the first of them starts."""
 
-    def __init__(self, root: bytes, threads: int, internal: range) -> None:
-        self._root, self._threads, self._internal = root, threads, internal
+    def __init__(self, root: bytes, threads: int, own: OwnFiles) -> None:
+        self._root, self._threads, self._own = root, threads, own
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -70,7 +71,10 @@ class Walker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Of the environment, in which there are keys, it gets where modules are."""
-        arguments = (self._root, str(self._threads), str(self._internal.start), str(self._internal.stop - 1))
+        own = self._own
+        limits = (str(own.inodes.start), str(own.inodes.stop - 1))
+        device = "" if own.device is None else str(own.device)
+        arguments = (self._root, str(self._threads), *limits, device)
         command = (sys.executable, "-P", "-m", "cache_runtime.walk", *arguments)
         modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         pipe = subprocess.PIPE
@@ -81,9 +85,9 @@ class Walker:
         return process
 
 
-def listed(root: bytes, top: bytes, threads: int, internal: range) -> Iterator[File]:
+def listed(root: bytes, top: bytes, threads: int, own: OwnFiles) -> Iterator[File]:
     """The files of one directory tree. An iterator that is given up ends the process."""
-    with closing(Walker(root, threads, internal)) as walker:
+    with closing(Walker(root, threads, own)) as walker:
         yield from walker.files(top)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -28,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 SETTLED_AFTER = 30.0
 """Seconds without a change after which the reported size is final."""
+MEASURE_SHARE = 10
+"""The size is asked for again after so many times what the answer took: an engine may read all there is."""
 LAST_WORD_PAUSE = 1.0
 """Seconds between two tries of the last report."""
 TOLD_FOR = 600.0
@@ -90,10 +93,11 @@ class NodeReporter:
         self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
         self._told_until = 0.0
-        measures = (self._measure_disks, self._staged.measure, self._measure_cache)
+        measures = (self._measure_disks, self._staged.measure, self._measure_size, self._measure_cache)
         self._measurements = [_Measurement(measure) for measure in measures]
         self._seen: tuple[int, int] | None = None
-        self._changed_at = 0.0
+        self._settled_at = self._measured_again_at = 0.0
+        self._measured_at = -math.inf
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -183,11 +187,19 @@ class NodeReporter:
     async def _measure_disks(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
 
-    async def _measure_cache(self) -> None:
+    async def _measure_size(self) -> None:
+        """Beside the cache: an engine may read all there is."""
         if not self._engine.mount.is_mounted:
             return
         try:
             await self._measure_tree()
+        except Retry as error:
+            log.warning("data set not measured", problem=str(error))
+
+    async def _measure_cache(self) -> None:
+        if not self._engine.mount.is_mounted:
+            return
+        try:
             self._use = await self._engine.cache.use()
         except Retry as error:
             self._use = CacheUse()
@@ -266,16 +278,21 @@ class NodeReporter:
         return age < RECENT * self._interval
 
     async def _measure_tree(self) -> None:
-        """Ask for the size only while the counters of the file system change, and a little longer.
+        """Ask for the size only while the counters of the file system change, and once more a little later.
 
         An engine may update its directory statistics some seconds after those counters.
         """
         counters = await in_own_thread(lambda: _counters(str(self._engine.mount.path)))
         now = self._clock.monotonic()
         if counters != self._seen:
-            self._seen, self._changed_at = counters, now
-        if now - self._changed_at < SETTLED_AFTER:
-            self._tree = await self._engine.volume.size()
+            self._seen, self._settled_at = counters, now + SETTLED_AFTER
+        if self._measured_at < self._settled_at and now >= self._measured_again_at:
+            try:
+                self._tree = await self._engine.volume.size()
+                self._measured_at = now
+            finally:
+                ended = self._clock.monotonic()
+                self._measured_again_at = ended + MEASURE_SHARE * (ended - now)
 
 
 class _Measurement:

@@ -18,6 +18,7 @@ from typing import BinaryIO, TypeVar
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import PATH_MAX, encode_path
 from cache_runtime.listing import Walker
 from cache_runtime.retrying import as_failure, described
@@ -40,12 +41,12 @@ class Tree:
     Coroutines raise Retry when the file system fails, and Permanent when it does for good.
     """
 
-    def __init__(self, root: Path, internal: Callable[[], range], threads: int) -> None:
-        self._root, self._internal, self._threads = root, internal, threads
+    def __init__(self, root: Path, own: Callable[[], OwnFiles], threads: int) -> None:
+        self._root, self._own, self._threads = root, own, threads
 
     def walker(self) -> Walker:
         """For `walk`; to be closed."""
-        return Walker(os.fsencode(self._root), self._threads, self._internal())
+        return Walker(os.fsencode(self._root), self._threads, self._own())
 
     def walk(self, walker: Walker, path: str, field: str) -> Iterator[File]:
         """The file, or all files below the directory, in one fixed order.
@@ -116,9 +117,10 @@ class Tree:
         """
         return await _asked(lambda: self._locate(path, field))
 
-    async def inode(self, path: bytes) -> int | None:
-        """None when there is no such entry, or a link on the way leads out of the data set."""
-        return await _asked(lambda: self._inode(path))
+    async def is_own(self, path: bytes) -> bool | None:
+        """Whether it is a file of the engine itself; None when there is no such entry, or a link on the way
+        leads out of the data set."""
+        return await _asked(lambda: self._is_own(path))
 
     def _locate(self, path: bytes, field: str) -> Path:
         parent, _, name = path.rpartition(b"/")
@@ -162,9 +164,9 @@ class Tree:
             return None
         return FileStat(found.st_ino, found.st_size)
 
-    def _inode(self, path: bytes) -> int | None:
+    def _is_own(self, path: bytes) -> bool | None:
         found = self._lstat(path)
-        return None if found is None else found.st_ino
+        return None if found is None else self._own().has(found.st_ino, found.st_dev)
 
     def _is_directory(self, path: bytes) -> bool:
         found = self._lstat(path)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from cache_runtime.beneath import opened_beneath, opened_root, opened_within
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import join
 from cache_runtime.frames import Frame, Kind
 
@@ -41,17 +42,18 @@ class _Scan:
     directories: list[bytes] = field(default_factory=list)
 
 
-def main(root: str, threads: str, first: str, last: str) -> None:
+def main(root: str, threads: str, first: str, last: str, device: str) -> None:
     """Answer each frame on standard input with those of a walk, until there are no more.
 
     Args:
         first, last: inodes from one to the other are the engine's own.
+        device: of these; "" = any.
     """
-    internal = range(int(first), int(last) + 1)
+    own = OwnFiles(range(int(first), int(last) + 1), int(device) if device else None)
     # Who has asked may be gone: nobody wants the rest.
     with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=1 << 18) as out, os.fdopen(0, "rb") as asked:
         while top := _asked(asked):
-            write_walk(out, os.fsencode(root), top.path, int(threads), internal)
+            write_walk(out, os.fsencode(root), top.path, int(threads), own)
             out.flush()
 
 
@@ -62,10 +64,10 @@ def _asked(stream: IO[bytes]) -> Frame | None:
         return None
 
 
-def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, internal: range) -> None:
+def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, own: OwnFiles) -> None:
     """The last frame tells whether it is complete. Raises BrokenPipeError."""
     try:
-        for frame in walk(root, top, threads, internal, before_waiting=out.flush):
+        for frame in walk(root, top, threads, own, before_waiting=out.flush):
             frame.write(out)
     except BrokenPipeError:
         raise
@@ -79,7 +81,7 @@ def walk(
     root: bytes,
     top: bytes,
     threads: int,
-    internal: range,
+    own: OwnFiles,
     before_waiting: Callable[[], object] = lambda: None,
 ) -> Iterator[Frame]:
     """All regular files at or below `root/top`: a directory's files first, then its directories, sorted.
@@ -88,7 +90,7 @@ def walk(
     interrupted copies have left.
 
     Args:
-        internal: inodes of the engine's own files, which are not returned.
+        own: files of the engine, which are not returned.
         before_waiting: called before a directory is waited for.
 
     Raises:
@@ -98,7 +100,7 @@ def walk(
     with opened_root(root) as handle, ThreadPoolExecutor(threads) as pool:
 
         def submit(path: bytes) -> Future[_Scan]:
-            return pool.submit(_scan, handle, path, internal)
+            return pool.submit(_scan, handle, path, own)
 
         pending: list[tuple[bytes, Future[_Scan] | None]] = [(top, None)]
         try:
@@ -132,7 +134,7 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: int, path: bytes, internal: range) -> _Scan:
+def _scan(root: int, path: bytes, own: OwnFiles) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
@@ -141,7 +143,7 @@ def _scan(root: int, path: bytes, internal: range) -> _Scan:
             os.scandir(handle) as entries,
         ):
             for entry in entries:
-                _add(result, entry, internal)
+                _add(result, entry, own)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.EXDEV):
             raise OSError(error.errno, error.strerror, os.fsdecode(path) or ".") from error
@@ -151,12 +153,12 @@ def _scan(root: int, path: bytes, internal: range) -> _Scan:
     return result
 
 
-def _add(result: _Scan, entry: os.DirEntry[str], internal: range) -> None:
+def _add(result: _Scan, entry: os.DirEntry[str], own: OwnFiles) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    if found.st_ino in internal:
+    if own.has(found.st_ino, found.st_dev):
         return
     name = entry.name.encode("utf-8", "surrogateescape")
     if stat.S_ISREG(found.st_mode):

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
+from cache_runtime.domain.model import CacheReport, CacheUse, File, FileName, TreeSize
+from cache_runtime.domain.own_files import OwnFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 
 MountListener = Callable[[str], Awaitable[None]]
@@ -98,8 +99,8 @@ class Mount(Protocol):
 class Volume(Protocol):
     """The file system of the data set."""
 
-    def internal_inodes(self) -> range:
-        """Those of the files of the engine itself, which no operation may touch."""
+    def own_files(self) -> OwnFiles:
+        """Those of the engine itself."""
         ...
 
     async def remove(self, path: Path) -> str:
@@ -114,12 +115,12 @@ class Volume(Protocol):
 class NodeCache(Protocol):
     """The cache of this node. Methods raise Retry while the file system is not mounted."""
 
-    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+    async def warm(self, files: Sequence[FileName], threads: int) -> None:
         """Read all blocks of the files into the cache."""
         ...
 
-    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
-        """Look up which bytes of the files are in the cache."""
+    async def check(self, files: Sequence[FileName], threads: int) -> CacheReport:
+        """Look up which bytes of the files are in the cache. One with several names counts under each."""
         ...
 
     async def clear(self, directories: Sequence[str]) -> None:

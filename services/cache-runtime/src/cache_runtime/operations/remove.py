@@ -73,10 +73,10 @@ class _RemoveTask:
     async def _existing(self, entry: FileEntry) -> Path | None:
         """None when it does not exist. Raises Permanent when it may not be removed."""
         named = decode_path(entry.path)
-        path, inode = await self._tree.locate(named, _PATHS), await self._tree.inode(named)
-        if inode is not None and inode in self._volume.internal_inodes():
+        path, is_own = await self._tree.locate(named, _PATHS), await self._tree.is_own(named)
+        if is_own:
             raise Permanent("InvalidPath", "is a file of the cache engine itself")
-        return path if inode is not None else None
+        return None if is_own is None else path
 
 
 def create(node: Node) -> RunOperation:

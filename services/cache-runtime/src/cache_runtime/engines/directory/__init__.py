@@ -9,7 +9,7 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines.directory.cache import DirectoryCache
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.mount import DirectoryMount
-from cache_runtime.engines.directory.shared import FIELD, Names, SharedDirectory
+from cache_runtime.engines.directory.shared import FIELD, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
 from cache_runtime.engines.ports import Engine, MountListener, VolumeRecord
@@ -42,6 +42,6 @@ def create_engine(
     return Engine(
         mount=mount,
         volume=DirectoryVolume(mount, shared, copies),
-        cache=DirectoryCache(mount, Names(shared.root), copies),
+        cache=DirectoryCache(mount, copies),
         transfer=DirectoryTransfer(shared, LocalSources(settings.local_sources, state), volumes),
     )

@@ -24,7 +24,7 @@ from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.layers import Layer, layers_of
 from cache_runtime.engines.directory.standstill import Step
 from cache_runtime.retrying import described
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -39,7 +39,11 @@ class Copies:
     """
 
     def __init__(self, root: bytes, directories: Sequence[str], limit: int, free_ratio: float) -> None:
-        self._root, self._lock = root, threading.Lock()
+        self._root = root
+        self._lock = threading.Lock()
+        """Of what is known of sweeps and layers. No disk is asked while it is held: one that hangs would keep
+        all others."""
+        self._directories = list(directories)
         self._placed = layers_of(directories, limit, free_ratio)
         """By the hash of a path."""
         self.layers = list(dict.fromkeys(self._placed))
@@ -62,13 +66,13 @@ class Copies:
         """The layers for pods. In the others a copy may be of what the file was once."""
         return [layer.path for layer in self.layers if layer.is_sound]
 
-    def open(self, volume_id: str) -> Mapping[str, OSError]:
-        """Use what earlier processes have left of this volume. Returns and raises as `sweep`."""
+    def open(self, volume_id: str) -> None:
+        """Use what earlier processes have left of this volume, once a sweep has compared it. Waits for no
+        disk."""
         with self._lock:
             self._sweeps += 1
             for layer in self.layers:
                 layer.use(volume_id)
-        return self.sweep()
 
     def has(self, path: bytes, found: os.stat_result) -> bool:
         """Whether there is a copy of the file as it was found in the data set. Raises OSError."""
@@ -80,17 +84,17 @@ class Copies:
         """Copy a file, unless there is no room. Raises CopyError or OSError."""
         layer = self._layer(path)
         if not layer.is_sound:
-            raise CopyError("its cache directory fails")
+            raise CopyError("its cache directory fails, or has not been compared with the data set")
         with opened_file(Place(self._root, path)) as (handle, found):
             self._make_way(layer, path, found, pace)
             with layer.room_for(found.st_size):
                 self._make_directories(layer.path, path.rpartition(b"/")[0])
-                manner = Manner(keeps_owner=True, replacing=self._lock)
+                manner = Manner(keeps_owner=True, replacing=layer.changing)
                 copy_file(handle, found, Place(layer.path, path), pace, manner)
 
     def _make_way(self, layer: Layer, path: bytes, found: os.stat_result, pace: Pace) -> None:
         """A copy of what the file was needs room. One that another thread has just made goes on."""
-        with self._lock:
+        with layer.changing:
             pace.check()
             former = look_up(layer.path, path)
             if former is not None and not _is_same(former, found):
@@ -104,7 +108,13 @@ class Copies:
 
     def clear(self, directories: Sequence[str]) -> Mapping[str, OSError]:
         """Remove all copies in these cache directories, as far as they can be removed. Returns and raises as
-        `sweep`, of these directories."""
+        `sweep`, of these directories. Raises Permanent for a part of a level: copies are in the level's own
+        directory."""
+        levels = dict(zip(self._directories, self._placed, strict=True))
+        for directory in directories:
+            if (level := levels[directory].directory) not in directories:
+                text = f"clearOptions.paths: {directory!r} is a part of {level!r}: clear that, or all"
+                raise Permanent("InvalidPath", text)
         problems = list[tuple[str, OSError]]()
         for layer in self.layers:
             if layer.directory in directories:
@@ -146,6 +156,8 @@ class Copies:
         """What has failed."""
         left, changes, problems = 0, layer.changes, list[OSError]()
         with _noted(problems):
+            with layer.changing:  # what a sweep before it has begun to change is part of what it compares
+                pass
             if not layer.is_sound:
                 layer.prepare()
             self._adopt(layer, b"", number)
@@ -172,10 +184,10 @@ class Copies:
 
     def _keep(self, layer: Layer, path: bytes, number: int) -> int:
         """Bytes of the copy; 0 when it had to be removed."""
-        copy, found = look_up(layer.path, path), self._look_up(path)
+        copy, found = look_up(layer.path, path), self.find(path)
         if copy is not None and found is not None and _is_same(copy, found):
             return copy.st_size
-        with self._lock:  # not before: the file server may not answer
+        with layer.changing:  # not before: the file server may not answer
             now = look_up(layer.path, path)
             if now is not None and _state(now) != _state(copy):
                 return now.st_size  # another one has taken its place
@@ -190,20 +202,24 @@ class Copies:
 
     def _adopt(self, layer: Layer, path: bytes, number: int) -> None:
         """The owner and permissions that a directory has in the data set; without it, the copies go."""
-        own, found = look_up(layer.path, path), self._look_up(path)
+        own, found = look_up(layer.path, path), self.find(path)
         if own is None:
             return
         if found is None or not stat.S_ISDIR(found.st_mode):
-            with self._lock:
+            with layer.changing:
                 self._remove_stale(layer, path, number)
         elif (own.st_mode, own.st_uid, own.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
-            with self._lock, suppress(FileNotFoundError), opened_beneath(layer.path, path, _OPEN) as handle:
+            with (
+                layer.changing,
+                suppress(FileNotFoundError),
+                opened_beneath(layer.path, path, _OPEN) as handle,
+            ):
                 if number == self._sweeps:  # as in `_remove_stale`
                     os.fchown(handle, found.st_uid, found.st_gid)
                     os.fchmod(handle, stat.S_IMODE(found.st_mode))
 
-    def _look_up(self, path: bytes) -> os.stat_result | None:
-        """In the data set. Raises Retry: its file system is not a disk of this cache."""
+    def find(self, path: bytes) -> os.stat_result | None:
+        """What the data set has there. Raises Retry: its file system is not a disk of this cache."""
         try:
             return look_up(self._root, path)
         except OSError as error:

@@ -16,6 +16,9 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.walk import temporary_name
 
 _BLOCK = 1 << 20
+_KEEPS_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.EACCES)
+"""Somebody has removed the directory; or its file system knows no such call, or refuses to have it read: NFS
+servers may, and keep names by themselves."""
 _HERE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -111,6 +114,18 @@ def copy_file(source: int, found: os.stat_result, target: Place, pace: Pace, man
         with manner.replacing:
             pace.check()  # writing to the disk may have taken long
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def keep_names(root: bytes, directory: bytes) -> None:
+    """Have on disk which names are in a directory: a crash may take those of files that were written safely.
+    Raises OSError."""
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        with opened_beneath(root, directory, flags) as handle:
+            os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _KEEPS_NAMES:
+            raise
 
 
 def make_directories(root: bytes, path: bytes) -> None:

@@ -32,6 +32,8 @@ class Layer:
         self.directory, self._limit, self._free_ratio = directory, limit, free_ratio
         self._numbered = list(numbered)
         self.path = b""
+        self.changing = threading.Lock()
+        """Held while something in it is replaced, changed or removed: its disk may hang then."""
         self.is_sound = False
         """All that is in it has been compared with the data set, and its disk is well."""
         self.used = self.changes = 0

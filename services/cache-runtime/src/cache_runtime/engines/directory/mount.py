@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 SWEEP_EVERY = 30.0
 """Seconds after which nodes see what others have changed."""
+COMPARED_WITHIN = 10.0
+"""Seconds after which a warmup is told what it waits for."""
 SWEEP_SHARE = 10
 """A sweep is followed by a pause of so many times its own length, if that is longer."""
 _OPTIONS = "ro,nosuid,nodev,redirect_dir=nofollow"
@@ -58,6 +60,8 @@ class DirectoryMount(BaseMount):
         self._state, self._shared, self._copies = state, shared, copies
         self._standstill = Standstill(lambda: copies.step, clock)
         self._showing = asyncio.Lock()
+        self._compared = asyncio.Event()
+        """Since it was mounted, as far as disks answer."""
         self._device = ""
         """Of the joined file system that pods see."""
         self._shown: list[bytes] | None = None
@@ -89,6 +93,18 @@ class DirectoryMount(BaseMount):
                 else:  # not broken off with the run: what pods see would not be what is known of it
                     await finish(self._show())
 
+    async def wait_compared(self) -> None:
+        """Until it is known which copies on this node are what the files are: before, none counts. Raises
+        Retry while it is not mounted, and when that takes long, as with millions."""
+        if not self.is_mounted:
+            raise Retry("MountLost", self.message)
+        try:
+            async with asyncio.timeout(COMPARED_WITHIN):
+                await self._compared.wait()
+        except TimeoutError as error:
+            told = self.ailment or Ailment("MountLost", "copies on this node are compared with the data set")
+            raise Retry(told.reason, told.message) from error
+
     @property
     def _joined(self) -> Path:
         return self._state / "volume"
@@ -97,35 +113,13 @@ class DirectoryMount(BaseMount):
         """Mount until `stop`. Raises Retry, Permanent or OSError when the mount fails or is lost."""
         await in_own_thread(lambda: self._joined.mkdir(parents=True, exist_ok=True))
         await self._shared.open()
-        ailment = await self._compare(stop)
-        if stop.is_set():
-            return
+        self._copies.open(self._shared.volume_id)
+        self._compared.clear()
         async with self._showing:
-            await self._show()
+            await self._show()  # without copies: pods wait for no comparison of millions
         await self._set_mounted()
-        self.ailment = ailment
         while await self._keep(stop):
             await self._follow()
-
-    async def _compare(self, stop: asyncio.Event) -> Ailment | None:
-        """The copies of earlier processes with the data set, until `stop`, or until a cache directory gets no
-        further, which is then left out. Raises as `_mount_once`, also when the shared directory falls silent,
-        or is another one by now."""
-        comparing = asyncio.create_task(in_own_thread(lambda: self._copies.open(self._shared.volume_id)))
-        try:
-            with self._standstill.noticed():
-                while not comparing.done() and not stop.is_set():
-                    if ailment := self._standstill.look():
-                        return ailment
-                    await self._check_shared()
-                    if await self._has_moved():
-                        raise self._shared.has_gone()
-                    await wait(stop, PROBE_EVERY, comparing)
-            if comparing.done():
-                await comparing
-            return _ailment(self._copies.problems)
-        finally:
-            await end(comparing)
 
     async def _keep(self, stop: asyncio.Event) -> bool:
         """Until `stop`, or until another volume is at the address. Returns whether there is one, and raises
@@ -139,13 +133,24 @@ class DirectoryMount(BaseMount):
                 await self._check()
                 if await self._has_moved():
                     return True
-                self.ailment = self._standstill.look() or self.ailment
+                await self._look_after_sweep()
                 await wait(stop, PROBE_EVERY, sweeping)
                 if sweeping.done():
                     await sweeping
         finally:
             await end(sweeping, removing)
         return False
+
+    async def _look_after_sweep(self) -> None:
+        """Show what it has compared by now, also while the disk of another cache directory hangs."""
+        if ailment := self._standstill.look():
+            self.ailment = ailment
+            self._compared.set()
+        if self._shown not in (None, self._copies.sound):
+            try:
+                await self.refresh()
+            except (Retry, OSError) as error:
+                self._note(error)
 
     async def _follow(self) -> None:
         """To the volume that is at the address now. Raises as `_keep`.
@@ -218,11 +223,17 @@ class DirectoryMount(BaseMount):
                 with self._standstill.noticed():
                     await in_own_thread(self._sweep)
                 self.ailment = _ailment(self._copies.problems)
+                self._compared.set()
                 await self.refresh()
             except (Retry, Permanent, OSError) as error:
-                log.warning("copies not compared with the data set", problem=str(error))
+                self._note(error)
             took = self._clock.monotonic() - began
             await self._clock.sleep(max(SWEEP_EVERY, SWEEP_SHARE * took))
+
+    def _note(self, error: Retry | Permanent | OSError) -> None:
+        """Pods may see stale copies, or none."""
+        self.ailment = Ailment(*words(error))
+        log.warning("copies not compared with the data set, or not shown", problem=str(error))
 
     def _sweep(self) -> None:
         self._shared.check()  # else every copy would seem to have gone

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.base import in_time
-from cache_runtime.engines.directory.entries import entries, look_up
+from cache_runtime.engines.directory.entries import look_up
 from cache_runtime.engines.ports import VolumeRecord
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
@@ -24,9 +24,6 @@ FIELD = "engine Secret: bucket"
 MARKER = b".paddlewheel-volume"
 """A file in the directory. Where it is missing, the shared file system may not be mounted, and what is found
 is an empty directory of the node."""
-
-Found = tuple[bytes, os.stat_result]
-"""A path below the root, and what is there."""
 
 
 class SharedDirectory:
@@ -47,12 +44,18 @@ class SharedDirectory:
         self._opened: os.stat_result | None = None
         """What `path` leads to, as it was found then: a file server that has gone is never asked again."""
         self._answers = Answers()
-        self.marker = 0
-        """Inode of the file that marks it."""
+        self._marker: os.stat_result | None = None
+        """The file that marks it, as it was found last."""
 
     @property
     def root(self) -> bytes:
         return os.fsencode(self.path)
+
+    @property
+    def own_files(self) -> OwnFiles:
+        """What marks it, in this file system: below it there may be others with the same numbers."""
+        marker = self._marker
+        return OwnFiles(range(marker.st_ino, marker.st_ino + 1), marker.st_dev) if marker else OwnFiles()
 
     @property
     def volume_id(self) -> str:
@@ -69,7 +72,7 @@ class SharedDirectory:
         """
         address, located = await self._locate()
         path = _path(address)
-        self.marker, self._opened = await self._found(located, path)
+        self._marker, self._opened = await self._found(located, path)
         self._uri, self.address = address, path
         self._link(located)
         self._record.keep(self.volume_id)
@@ -120,7 +123,7 @@ class SharedDirectory:
         await self._check_same(_path(address))
         return address, located
 
-    async def _found(self, located: str, path: str) -> tuple[int, os.stat_result]:
+    async def _found(self, located: str, path: str) -> tuple[os.stat_result, os.stat_result]:
         """As `_marker`, and the directory itself. Raises Retry when its file system is silent."""
         answer = self._answers.of(located, lambda: (_marker(located, path), Path(located).stat()))
         return await in_time(answer, path)
@@ -142,7 +145,7 @@ class SharedDirectory:
 
     def check(self) -> None:
         """Raises Permanent when it is not marked. Blocks."""
-        self.marker = _marker(str(self.path), self.address)
+        self._marker = _marker(str(self.path), self.address)
 
     def _link(self, located: str) -> None:
         new = self.path.with_name(f"{self.path.name}.new")
@@ -155,8 +158,8 @@ def _path(address: str) -> str:
     return local_path(address, FIELD) or ""
 
 
-def _marker(directory: str, path: str) -> int:
-    """Inode of what marks the directory, which nodes name so. Raises Permanent, or OSError. Blocks."""
+def _marker(directory: str, path: str) -> os.stat_result:
+    """What marks the directory, which nodes name so. Raises Permanent, or OSError. Blocks."""
     found = look_up(os.fsencode(directory), MARKER)
     if found is None or not stat.S_ISREG(found.st_mode):
         text = (
@@ -164,7 +167,7 @@ def _marker(directory: str, path: str) -> int:
             " or, for a new volume, create the file there"
         )
         raise Permanent("WrongVolume", text)
-    return found.st_ino
+    return found
 
 
 def _another(path: str) -> str:
@@ -176,40 +179,3 @@ def _another(path: str) -> str:
 
 def _id_of(address: str) -> str:
     return hashlib.sha256(os.fsencode(address)).hexdigest()[:32]
-
-
-class Names:
-    """The paths of inodes. Blocks.
-
-    All of them are remembered, about 200 bytes each, and read again when one is asked for that is not known.
-    Without a lock: on a file server that has gone its holder would keep everybody from the successor.
-    """
-
-    def __init__(self, root: bytes) -> None:
-        self._root = root
-        self._paths: dict[int, list[bytes]] = {}
-
-    def find(self, inodes: Iterable[int]) -> dict[int, list[Found]]:
-        """All names of each inode; without those that are gone. Raises OSError."""
-        wanted = list(inodes)
-        found = self._look_up(wanted)
-        if len(found) < len(set(wanted)):
-            self._read()
-            found = self._look_up(wanted)
-        return found
-
-    def _read(self) -> None:
-        paths = defaultdict[int, list[bytes]](list)
-        for entry in entries(self._root):
-            if entry.is_file:
-                paths[entry.found.st_ino].append(entry.key)
-        self._paths = dict(paths)
-
-    def _look_up(self, inodes: Iterable[int]) -> dict[int, list[Found]]:
-        known = ((inode, path) for inode in inodes for path in self._paths.get(inode, ()))
-        looked_up = ((inode, path, look_up(self._root, path)) for inode, path in known)
-        found = defaultdict[int, list[Found]](list)
-        for inode, path, state in looked_up:
-            if state is not None and state.st_ino == inode:
-                found[inode].append((path, state))
-        return dict(found)

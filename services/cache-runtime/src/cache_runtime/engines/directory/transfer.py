@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -17,6 +17,7 @@ from cache_runtime.engines.directory.copying import (
     Pace,
     Place,
     copy_file,
+    keep_names,
     make_directories,
     opened_file,
     remove,
@@ -70,7 +71,11 @@ class DirectoryTransfer:
         def copy_all() -> Mapping[bytes, str]:
             with ThreadPoolExecutor(max(1, sync.threads or THREADS), thread_name_prefix="copy") as pool:
                 problems = zip(keys, pool.map(copy_one, keys), strict=True)
-                return {key: problem for key, problem in problems if problem}
+                failed = {key: problem for key, problem in problems if problem}
+                copied = (join(target, key) for key in keys if key not in failed)
+                # Also of files that were there: who has copied them may have been killed before this.
+                list(pool.map(lambda path: keep_names(self._shared.root, path), _directories(copied)))
+            return failed
 
         async with self._shared.kept_open():
             return await in_own_thread_until(pace.stop, copy_all)
@@ -147,6 +152,15 @@ class DirectoryTransfer:
                 remove(self._shared.root, path)
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
+
+
+def _directories(files: Iterable[bytes]) -> Sequence[bytes]:
+    """Those in which they are, and in which these are, up to the root; each once."""
+    found = set[bytes]()
+    for path in files:
+        while path and (path := path.rpartition(b"/")[0]) not in found:
+            found.add(path)
+    return sorted(found, reverse=True)
 
 
 def _chosen(sync: SyncOperation, found: Iterator[Entry]) -> Iterator[Entry]:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from cache_runtime.domain.model import TreeSize
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.copying import remove
 from cache_runtime.engines.directory.entries import entries
@@ -22,8 +23,8 @@ class DirectoryVolume:
     def __init__(self, mount: DirectoryMount, shared: SharedDirectory, copies: Copies) -> None:
         self._mount, self._shared, self._copies = mount, shared, copies
 
-    def internal_inodes(self) -> range:
-        return range(self._shared.marker, self._shared.marker + 1)
+    def own_files(self) -> OwnFiles:
+        return self._shared.own_files
 
     async def remove(self, path: Path) -> str:
         """The copies of other nodes go with their next sweep."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cache_runtime.domain.model import TreeSize
+from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
@@ -19,8 +20,8 @@ class JuiceFsVolume:
     def __init__(self, client: JuiceFsClient, control: ControlFile) -> None:
         self._client, self._control = client, control
 
-    def internal_inodes(self) -> range:
-        return INTERNAL_INODES
+    def own_files(self) -> OwnFiles:
+        return OwnFiles(INTERNAL_INODES)
 
     async def remove(self, path: Path) -> str:
         done = await self._client.run(commands.remove([str(path)]), timeout=REMOVE_TIMEOUT)
