@@ -16,9 +16,9 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.walk import temporary_name
 
 _BLOCK = 1 << 20
-_KEEPS_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.EACCES)
-"""Somebody has removed the directory; or its file system knows no such call, or refuses to have it read: NFS
-servers may, and keep names by themselves."""
+_KEEPS_NAMES = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.EINVAL, errno.EACCES)
+"""Somebody has removed the directory, or put a link in its place; or its file system knows no such call, or
+refuses to have it read: NFS servers may, and keep names by themselves."""
 _HERE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 

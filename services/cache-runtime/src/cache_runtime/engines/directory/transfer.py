@@ -68,13 +68,17 @@ class DirectoryTransfer:
         def copy_one(key: bytes) -> str:
             return self._copy_one(sync, Place(source, key), join(target, key), pace)
 
+        def keep(directory: bytes) -> None:
+            if not pace.stop.is_set():
+                keep_names(self._shared.root, directory)
+
         def copy_all() -> Mapping[bytes, str]:
             with ThreadPoolExecutor(max(1, sync.threads or THREADS), thread_name_prefix="copy") as pool:
                 problems = zip(keys, pool.map(copy_one, keys), strict=True)
                 failed = {key: problem for key, problem in problems if problem}
                 copied = (join(target, key) for key in keys if key not in failed)
                 # Also of files that were there: who has copied them may have been killed before this.
-                list(pool.map(lambda path: keep_names(self._shared.root, path), _directories(copied)))
+                list(pool.map(keep, _directories(copied)))
             return failed
 
         async with self._shared.kept_open():
