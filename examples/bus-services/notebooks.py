@@ -73,7 +73,7 @@ async def serve() -> None:
         os.environ["NATS_URL"],
         tls_hostname="nats",
         allow_reconnect=False,
-        **credentials(),  # type: ignore[arg-type]
+        **credentials(),
     )
     try:
         await follow(client.jetstream())

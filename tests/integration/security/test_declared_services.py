@@ -200,19 +200,23 @@ async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: Cha
     try:
         await controller.publish(make_gated(1))
         ref = ObjectRef(namespace="team-a", name="digits", uid="uid-9")
-        about = {"namespace": "team-a", "uid": ref.uid, "time": datetime.now(UTC)}
-        data = JobSucceeded(job=ref, seconds=1.0)
-        await controller.publish(
-            make_event(data, id="uid-9/JobSucceeded/0", source="job-controller", **about)
-        )  # type: ignore[arg-type]
+        fact = make_event(
+            JobSucceeded(job=ref, seconds=1.0),
+            id="uid-9/JobSucceeded/0",
+            source="job-controller",
+            namespace="team-a",
+            uid=ref.uid,
+            time=datetime.now(UTC),
+        )
+        await controller.publish(fact)
         async with plain(bus, "reports") as client:
             reports = await client.client.jetstream(timeout=PATIENCE).pull_subscribe_bind(
                 "reports-notebooks", "PW_NOTEBOOKS"
             )
-            [fact] = await reports.fetch(1, timeout=60)
-        assert fact.subject == "pw.evt.notebooks.notebook.offered.v1.team-a.uid-9"
-        assert (fact.headers or {})["ce-id"] == "uid-9/NotebookOffered/0"
-        assert json.loads(fact.data)["job"]["name"] == "digits"
+            [told] = await reports.fetch(1, timeout=60)
+        assert told.subject == "pw.evt.notebooks.notebook.offered.v1.team-a.uid-9"
+        assert (told.headers or {})["ce-id"] == "uid-9/NotebookOffered/0"
+        assert json.loads(told.data)["job"]["name"] == "digits"
     finally:
         process.kill()
         await process.wait()

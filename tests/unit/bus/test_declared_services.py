@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -88,7 +88,7 @@ def named(name: str) -> list[dict[str, Any]]:
 
 
 def publishing(*contexts: str) -> list[dict[str, Any]]:
-    [publication] = NOTEBOOKS["publishes"]
+    [publication] = cast("list[dict[str, Any]]", NOTEBOOKS["publishes"])
     return [{"name": f"s-{n}", "publishes": [{**publication, "context": c}]} for n, c in enumerate(contexts)]
 
 

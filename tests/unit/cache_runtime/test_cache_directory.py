@@ -651,7 +651,9 @@ async def test_a_cache_disk_that_hangs_keeps_no_other_waiting(
 
     write(shared, dict.fromkeys(names, b"22"))
     monkeypatch.setattr(copies_module, "look_up", hang)
-    calls = [asyncio.create_task(in_own_thread(lambda: copies.add(on(first), Pace())))]
+    calls: list[asyncio.Task[Any]] = [
+        asyncio.create_task(in_own_thread(lambda: copies.add(on(first), Pace())))
+    ]
     try:
         await asyncio.to_thread(asked.wait)
         async with asyncio.timeout(30):

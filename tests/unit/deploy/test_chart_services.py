@@ -60,7 +60,8 @@ def users_of(account: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def sorted_lists(permissions: dict[str, Any]) -> dict[str, Any]:
-    return json.loads(json.dumps(permissions), object_hook=lambda o: {k: _sorted(v) for k, v in o.items()})
+    text = json.dumps(permissions)
+    return dict(json.loads(text, object_hook=lambda o: {k: _sorted(v) for k, v in o.items()}))
 
 
 def _sorted(value: Any) -> Any:
