@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,6 +163,15 @@ class Errands:
         """The PaddleService as it is now."""
         command = ("kubectl", "get", "psvc", SERVICE, "--namespace", NAMESPACE, "--output", "json")
         return dict(orjson.loads(await self.where.tools.run(*command)))
+
+    @property
+    def pods(self) -> Mapping[tuple[str, str], set[str]]:
+        """Every pod of a PaddleJob that ever was, but for the second ones of jobs that were suspended: as
+        `World.pods`."""
+        return {
+            (job, pod): set(sorted(uids)[1:]) if pod.startswith("suspended-") else uids
+            for (job, pod), uids in self.world.pods.items()
+        }
 
     async def _create(self, name: str, worker: Object, **spec: Any) -> None:
         job = make_paddle_job(name, NAMESPACE, worker=worker, cleanPodPolicy="Always", **spec)

@@ -194,7 +194,7 @@ async def _judge(errands: Errands, access: Access, watch: Watch, lasted: float, 
     parked = [letter.subject for letter in await read_stream(access.url, DEAD_LETTERS.name, **options)]
     known = [fact for fact in stored if "/Pondered/" not in fact]
     facts, started = settle_facts(await errands.owed(), known), settle_started(known, world.started)
-    twice, wrong = made_twice(world.pods), [*errands.wrong, *errands.restless()]
+    twice, wrong = made_twice(errands.pods), [*errands.wrong, *errands.restless()]
     idle = [
         f"{service}, older: {older}"
         for service in SERVICES
