@@ -81,19 +81,6 @@ async def test_each_name_of_a_file_counts(node: Node) -> None:
         assert await check(node, *names) == CacheReport(3, 3000, 0)
 
 
-async def test_a_file_that_has_gone_is_not_counted(node: Node) -> None:
-    async with node.mounted():
-        await node.fill({"a": b"1" * 1000, "b": b"2" * 1000})
-        files = await node.found("a", "b")
-        await node.engine.cache.warm(files, THREADS)
-        await asyncio.to_thread(os.unlink, node.engine.mount.path / "b")
-
-        async def is_left_out() -> bool:
-            return await node.engine.cache.check(files, THREADS) == CacheReport(1, 1000, 0)
-
-        await eventually(is_left_out, within=30, what="the file that has gone is left out")
-
-
 async def test_clear_empties_the_cache_and_only_that(node: Node) -> None:
     async with node.mounted():
         await node.fill(FILES)
