@@ -75,7 +75,8 @@ bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 chaos: doctor ## Break things on purpose, kill -9 and worse: each promise as a row (ONLY=group picks one)
 	$(RUN) python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-attacks: venv ## What those who are let in try on each other, on the chart's own server: refused or SUCCEEDED (ONLY=text picks)
+attacks: doctor ## What people and pods try on each other, on the chart's own server: refused or SUCCEEDED (ONLY=text picks)
+	@$(PADDLEWHEEL) cluster build $(PROGRAMS) >/dev/null
 	@$(RUN) python -m tests.attacks $(if $(ONLY),"$(ONLY)")
 
 mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=package picks one, see tests/mutants.toml)

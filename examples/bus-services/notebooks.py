@@ -9,11 +9,14 @@ from pathlib import Path
 
 import nats
 import nats.errors
+import nats.js.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 FOLLOWED = "JobSucceeded"
-ATTEMPTS = 5
+RETRY_SECONDS = float(os.environ.get("RETRY_SECONDS", "5"))
+HOPELESS = (ValueError, KeyError, TypeError, nats.js.errors.BadRequestError, nats.errors.MaxPayloadError)
+"""Malformed facts, and what the stream refuses for what it is: no further attempt would end otherwise."""
 
 
 def credentials() -> dict[str, object]:
@@ -45,13 +48,16 @@ async def publish_offered(js: JetStreamContext, cause: Msg) -> None:
 
 
 async def handle(js: JetStreamContext, fact: Msg) -> None:
-    """The effect first, then the acknowledgement. What fails again and again is given up."""
+    """The effect first, then the acknowledgement. All but hopeless failures are tried again, without end."""
     try:
         if (fact.headers or {}).get("ce-type", "").endswith(FOLLOWED):
             await publish_offered(js, fact)
+    except HOPELESS as error:
+        print("given up:", fact.subject, repr(error), flush=True)
+        await fact.term()
     except Exception as error:
-        print("failed:", fact.subject, error, flush=True)
-        await (fact.term() if fact.metadata.num_delivered >= ATTEMPTS else fact.nak(delay=5))
+        print("tried again:", fact.subject, repr(error), flush=True)
+        await fact.nak(delay=RETRY_SECONDS)
     else:
         await fact.ack()
         print("handled", fact.subject, flush=True)

@@ -1,53 +1,62 @@
-"""`make attacks`: what those who are let in try on others, on the chart's own server; one row for each."""
+"""`make attacks`: what people and pods try on others, one row for each, and each line of docs/security.md."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Collection, Mapping
 
-from tests.attacks import agents, watchers
-from tests.attacks.attacks import ATTACKS, Attack, attempt
-from tests.attacks.stand import installed, server
+from tests.attacks.rows import Outcome, attempted, attempts, elsewhere, run_elsewhere
+from tests.attacks.threats import lines, threat_of
 
-
-async def tried(attack: Attack) -> bool:
-    """On a server of its own: the ones before may have left their mark."""
-    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder, server(Path(folder)) as bus:
-        async with installed(bus) as stand:
-            return await attempt(attack, stand)
+WORST = (Outcome.SUCCEEDED, Outcome.ERROR, Outcome.REFUSED)
 
 
-async def tried_by_agent(run: agents.Run) -> bool:
-    """On a server with tokens."""
-    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder:
-        async with agents.tenants(Path(folder)) as made:
-            return await agents.attempt(run, made)
+def show(row: str, outcome: Outcome) -> None:
+    """One row."""
+    sys.stdout.write(f"{row} {outcome}\n")
+    sys.stdout.flush()
 
 
-async def tried_by_watcher(run: watchers.Run) -> bool:
-    """On a server with tokens and teams."""
-    with tempfile.TemporaryDirectory(prefix="paddlewheel-attack-") as folder:
-        async with watchers.installed(Path(folder)) as made:
-            return await run(made)
+def try_all(only: str) -> Mapping[str, Outcome]:
+    """Each attack whose name has the text."""
+    found: dict[str, Outcome] = {}
+
+    def tell(row: str, outcome: Outcome) -> None:
+        found[row] = outcome
+        show(row, outcome)
+
+    logging.disable()
+    for name, attempt in attempts().items():
+        if only in name:
+            tell(name, attempted(attempt))
+    logging.disable(logging.NOTSET)
+    if rows := [row for row in elsewhere() if only in row]:
+        run_elsewhere(rows, tell)
+    return found
+
+
+def worst(outcomes: Collection[Outcome]) -> Outcome:
+    """Of a line's attacks; a line that nothing tried is an error."""
+    return next((each for each in WORST if each in outcomes), Outcome.ERROR)
+
+
+def show_lines(found: Mapping[str, Outcome]) -> list[Outcome]:
+    """Each line of the table."""
+    outcomes = []
+    for who, tries in lines():
+        threat = threat_of(who, tries)
+        outcomes.append(worst([outcome for row, outcome in found.items() if threat.is_tried_in(row)]))
+        show(f"{who}: {tries}", outcomes[-1])
+    return outcomes
 
 
 def main() -> int:
-    """Exit code 1 when one succeeded."""
-    logging.disable()
+    """Exit code 1 when one succeeded, 2 when one could not be tried."""
     only = sys.argv[1] if len(sys.argv) > 1 else ""
-    harmed = 0
-    attempts = {attack.name: tried(attack) for attack in ATTACKS if only in attack.name}
-    attempts |= {name: tried_by_agent(run) for name, run in agents.ATTACKS.items() if only in name}
-    attempts |= {name: tried_by_watcher(run) for name, run in watchers.ATTACKS.items() if only in name}
-    for name, attempting in attempts.items():
-        succeeded = asyncio.run(attempting)
-        harmed += succeeded
-        sys.stdout.write(f"{name} {'SUCCEEDED' if succeeded else 'refused'}\n")
-        sys.stdout.flush()
-    return 1 if harmed else 0
+    found = try_all(only)
+    outcomes = [*found.values(), *([] if only else show_lines(found))]
+    return {Outcome.SUCCEEDED: 1, Outcome.ERROR: 2, Outcome.REFUSED: 0}[worst(outcomes)]
 
 
 if __name__ == "__main__":

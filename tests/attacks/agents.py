@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import nats.errors
+from nats.js import JetStreamContext
 from nats.js.errors import Error as JetStreamError
-from tests.attacks.stand import EFFECT_WITHIN
+from tests.attacks.open_bus import EVERYTHING, authorize_everything, sweep
+from tests.attacks.stand import API, EFFECT_WITHIN, FACT, VICTIM, Harm, happened
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.accounts import HOME, READER
 from paddlewheel.bus.admin.permissions import AGENT, INSTALLER, WORK_PURGES
 from paddlewheel.bus.admin.rights import Identity, SetReference, agent_inbox, rights
 from paddlewheel.bus.admin.set_reads import read_api
@@ -27,6 +30,7 @@ from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import STORE_FULL
+from paddlewheel.bus.nats.set_writer import SetWriter
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import (
     BUS_FULL,
@@ -44,9 +48,9 @@ from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.bus_auth import VALUES, answering, bus_auth_access
+from paddlewheel.testkit.bus_auth import VALUES, answering, bus_auth_access, letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 SETS = {"mine": SetReference("team-a", "uid-a"), "theirs": SetReference("team-b", "uid-b")}
 """Data set of each token. Whose a token really is, the API server says in tests/integration/bus_auth."""
@@ -58,18 +62,36 @@ SMALLEST = 500
 """Bytes of what is written last, when nothing larger is taken."""
 BAD_REQUEST = 10003
 """JetStream's error code."""
-FLOOD = 10_000
-"""Writes at once, more than bus-auth keeps and the set may store."""
-MADE_UP = 1000
-"""Facts that nobody knows."""
+FLOOD, FLOODING = 2000, 4
+"""Writes that are asked for at any time, more than bus-auth keeps of a set, and over how many connections."""
+AHEAD = FLOOD // 4
+"""Of these, those that another set's write may wait for at most. Where sets have turns it is some dozens."""
+MADE_UP = 100
+"""Facts that nobody knows, several times as many as a stream holds if it keeps 1,024 of each."""
+ACKNOWLEDGED = 1000
+"""Of so many facts one."""
+OBSERVER = "observer"
+"""Whom the tests let into every account, to see what gets there."""
+LEARNT = "learnt"
+"""A run of which the attacker has seen a chunk, with its id."""
 
 
 @dataclass
 class Tenants:
-    """A server with tokens, and two tenants on it."""
+    """A server with tokens, and two tenants on it.
+
+    Args:
+        is_open: it guards nothing, and agents read and write without bus-auth.
+    """
 
     bus: ChartBus
     ends: AsyncExitStack
+    is_open: bool = False
+
+    @property
+    def api(self) -> str:
+        """Where the attacker asks for reads of its own."""
+        return API if self.is_open else read_api(MINE.uid)
 
     async def enter(self, role: str, token: str, inbox: str) -> Guest:
         """A client that shows a token, until the attack is over."""
@@ -86,29 +108,41 @@ class Tenants:
         token = self.bus.folder / f"token-{of}"
         token.write_text(of)
         folder = str(self.bus.folder / BUS_CA)
-        return self.bus.access(AGENT, tls_dir=folder, token_file=str(token)).for_set(SETS[of].uid)
+        access = self.bus.access(AGENT, tls_dir=folder, token_file=str(token))
+        return access if self.is_open else access.for_set(SETS[of].uid)
 
     async def operator(self) -> Guest:
         """Sees everything."""
         return await self.enter("operator", "", "_INBOX_operator")
 
+    async def observer(self, account: str) -> Guest:
+        """Hears everything in an account of the server."""
+        return await self.enter(OBSERVER, account, "_INBOX_observer")
+
+    async def jetstream(self) -> JetStreamContext:
+        """An operator's."""
+        return (await self.operator()).client.jetstream(timeout=PATIENCE)
+
     async def stored(self, subject: str) -> bool:
         """Whether some stream holds a message on the subject."""
-        js = (await self.operator()).client.jetstream(timeout=PATIENCE)
+        return await self.content(subject) is not None
+
+    async def content(self, subject: str) -> bytes | None:
+        """Of the last message on the subject in any stream."""
+        js = await self.jetstream()
         for stream in await js.streams_info():
             with suppress(JetStreamError):
-                await js.get_last_msg(stream.config.name or "", subject)
-                return True
-        return False
+                return (await js.get_last_msg(stream.config.name or "", subject)).data or b""
+        return None
 
 
-Run = Callable[[Tenants, Guest], Awaitable[bool]]
+Run = Callable[[Tenants, Guest], Awaitable[Harm]]
 
 
 def storing(*subjects: str) -> Run:
     """Publish on subjects that are not the agent's, in the ways there are."""
 
-    async def run(tenants: Tenants, mine: Guest) -> bool:
+    async def run(tenants: Tenants, mine: Guest) -> Harm:
         for subject in subjects:
             for owner in SETS.values():
                 await mine.send(f"{write_prefix(owner.uid)}.{subject}", b"forged")
@@ -119,12 +153,12 @@ def storing(*subjects: str) -> Run:
             with suppress(nats.errors.Error):
                 await mine.client.publish("$JS.API.INFO", b"", reply=subject)
         await mine.client.flush()
-        return any([await tenants.stored(subject) for subject in subjects])
+        return {subject: await tenants.stored(subject) for subject in subjects}
 
     return run
 
 
-async def oversized(tenants: Tenants, mine: Guest) -> bool:
+async def oversized(tenants: Tenants, mine: Guest) -> Harm:
     """Store much more than a report about a node has."""
     own = f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0"
     for subject in (own, f"{OWN}.{own}"):
@@ -135,17 +169,18 @@ async def oversized(tenants: Tenants, mine: Guest) -> bool:
 def with_headers(*refused: Mapping[str, str]) -> Run:
     """Write a record or a chunk of one's own with headers by which it would be something else."""
 
-    async def run(tenants: Tenants, mine: Guest) -> bool:
-        uid = SETS["mine"].uid
-        subjects = (f"$KV.{RUNS_BUCKET}.{uid}.run.state", work_subject(uid, "run", 0, 0))
-        for subject in subjects:
-            for headers in refused:
+    async def run(tenants: Tenants, mine: Guest) -> Harm:
+        harm = {}
+        for number, headers in enumerate(refused):
+            subjects = (own_record(number), work_subject(MINE.uid, f"run-{number}", 0, 0))
+            for subject in subjects:
                 for body in (b"", b"forged"):
                     await mine.send(f"{OWN}.{subject}", body, headers)
                     with suppress(nats.errors.Error):
                         await mine.client.publish(subject, body, headers=dict(headers))
-        await mine.client.flush()
-        return any([await tenants.stored(subject) for subject in subjects])
+                await mine.client.flush()
+            harm[str(headers)] = any([await tenants.stored(subject) for subject in subjects])
+        return harm
 
     return run
 
@@ -153,7 +188,7 @@ def with_headers(*refused: Mapping[str, str]) -> Run:
 def filling(stream: StreamSpec, key: Callable[[int], str], size: int) -> Run:
     """Store so much of one's own that another set's agent finds the stream full."""
 
-    async def run(tenants: Tenants, mine: Guest) -> bool:
+    async def run(tenants: Tenants, mine: Guest) -> Harm:
         prefix = stream.subjects[0].removesuffix(">")
         numbers, left = count(), size
         first = await mine.send(f"{prefix}{key(next(numbers))}", bytes(size))
@@ -192,22 +227,49 @@ async def is_kept_out(tenants: Tenants, theirs: str) -> bool:
     return False
 
 
-async def drowning(tenants: Tenants, mine: Guest) -> bool:
-    """Ask for so many writes at once that another set's agent cannot write."""
-    for number in range(FLOOD):
-        subject = f"{OWN}.$KV.{RUNS_BUCKET}.{MINE.uid}.run.part-{number % 1000}"
-        await mine.client.publish(subject, bytes(2048), reply=mine.client.new_inbox())
-    bus = NatsBus(tenants.agent_access("theirs"))
+async def drowning(tenants: Tenants, mine: Guest) -> Harm:
+    """Always ask for so many writes that another set's agent cannot write, or only after them."""
+    js = await tenants.jetstream()
+    async with flooding([mine, *[await tenants.agent("mine") for _ in range(FLOODING - 1)]]):
+        bus = NatsBus(tenants.agent_access("theirs"))
+        try:
+            return any([await is_held_up(js, bus, f"run-{number}") for number in range(3)])
+        finally:
+            await bus.close()
+
+
+async def is_held_up(js: JetStreamContext, bus: NatsBus, run: str) -> bool:
+    """Whether a write of the other set, tried again as agents do, waits for very many of the attacker's.
+
+    How long it takes tells of the machine.
+    """
+    before = (await js.stream_info(RUNS.name)).state.last_seq
+    write = partial(bus.key_value(RUNS_BUCKET).put, f"{THEIRS.uid}.{run}.state", b"theirs")
+    return await patiently(write, within=60) - before > AHEAD
+
+
+@asynccontextmanager
+async def flooding(attackers: Sequence[Guest]) -> AsyncIterator[None]:
+    """Each asks for the next write as soon as one is answered, while the block runs."""
+    numbers, is_over = count(), asyncio.Event()
+
+    async def write(attacker: Guest, inbox: str, _: object = None) -> None:
+        if not is_over.is_set():
+            subject = f"{OWN}.$KV.{RUNS_BUCKET}.{MINE.uid}.run.part-{next(numbers) % 1000}"
+            await attacker.client.publish(subject, bytes(2048), reply=inbox)
+
+    for attacker in attackers:
+        inbox = attacker.client.new_inbox()
+        await attacker.client.subscribe(inbox, cb=partial(write, attacker, inbox))
+        for _ in range(FLOOD // len(attackers)):
+            await write(attacker, inbox)
     try:
-        await bus.key_value(RUNS_BUCKET).create(f"{THEIRS.uid}.run.state", b"theirs")
-    except Retry:
-        return True
+        yield
     finally:
-        await bus.close()
-    return False
+        is_over.set()
 
 
-async def commanding(tenants: Tenants, _: Guest) -> bool:
+async def commanding(tenants: Tenants, _: Guest) -> Harm:
     """As bus-auth, should it be led to: write what dataset-controller alone writes."""
     connection = Connection(bus_auth_access(tenants.bus), "misled")
     try:
@@ -219,39 +281,73 @@ async def commanding(tenants: Tenants, _: Guest) -> bool:
     finally:
         await connection.close()
     assert await tenants.stored(records["state"]), "bus-auth cannot write what it may"
-    return any([await tenants.stored(records[name]) for name in ("spec", "cancel")])
+    return {name: await tenants.stored(records[name]) for name in ("spec", "cancel")}
 
 
-async def pushing_out(tenants: Tenants, mine: Guest) -> bool:
+async def pushing_out(tenants: Tenants, mine: Guest) -> Harm:
     """Tell so many facts that the stream drops another set's."""
     theirs = f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
-    own = f"{SETS['mine'].namespace}.{SETS['mine'].uid}"
-    await (await tenants.operator()).client.jetstream(timeout=PATIENCE).publish(theirs, b"{}")
+    own = f"{MINE.namespace}.{MINE.uid}"
+    await (await tenants.jetstream()).publish(theirs, b"{}")
     for size in (MAX_MESSAGE - 1024, 4 * 1024 - 100):
         # On one subject, and on as many as one likes.
         for number in range(CACHE.max_bytes // size + 1):
-            await mine.client.publish(f"pw.evt.cache.run.ended.v1.{own}", bytes(size))
-            if number < MADE_UP:
-                await mine.client.publish(f"pw.evt.cache.run.x{number}.v1.{own}", bytes(size))
-        await mine.client.flush()
+            for fact in (f"x{number % MADE_UP}", "ended"):
+                await mine.client.publish(f"pw.evt.cache.run.{fact}.v1.{own}", bytes(size))
+            if number % ACKNOWLEDGED == 0:
+                # The server drops what it has not stored when there is too much of it.
+                await mine.client.request(f"pw.evt.cache.run.ended.v1.{own}", bytes(SMALLEST), PATIENCE)
     assert await tenants.stored(f"pw.evt.cache.run.ended.v1.{own}"), "the attacker cannot tell its own facts"
     return not await tenants.stored(theirs)
 
 
-async def listening(tenants: Tenants, mine: Guest) -> bool:
-    """Hear what another set's agent is answered."""
-    heard: list[str] = []
+async def listening(tenants: Tenants, mine: Guest) -> Harm:
+    """Hear what another set's agent is answered, asks for, writes or tells, and what it is told."""
+    patterns = (
+        f"{agent_inbox(THEIRS.uid)}.>",
+        "_INBOX_cache-runtime.>",
+        "$KV.>",
+        "pw.evt.>",
+        "pw.work.>",
+        "pw.live.>",
+        f"pw.live.*.{THEIRS.uid}.>",
+        "$JS.>",
+        ">",
+    )
+    heard: dict[str, list[str]] = {pattern: [] for pattern in patterns}
+    for pattern in patterns:
 
-    async def note(msg: object) -> None:
-        heard.append(str(msg))
+        async def note(msg: Any, pattern: str = pattern) -> None:
+            heard[pattern].append(msg.subject)
 
-    for subject in (f"{agent_inbox(THEIRS.uid)}.>", "_INBOX_cache-runtime.>", "_INBOX.>", ">"):
-        await mine.client.subscribe(subject, cb=note)
+        await mine.client.subscribe(pattern, cb=note)
     await mine.client.flush()
+    await being_heard(tenants)
+    # What the server has for it comes before the answer to this.
+    await mine.client.flush()
+
+    async def overheard() -> Harm:
+        return {pattern: bool(subjects) for pattern, subjects in heard.items()}
+
+    return await happened(overheard)
+
+
+async def being_heard(tenants: Tenants) -> None:
+    """Another set's agent does all that agents do, over its client and over a bare connection."""
+    fact = f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
     theirs = await tenants.agent("theirs")
     assert await theirs.ask("$JS.API.INFO"), "the other agent has no working connection"
-    await mine.client.flush()
-    return bool(heard)
+    await theirs.client.request(fact, b"{}", PATIENCE)
+    bus = NatsBus(tenants.agent_access("theirs"))
+    chunk = work_subject(THEIRS.uid, "run", 0, 0)
+    try:
+        await bus.work.put(chunk, b"theirs")
+        assert await bus.work.get(chunk) == b"theirs"
+        records = bus.key_value(RUNS_BUCKET)
+        await records.create(f"{THEIRS.uid}.run.state", b"theirs")
+        assert (await records.get(f"{THEIRS.uid}.run.state")).value == b"theirs"
+    finally:
+        await bus.close()
 
 
 async def removing(tenants: Tenants, mine: Guest) -> bool:
@@ -378,33 +474,134 @@ async def listing(tenants: Tenants, mine: Guest) -> bool:
     return any(set(state) - {"first_seq", "last_seq"} for state in told) or THEIRS.uid in str(answers)
 
 
-def answered_at(*replies: str) -> Run:
+@dataclass(frozen=True)
+class Reply:
+    """A subject that an agent names for the answer to a read of its own.
+
+    Args:
+        body: of the record that it reads, which is the answer's.
+        shows: whether the answer came there.
+    """
+
+    subject: str
+    body: bytes
+    shows: Callable[[], Awaitable[bool]]
+
+
+async def answered_elsewhere(tenants: Tenants, mine: Guest) -> Harm:
     """Have the answers to reads of one's own sent where one may not publish."""
+    replies = await replies_of_others(tenants)
+    operator = await tenants.jetstream()
+    for number, reply in enumerate(replies.values()):
+        await operator.publish(own_record(number), reply.body)
+    before = await contents(operator)
+    for number, reply in enumerate(replies.values()):
+        await read_to(mine, tenants.api, own_record(number), reply.subject)
+    # Answered after all of the above.
+    assert await mine.ask(f"{tenants.api}.STREAM.INFO.{RUNS.name}")
 
-    async def run(tenants: Tenants, mine: Guest) -> bool:
-        operator = await tenants.operator()
-        stream, subject = RUNS.name, records_of(SETS["mine"])[RUNS.name]
-        await operator.client.jetstream(timeout=PATIENCE).publish(subject, b"{}")
-        api = read_api(SETS["mine"].uid)
-        before = await contents(operator)
-        batch = {"batch": 9, "next_by_subj": subject, "seq": 1}
-        for reply in replies:
-            for call, body in (
-                ("STREAM.MSG.GET", {"last_by_subj": subject}),
-                ("STREAM.MSG.GET", {"last_by_subj": f"{subject}.none"}),
-                ("STREAM.MSG.GET", {"seq": 1}),
-                ("DIRECT.GET", batch),
-                ("DIRECT.GET", {}),
-            ):
-                with suppress(nats.errors.Error):
-                    data = json.dumps(body).encode()
-                    await mine.client.publish(f"{api}.{call}.{stream}", data, reply=reply)
-        await mine.client.flush()
-        # Answered after all of the above.
-        assert await mine.ask(f"{api}.STREAM.INFO.{stream}")
-        return await contents(operator) != before
+    async def arrived() -> dict[str, bool]:
+        return {name: await reply.shows() for name, reply in replies.items()}
 
-    return run
+    await happened(arrived)
+    return {**await arrived(), "anything at all": await contents(operator) != before}
+
+
+def own_record(number: int) -> str:
+    """Of the attacker's set."""
+    return f"$KV.{RUNS_BUCKET}.{MINE.uid}.run-{number}.state"
+
+
+async def read_to(mine: Guest, api: str, record: str, reply: str) -> None:
+    """Read a record in every way, for somebody else."""
+    for call, body in (
+        ("DIRECT.GET", {"batch": 9, "next_by_subj": record, "seq": 1}),
+        ("DIRECT.GET", {"last_by_subj": record}),
+        ("STREAM.MSG.GET", {"last_by_subj": record}),
+        ("STREAM.MSG.GET", {"last_by_subj": f"{record}.none"}),
+        ("STREAM.MSG.GET", {"seq": 1}),
+        ("DIRECT.GET", {}),
+    ):
+        with suppress(nats.errors.Error):
+            data = json.dumps(body).encode()
+            await mine.client.publish(f"{api}.{call}.{RUNS.name}", data, reply=reply)
+    await mine.client.flush()
+
+
+async def replies_of_others(tenants: Tenants) -> dict[str, Reply]:
+    """What an answer would do there, with everything in place that it would do it to."""
+    operator = await tenants.jetstream()
+    written, removed, purged = (work_subject(THEIRS.uid, "run", 0, chunk) for chunk in range(3))
+    for chunk in (written, removed, purged):
+        await operator.publish(chunk, b"chunk")
+    held = await holding(operator)
+    record = f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state"
+    fact = f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
+    asked, answer = f"{read_api(THEIRS.uid)}.STREAM.INFO.{RUNS.name}", "_R_.x.y"
+    heard = await overheard_at(tenants, asked, answer)
+
+    def is_stored(subject: str) -> Callable[[], Awaitable[bool]]:
+        return partial(tenants.stored, subject)
+
+    def is_gone(subject: str) -> Callable[[], Awaitable[bool]]:
+        return partial(differs, tenants, subject, b"chunk")
+
+    return {
+        "record": Reply(record, b"forged", is_stored(record)),
+        "chunk": Reply(written, b"forged", is_gone(written)),
+        "fact": Reply(fact, b"forged", is_stored(fact)),
+        "acknowledgement": Reply(held, b"+TERM", partial(is_settled, operator)),
+        "read": Reply(asked, b"", partial(is_heard, heard, asked)),
+        "answer": Reply(answer, b"forged", partial(is_heard, heard, answer)),
+        "removal": Reply(
+            WORK_PURGES.replace("*", THEIRS.uid),
+            json.dumps({"subject": removed}).encode(),
+            is_gone(removed),
+        ),
+        "purge": Reply(
+            f"{API}.STREAM.PURGE.{WORK.name}", json.dumps({"filter": purged}).encode(), is_gone(purged)
+        ),
+        "deletion": Reply(f"{API}.STREAM.DELETE.PW_JOBS", b"", partial(is_deleted, operator, "PW_JOBS")),
+    }
+
+
+async def holding(operator: JetStreamContext) -> str:
+    """Where a delivery is acknowledged that job-controller holds."""
+    await operator.publish(FACT, b"{}")
+    taken = await operator.pull_subscribe_bind(VICTIM[1], VICTIM[0])
+    [message] = await taken.fetch(1)
+    return str(message.reply)
+
+
+async def overheard_at(tenants: Tenants, *subjects: str) -> list[str]:
+    """What arrives on these subjects from now on, in the accounts where they mean something."""
+    heard: list[str] = []
+
+    async def note(msg: Any) -> None:
+        heard.append(msg.subject)
+
+    for account in {HOME} if tenants.is_open else {HOME, READER}:
+        observer = await tenants.observer(account)
+        for subject in subjects:
+            await observer.client.subscribe(subject, cb=note)
+        await observer.client.flush()
+    return heard
+
+
+async def is_heard(heard: Sequence[str], subject: str) -> bool:
+    return subject in heard
+
+
+async def differs(tenants: Tenants, subject: str, before: bytes) -> bool:
+    return await tenants.content(subject) != before
+
+
+async def is_settled(operator: JetStreamContext) -> bool:
+    return not (await operator.consumer_info(*VICTIM)).num_ack_pending
+
+
+async def is_deleted(operator: JetStreamContext, stream: str) -> bool:
+    return stream not in await contents(operator)
 
 
 async def deafening(tenants: Tenants, mine: Guest) -> bool:
@@ -465,27 +662,73 @@ async def following(access: Access, uid: str) -> AsyncIterator[list[str | None]]
         await bus.close()
 
 
-async def contents(operator: Guest) -> dict[str, tuple[int, int]]:
+async def contents(operator: JetStreamContext) -> dict[str, tuple[int, int]]:
     """Of every stream: its last sequence, and how many messages it holds."""
-    found = await operator.client.jetstream(timeout=PATIENCE).streams_info()
+    found = await operator.streams_info()
     return {str(info.config.name): (info.state.last_seq, info.state.messages) for info in found}
 
 
-async def swallowing(tenants: Tenants, mine: Guest) -> bool:
-    """Use an id that another set's chunk may have: a stream stores an id once, on whatever subject."""
-    taken, chunk = "run/0/0", work_subject(THEIRS.uid, "run", 0, 0)
-    own = work_subject(SETS["mine"].uid, "run", 0, 0)
-    for subject in (own, f"{OWN}.{own}"):
-        await mine.send(subject, b"mine", {MESSAGE_ID: taken})
-    await mine.send(f"{OWN}.{own}", b"mine")
-    assert await tenants.stored(own), "the attacker has no working connection"
-    bus = NatsBus(tenants.agent_access("theirs"))
-    try:
-        await bus.work.put(chunk, b"theirs")
-    finally:
-        await bus.close()
-    return not await tenants.stored(chunk)
+Put = Callable[[NatsBus, str, bytes], Awaitable[None]]
 
+
+async def put(bus: NatsBus, chunk: str, data: bytes) -> None:
+    """As agents publish work."""
+    await bus.work.put(chunk, data)
+
+
+def swallowing(put: Put) -> Run:
+    """Use the id that another set's chunk will have: a stream stores an id once, on whatever subject.
+
+    Args:
+        put: how agents publish work.
+    """
+
+    async def run(tenants: Tenants, mine: Guest) -> Harm:
+        chunk, own = (work_subject(each.uid, "run", 0, 0) for each in (THEIRS, MINE))
+        bus = NatsBus(tenants.agent_access("theirs"))
+        try:
+            await put(bus, work_subject(THEIRS.uid, LEARNT, 0, 0), b"theirs")
+            for taken in await ids_of_work(tenants):
+                for subject in (own, f"{OWN}.{own}"):
+                    await mine.send(subject, b"mine", {MESSAGE_ID: taken})
+            for subject in (own, f"{OWN}.{own}"):
+                await mine.send(subject, b"mine")
+            assert await tenants.stored(own), "the attacker has no working connection"
+            await put(bus, chunk, b"theirs")
+        finally:
+            await bus.close()
+        return not await tenants.stored(chunk)
+
+    return run
+
+
+async def ids_of_work(tenants: Tenants) -> set[str]:
+    """Which the next chunk may have, by the one before; and those that chunks once had."""
+    last = await (await tenants.jetstream()).get_last_msg(WORK.name, work_filter(THEIRS.uid))
+    seen = (last.headers or {}).get(MESSAGE_ID, "")
+    return {"run/0/0", work_subject(THEIRS.uid, "run", 0, 0), seen.replace(LEARNT, "run")} - {""}
+
+
+HEADERS: tuple[dict[str, str], ...] = (
+    {"Nats-TTL": "never"},
+    {"Nats-TTL": "10m"},
+    {"Nats-Rollup": "all"},
+    {"Nats-Rollup": "sub"},
+    {"Nats-Rollup": "sub", "Nats-Expected-Last-Subject-Sequence": "0"},
+    {"Nats-Msg-Id": "run/0/0"},
+    {"Nats-Expected-Stream": RUNS.name},
+    {"Nats-Expected-Last-Sequence": "0"},
+    {"Nats-Expected-Last-Msg-Id": "x"},
+    {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Last-Subject-Sequence-Subject": "$KV.>"},
+    {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": records_of(THEIRS)[RUNS.name]},
+    {"Nats-Batch-Id": "x", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
+    {"Nats-Incr": "+1"},
+    {"Nats-Marker-Reason": "MaxAge"},
+    {"KV-Operation": "PURGE"},
+    {"KV-Operation": "DEL"},
+    {"Nats-TTL": "1s", "X": "x" * 800},
+)
+"""None of which is one that a record or a chunk has."""
 
 ATTACKS: dict[str, Run] = {
     "agent ends a run of another tenant's set": storing(f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state"),
@@ -515,82 +758,80 @@ ATTACKS: dict[str, Run] = {
         f"pw.work.cache.{MINE.uid}.run.0.x.v1",
         f"pw.work.{MINE.uid}",
     ),
-    "agent stores what lasts, repeats, takes ids or removes by a header": with_headers(
-        {"Nats-TTL": "never"},
-        {"Nats-TTL": "10m"},
-        {"Nats-Rollup": "all"},
-        {"Nats-Rollup": "sub"},
-        {"Nats-Rollup": "sub", "Nats-Expected-Last-Subject-Sequence": "0"},
-        {"Nats-Msg-Id": "run/0/0"},
-        {"Nats-Expected-Stream": RUNS.name},
-        {"Nats-Expected-Last-Sequence": "0"},
-        {"Nats-Expected-Last-Msg-Id": "x"},
-        {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Last-Subject-Sequence-Subject": "$KV.>"},
-        {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": records_of(THEIRS)[RUNS.name]},
-        {"Nats-Batch-Id": "x", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
-        {"Nats-Incr": "+1"},
-        {"Nats-Marker-Reason": "MaxAge"},
-        {"KV-Operation": "PURGE"},
-        {"KV-Operation": "DEL"},
-        {"Nats-TTL": "1s", "X": "x" * 800},
-    ),
+    "agent stores what lasts, repeats, takes ids or removes by a header": with_headers(*HEADERS),
     "agent puts a chunk into a removal of another tenant's set": storing(
         work_subject(THEIRS.uid, "run", 0, 0)
     ),
     "agent tells the end of a run of another tenant's set": storing(
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}"
     ),
+    "agent tells the progress of a run of another tenant's set": storing(
+        f"pw.evt.cacheprogress.run.progressed.v1.{THEIRS.namespace}.{THEIRS.uid}"
+    ),
     "agent tells facts of its own uid in another namespace": storing(
         f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{SETS['mine'].uid}"
     ),
     "agent hears what another tenant's agent is answered": listening,
-    "agent has a chunk of another tenant's set swallowed by its id": swallowing,
+    "agent has a chunk of another tenant's set swallowed by its id": swallowing(put),
     "agent removes the work of another tenant's set": removing,
     "agent reads or acknowledges the work of another tenant's set": taking,
     "agent reads the records or facts of another tenant's set": reading,
     "agent counts or lists the records or work of other tenants' sets": listing,
     "agent keeps another tenant's agent from learning of its runs by forged signals": deafening,
-    "agent has what it reads stored where it may not publish": answered_at(
-        f"$KV.{RUNS_BUCKET}.{THEIRS.uid}.run.state",
-        work_subject(THEIRS.uid, "run", 0, 0),
-        f"pw.evt.cache.run.ended.v1.{THEIRS.namespace}.{THEIRS.uid}",
-        WORK_PURGES.replace("*", THEIRS.uid),
-        "$JS.API.STREAM.PURGE.PW_WORK",
-        "$JS.API.STREAM.DELETE.PW_JOBS",
-        f"{read_api(THEIRS.uid)}.STREAM.INFO.{RUNS.name}",
-        "$JS.ACK.PW_DATASETS.job-controller-datasets.1.1.1.1.0",
-        "_R_.x.y",
-    ),
+    "agent has what it reads sent where it may not publish": answered_elsewhere,
 }
 
 
 async def authorize(asking: Asking) -> Grant:
-    """Agents by their token, everybody else as what he asks for."""
+    """Agents by their token, observers where they like, everybody else as what he asks for."""
+    end = int(time.time()) + 600
+    if asking.role == OBSERVER:
+        return Grant(OBSERVER, asking.token, EVERYTHING, end)
     own = SETS[asking.token] if asking.role == AGENT else None
-    return Grant(asking.role, *rights(Identity(asking.role, set=own)), int(time.time()) + 600)
+    return Grant(asking.role, *rights(Identity(asking.role, set=own)), end)
 
 
 @asynccontextmanager
-async def tenants(folder: Path) -> AsyncIterator[Tenants]:
-    """The chart's server with tokens, every stream, and bus-installer."""
+async def tenants(folder: Path, writer: type[SetWriter] = SetWriter) -> AsyncIterator[Tenants]:
+    """The chart's server with tokens, every stream, bus-auth with its own writer or another, and
+    bus-installer."""
     with running(folder / "bus", *VALUES) as bus:
-        async with answering(bus, authorize), AsyncExitStack() as ends:
+        async with answering(bus, authorize, writer=writer), AsyncExitStack() as ends:
             made = Tenants(bus, ends)
-            await ends.enter_async_context(installing(bus, **as_holder(folder)))
+            await ends.enter_async_context(installing(bus, **as_holder(bus.folder)))
             yield made
 
 
+@asynccontextmanager
+async def unguarded(bus: ChartBus) -> AsyncIterator[Tenants]:
+    """The same, made anew on an open server, where nothing is refused."""
+    async with letting_in(bus, authorize_everything), AsyncExitStack() as ends:
+        made = Tenants(bus, ends, is_open=True)
+        await sweep(await made.jetstream())
+        await ends.enter_async_context(installing(bus, teams=(), **as_holder(bus.folder)))
+        yield made
+
+
 def as_holder(folder: Path) -> dict[str, str]:
-    """How bus-installer enters: what its token says, `authorize` does not ask."""
+    """How bus-installer enters: what its token says, `authorize` does not ask.
+
+    Args:
+        folder: of the server.
+    """
     (folder / "token").write_text(INSTALLER)
-    return {"tls_dir": str(folder / "bus" / BUS_CA), "token_file": str(folder / "token")}
+    return {"tls_dir": str(folder / BUS_CA), "token_file": str(folder / "token")}
 
 
-async def attempt(run: Run, made: Tenants) -> bool:
-    """Whether it did harm. Raises AssertionError when the attacker cannot even do its own work."""
+async def attempt(run: Run, made: Tenants) -> Harm:
+    """What harm it did. Raises AssertionError when the attacker cannot even do its own work."""
     mine = await made.agent("mine")
-    harmed = await run(made, mine)
-    own = f"$KV.{NODES_BUCKET}.{SETS['mine'].uid}.0"
-    await mine.send(f"{OWN}.{own}", b"own")
-    assert await made.stored(own), "the attacker has no working connection"
-    return harmed
+    harm = await run(made, mine)
+    own = f"$KV.{NODES_BUCKET}.{MINE.uid}.0"
+
+    async def writes() -> bool:
+        await mine.send(own if made.is_open else f"{OWN}.{own}", b"own")
+        return await made.stored(own)
+
+    # After its own flood bus-auth is busy for it.
+    await eventually(writes, what="the attacker has a working connection")
+    return harm

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+from tests.attacks.open_bus import sweep
 
 from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, installing, running
 
 API = "$JS.API"
+Harm = bool | Mapping[str, bool]
+"""Whether an attack did harm; of one that has parts, each part by name."""
 EFFECT_WITHIN = 1.0
 """Seconds that an attack has for its effect after everything it asked for was answered."""
 FACT = "pw.evt.datasets.sampleset.ready.v1.ns.uid"
@@ -69,31 +73,66 @@ class Stand:
         streams = {info.config.name: info.state.messages for info in await self.js.streams_info()}
         return streams.get(stream, -1)
 
+    async def holds(self, stream: str, subject: str) -> bool:
+        """Whether the stream has a message on the subject."""
+        try:
+            await self.js.get_last_msg(stream, subject)
+        except NotFoundError:
+            return False
+        return True
+
     async def consumers(self, stream: str) -> set[str]:
         """Names."""
         return {info.name for info in await self.js.consumers_info(stream)}
 
 
-async def happened(effect: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether an effect shows within `EFFECT_WITHIN`."""
+async def happened(effect: Callable[[], Awaitable[Harm]]) -> Harm:
+    """Whether an effect shows within `EFFECT_WITHIN`, in all its parts."""
     end = asyncio.get_running_loop().time() + EFFECT_WITHIN
     while asyncio.get_running_loop().time() < end:
-        if await effect():
-            return True
+        if not unharmed(harm := await effect()):
+            return harm
         await asyncio.sleep(0.05)
     return await effect()
 
 
+def is_harmed(harm: Harm) -> bool:
+    """Whether any part of it is."""
+    return harm if isinstance(harm, bool) else any(harm.values())
+
+
+def unharmed(harm: Harm) -> list[str]:
+    """The parts of it that an attack did nothing to."""
+    parts = {"all": harm} if isinstance(harm, bool) else harm
+    return [name for name, is_done in parts.items() if not is_done]
+
+
 @contextmanager
-def server(folder: Path) -> Iterator[ChartBus]:
-    """The chart's server, empty."""
-    with running(folder / "bus", *SERVICES) as started:
+def server(folder: Path, change: Callable[[str], str] = str) -> Iterator[ChartBus]:
+    """The chart's server, empty, or with a change to its configuration."""
+    with running(folder / "bus", *SERVICES, change=change) as started:
         yield started
 
 
 @asynccontextmanager
 async def installed(bus: ChartBus) -> AsyncIterator[Stand]:
     """Streams and durables as the installation makes them."""
-    async with installing(bus), AsyncExitStack() as ends:
-        operator = await ends.enter_async_context(guest(bus, "operator"))
-        yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)
+    async with AsyncExitStack() as ends:
+        stand = await _standing(bus, ends)
+        await ends.enter_async_context(installing(bus))
+        yield stand
+
+
+@asynccontextmanager
+async def unguarded(bus: ChartBus) -> AsyncIterator[Stand]:
+    """The same, made anew on an open server, where nothing is refused."""
+    async with AsyncExitStack() as ends:
+        stand = await _standing(bus, ends)
+        await sweep(stand.js)
+        await ends.enter_async_context(installing(bus, teams=()))
+        yield stand
+
+
+async def _standing(bus: ChartBus, ends: AsyncExitStack) -> Stand:
+    operator = await ends.enter_async_context(guest(bus, "operator"))
+    return Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.attacks.agents import ATTACKS, attempt, tenants
+from tests.attacks.stand import is_harmed
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_an_agents_attack_is_refused(name: str, tmp_path: Path) -> None:
     async with tenants(tmp_path) as made:
-        assert not await attempt(ATTACKS[name], made), f"{name} SUCCEEDED"
+        harm = await attempt(ATTACKS[name], made)
+        assert not is_harmed(harm), f"{name} SUCCEEDED: {harm}"

@@ -25,6 +25,8 @@ SCALED_FILES = 80
 SMALL_FILES, SMALL_SIZE = 2_000, 4_096
 ROUNDS = 5
 AGENTS = 3
+CLUSTER_MBPS = 60
+"""Of all agents together."""
 
 
 async def measure() -> list[Row]:
@@ -32,6 +34,7 @@ async def measure() -> list[Row]:
         *_balance(),
         *await _scaling(),
         *await _reads(),
+        *await _limited(),
         *await _small_files(),
         *await data_planning.measure(),
         *await data_traffic.measure(),
@@ -94,6 +97,22 @@ async def _reads() -> list[Row]:
         Row(f"data.read_by_a_sync_of_{AGENTS}_agents_over_size", synced / size, 1.05, "x"),
         Row(f"data.read_by_a_warmup_of_{AGENTS}_agents_over_size", warmed / size, 1.05, "x"),
         Row("data.read_by_a_second_warmup_over_size", again / size, 0.01, "x"),
+    ]
+
+
+async def _limited() -> list[Row]:
+    """Mbit per second from the store over the whole run, over the limit of all agents together."""
+    async with data_stand(AGENTS) as stand:
+        source = stand.folder / "source"
+        await asyncio.to_thread(fill, source, 150, MEGABYTE)
+        await asyncio.to_thread(stand.store.put_tree, source, "source")
+        sync = SyncOperation(source=stand.store.uri("source"), secret="source", bandwidth_limit=CLUSTER_MBPS)
+        before = stand.relay.received
+        seconds = await stand.seconds(sync, AGENTS)
+        share = (stand.relay.received - before) * 8 / 1e6 / seconds / CLUSTER_MBPS
+    return [
+        Row(f"data.mbps_of_a_sync_of_{AGENTS}_agents_over_its_limit", share, 1.05, "x"),
+        Row("data.mbps_of_a_limited_sync_over_its_limit_at_least", share, 0.5, "x", at_least=True),
     ]
 
 

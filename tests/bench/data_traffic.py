@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,6 +83,8 @@ class _Nothing(RunOperation):
 
     rejected: Mapping[str, str] = {}
     notes: Mapping[str, str] = {}
+    kept = uncompared = 0
+    away: Collection[str] = ()
 
     async def list(self, spec: RunSpec) -> AsyncGenerator[Batch, None]:
         for number in range(CHUNKS):
@@ -90,6 +92,9 @@ class _Nothing(RunOperation):
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> _Nothing:
         return self
+
+    def kept_since(self, at: datetime) -> int:
+        return 0
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         return

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.bench import agents
 from tests.bench.progress import note
 from tests.bench.rows import Row
 
@@ -54,7 +55,9 @@ async def measure() -> list[Row]:
             floor = await _with_certificates(Path(folder) / "floor")
             seconds, memory = await _with_tokens(str(started.kubeconfig), Path(folder))
             latency = await _latency(str(started.kubeconfig), Path(folder) / "latency")
+            at_work = await agents.measure(str(started.kubeconfig), Path(folder) / "agents")
     return [
+        *at_work,
         Row(f"bus.connect_{CLIENTS}_clients_with_tokens", seconds, 30.0, "s"),
         Row(f"bus.connect_{CLIENTS}_clients_over_certificates", seconds / floor, 10.0, "x"),
         Row("bus.memory_of_bus_auth", memory, 128.0, "MB"),

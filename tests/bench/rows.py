@@ -54,6 +54,7 @@ def run_groups(groups: Mapping[str, Group], only: str, out: Path | None) -> None
     if only and only not in groups:
         raise typer.BadParameter(f"no group {only!r}; there are: {', '.join(groups)}", param_hint="--only")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     # A shell starts what runs behind it with Ctrl-C ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

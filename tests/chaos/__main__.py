@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 from tests.bench.progress import note
 from tests.bench.rows import Group, run_groups
-from tests.chaos import data_loss, faults, matrix, poison, releases, three_nodes
+from tests.chaos import data_loss, faults, matrix, poison, power, releases, three_nodes
+from tests.chaos.machine import PACKAGE, PROGRAM
 
-NAMES = ("faults", "data-loss", "three-nodes", "poison", "matrix", "releases")
+NAMES = ("faults", "data-loss", "three-nodes", "poison", "matrix", "power", "releases")
 
 
 def main(
@@ -37,6 +38,10 @@ def main(
         "poison": partial(poison.run, drawn),
         "matrix": partial(matrix.run, drawn, pairs, rounds, logs),
     }
+    if power.is_possible() or only == "power":
+        groups["power"] = partial(power.run, drawn, logs)
+    else:
+        note(f"power is left out without {PROGRAM}; `make chaos ONLY=power` installs {PACKAGE}")
     if release:
         groups["releases"] = partial(releases.run, drawn, release, minutes)
     run_groups(groups, only, json)

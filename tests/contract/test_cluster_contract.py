@@ -226,7 +226,7 @@ async def test_children_go_with_their_owner(world: World) -> None:
     shared = [mine, {**theirs, "controller": False}]
     await world.cluster.create(CONFIG_MAPS, world.config("shared", ownerReferences=shared))
     await world.cluster.delete(CONFIG_MAPS, world.key("owner"))
-    await eventually(lambda: is_gone(world, "child"), within=20)
+    await eventually(lambda: is_gone(world, "child"), within=60)
     assert key_of(await world.cluster.get(CONFIG_MAPS, world.key("shared"))).name == "shared"
 
 
@@ -235,7 +235,7 @@ async def test_orphans_stay(world: World) -> None:
     child = world.config("child", ownerReferences=[owner_reference(owner, CONFIG_MAPS)])
     await world.cluster.create(CONFIG_MAPS, child)
     await world.cluster.delete(CONFIG_MAPS, world.key("owner"), propagation="Orphan")
-    await eventually(lambda: is_gone(world, "owner"), within=20)
+    await eventually(lambda: is_gone(world, "owner"), within=60)
     left = await world.cluster.get(CONFIG_MAPS, world.key("child"))
     assert not left["metadata"].get("ownerReferences")
 
@@ -305,7 +305,7 @@ async def watching(
 async def test_a_watch_reports_what_is_there_and_then_every_change(world: World) -> None:
     await world.cluster.create(CONFIG_MAPS, world.config("old"))
     async with watching(world) as (seen, synced):
-        await asyncio.wait_for(synced.wait(), 10)
+        await asyncio.wait_for(synced.wait(), 60)
         assert seen == [("ADDED", "old")]
         await world.cluster.create(CONFIG_MAPS, world.config("new"))
         await world.cluster.patch(CONFIG_MAPS, world.key("new"), {"data": {"a": "2"}})
@@ -318,7 +318,7 @@ async def test_a_watch_reports_what_is_there_and_then_every_change(world: World)
 
 async def test_a_watch_with_a_selector_sees_objects_come_and_go(world: World) -> None:
     async with watching(world, label_selector="app=web") as (seen, synced):
-        await asyncio.wait_for(synced.wait(), 10)
+        await asyncio.wait_for(synced.wait(), 60)
         await world.cluster.create(CONFIG_MAPS, world.config("a"))
         await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"metadata": {"labels": {"app": "web"}}})
         await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"data": {"a": "2"}})
@@ -335,7 +335,7 @@ async def informed(
 ) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run(on_change, on_installed))
     try:
-        await asyncio.wait_for(informer.wait_synced(), 10)
+        await asyncio.wait_for(informer.wait_synced(), 60)
         yield
     finally:
         task.cancel()

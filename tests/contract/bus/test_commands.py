@@ -65,8 +65,16 @@ async def test_every_replica_answers_a_command(probe: Probe, other: AnyBus) -> N
         return b"two " + data
 
     async with answering(probe.bus, saying(b"one"), echo):
-        answers = await other.ask_all(SUBJECT, b"now", within=0.5)
-    assert sorted(answers) == [b"one", b"two now"]
+        await answered(other, b"now", [b"one", b"two now"])
+
+
+async def answered(bus: AnyBus, data: bytes, wanted: list[bytes], within: float = 0.5) -> None:
+    """Until a command is answered so: on a busy machine a reply may be late once."""
+
+    async def are_all_there() -> bool:
+        return sorted(await bus.ask_all(SUBJECT, data, within=within)) == wanted
+
+    await eventually(are_all_there, what=f"the answers {wanted}")
 
 
 async def test_a_command_without_replicas_returns_at_once(probe: Probe) -> None:
@@ -80,40 +88,49 @@ async def test_a_replica_that_reports_progress_is_waited_for(probe: Probe, other
         return b"done"
 
     async with answering(probe.bus, slow, saying(b"quick")):
-        assert sorted(await other.ask_all(SUBJECT, b"", within=0.8)) == [b"done", b"quick"]
+        await answered(other, b"", [b"done", b"quick"], within=0.8)
 
 
 async def test_an_error_is_answered_as_one_and_the_next_command_is_served(
     probe: Probe, other: AnyBus
 ) -> None:
-    errors: list[Exception] = [Permanent("Wrong", "field x: is wrong"), ValueError("a bug")]
+    errors = {b"wrong": Permanent("Wrong", "field x: is wrong"), b"bug": ValueError("a bug")}
 
-    async def failing(_: bytes) -> bytes:
-        if errors:
-            raise errors.pop(0)
+    async def failing(data: bytes) -> bytes:
+        if data in errors:
+            raise errors[data]
         return b"well"
 
     # Writing an error's traceback for people takes longer than a busy machine gives.
     with capture_logs() as logs:
-        await check_errors(probe, other, failing)
-    assert [entry["event"] for entry in logs] == ["command failed", "command failed by a bug"]
+        async with answering(probe.bus, failing):
+            await failed(other, b"wrong", "1 of 1 replicas did not succeed: Wrong: field x: is wrong")
+            await failed(other, b"bug", "bug: ValueError: a bug")
+            await answered(other, b"", [b"well"])
+    events = [entry["event"] for entry in logs]
+    assert list(dict.fromkeys(events)) == ["command failed", "command failed by a bug"]
 
 
-async def check_errors(probe: Probe, other: AnyBus, failing: CommandHandler) -> None:
-    async with answering(probe.bus, failing):
-        with pytest.raises(Retry, match=r"1 of 1 replicas did not succeed: .*field x: is wrong"):
-            await other.ask_all(SUBJECT, b"", within=0.3)
-        with pytest.raises(Retry, match="bug: ValueError: a bug"):
-            await other.ask_all(SUBJECT, b"", within=0.3)
-        assert await other.ask_all(SUBJECT, b"", within=0.3) == [b"well"]
+async def failed(bus: AnyBus, data: bytes, text: str) -> None:
+    """Until a command is answered by this error: on a busy machine a reply may be late once."""
+
+    async def is_told() -> bool:
+        try:
+            answers = await bus.ask_all(SUBJECT, data, within=0.3)
+        except Retry as error:
+            return text in str(error)
+        # Nobody was heard of.
+        assert answers == []
+        return False
+
+    await eventually(is_told, what=text)
 
 
 async def test_oversized_commands_and_answers_are_refused(probe: Probe, other: AnyBus) -> None:
     async with answering(probe.bus, saying(b"x" * (MAX_BYTES + 1))):
         with pytest.raises(Permanent, match="bytes, a command has"):
             await other.ask_all(SUBJECT, b"x" * (MAX_BYTES + 1))
-        with pytest.raises(Retry, match="the answer has"):
-            await other.ask_all(SUBJECT, b"", within=0.3)
+        await failed(other, b"", "the answer has")
 
 
 async def test_more_commands_at_once_than_a_replica_takes_are_refused(probe: Probe, other: AnyBus) -> None:
@@ -125,11 +142,10 @@ async def test_more_commands_at_once_than_a_replica_takes_are_refused(probe: Pro
         return b"ok"
 
     async with answering(probe.bus, blocked):
-        asking = [asyncio.create_task(other.ask_all(SUBJECT, b"", within=2)) for _ in range(AT_ONCE)]
+        asking = [asyncio.create_task(other.ask_all(SUBJECT, b"", within=5)) for _ in range(AT_ONCE)]
         for _ in range(AT_ONCE):
             await begun.acquire()
-        with pytest.raises(Retry, match="Busy"):
-            await other.ask_all(SUBJECT, b"", within=0.3)
+        await failed(other, b"", "Busy")
         go.set()
         assert await asyncio.gather(*asking) == [[b"ok"]] * AT_ONCE
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
-from cache_runtime.engines.ports import Engine
+from cache_runtime.engines.ports import Copied, Engine
 from cache_runtime.engines.registry import engine_factory
 from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
@@ -114,8 +114,17 @@ class Node:
 
     async def copy(self, *keys: str, **options: object) -> Mapping[str, str]:
         """What failed, with the reason."""
-        failed = await self.engine.transfer.copy(self.sync(**options), [os.fsencode(key) for key in keys], 0)
-        return {os.fsdecode(key): problem for key, problem in failed.items()}
+        copied = await self.copied(*keys, **options)
+        return {os.fsdecode(key): problem for key, problem in copied.failed.items()}
+
+    async def kept(self, *keys: str, **options: object) -> int | None:
+        """How many a copy has left as they were, when none failed."""
+        copied = await self.copied(*keys, **options)
+        assert copied.failed == {}
+        return copied.kept
+
+    async def copied(self, *keys: str, **options: object) -> Copied:
+        return await self.engine.transfer.copy(self.sync(**options), [os.fsencode(key) for key in keys], 0)
 
     async def delete_extra(self, **options: object) -> None:
         await (await self.engine.transfer.read_source(self.sync(**options))).delete_extra()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.contract.engines.suite import NEW, OLD, Node
 
+from cache_runtime.engines.ports import Copied
 from paddlewheel.core.errors import Permanent
 
 ODD = {"a b": b"1", "d/\u00e9": b"22", "d/x\ny": b"333", "dt=1/-": b"", "z\u3000": b"55555"}
@@ -89,12 +90,41 @@ async def test_an_update_keeps_what_is_newer_in_the_data_set(node: Node) -> None
         assert await node.content() == {"newer": b"by hand", "older": b"new"}
 
 
+async def test_what_is_complete_already_is_kept_and_counted(node: Node) -> None:
+    async with node.mounted():
+        node.put({"a": b"a", "b": b"b", "d/c": b"c", " e": b"e"})
+        assert await node.copied("a", "b", " e") == Copied()
+        assert await node.copied("a", "b", "d/c", " e") == Copied(kept=3)
+        assert await node.copied("a", "b", force_update=True) == Copied()
+
+
 async def test_a_forced_update_copies_what_has_the_same_size(node: Node) -> None:
     async with node.mounted():
         await node.fill({"a": b"old"})
         node.put({"a": b"new"})
         assert await node.copy("a", force_update=True) == {}
         assert await node.content() == {"a": b"new"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "content"),
+    [
+        ({}, 2, {"same": b"old", "size": b"longer", "newer": b"of old", " x": b"old"}),
+        ({"update": True}, 1, {"same": b"new", "size": b"longer", "newer": b"by hand", " x": b"new"}),
+        ({"force_update": True}, 0, {"same": b"new", "size": b"longer", "newer": b"of old", " x": b"new"}),
+    ],
+)
+async def test_what_is_there_and_is_not_compared_is_counted(
+    node: Node, options: dict[str, object], kept: int, content: dict[str, bytes]
+) -> None:
+    """Each of the three ways to sync keeps other files. The last one is copied by itself by JuiceFS."""
+    async with node.mounted():
+        await node.fill({"same": b"old", "size": b"old", " x": b"old"}, OLD)
+        await node.fill({"newer": b"by hand"})
+        node.put({"same": b"new", "size": b"longer", " x": b"new", "late": b"late"})
+        node.put({"newer": b"of old"}, OLD)
+        assert await node.kept("same", "size", "newer", " x", "late", **options) == kept
+        assert await node.content() == {**content, "late": b"late"}
 
 
 async def test_only_what_the_source_lacks_is_deleted_and_nothing_copied(node: Node) -> None:

@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.nats.client import CLIENT_TASKS, SUBSCRIPTION_TASK, Client
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.bare_client import connect
 from paddlewheel.testkit.wait import eventually
 
 
@@ -55,15 +56,27 @@ async def ignore(_: Msg) -> None:
     """The server sends nothing."""
 
 
+async def check_flush(client: nats.aio.client.Client, recorder: Recorder) -> None:
+    recorder.commands.clear()
+    await client.subscribe("a", cb=ignore)
+    await client.flush()
+    assert "SUB" in recorder.commands[:-1]
+    assert recorder.commands[-1] == "PING"
+
+
+async def test_a_bare_clients_flush_is_answered_after_what_was_issued_before(recorder: Recorder) -> None:
+    client = await connect(f"nats://127.0.0.1:{recorder.port}")
+    try:
+        await check_flush(client, recorder)
+    finally:
+        await client.close()
+
+
 async def test_a_flush_is_answered_after_what_was_issued_before(recorder: Recorder) -> None:
     client = Client("", "test", lambda: None)
     await client.open([f"nats://127.0.0.1:{recorder.port}"], {})
     try:
-        recorder.commands.clear()
-        await client.subscribe("a", cb=ignore)
-        await client.flush()
-        assert "SUB" in recorder.commands[:-1]
-        assert recorder.commands[-1] == "PING"
+        await check_flush(client, recorder)
     finally:
         await client.discard()
 
@@ -79,7 +92,7 @@ async def test_a_connection_that_answers_no_ping_is_reported_dead(recorder: Reco
         # As after an error that nats-py only logs.
         await end(client._reading_task)
         client.suspect()
-        await asyncio.wait_for(dead.wait(), 20)
+        await asyncio.wait_for(dead.wait(), 60)
     finally:
         await client.discard()
 
@@ -96,7 +109,7 @@ async def test_a_cancelled_drain_leaves_the_connection_in_use(recorder: Recorder
         await eventually(lambda: "PING" in recorder.commands)
         await end(drain)
         recorder.is_prompt.set()
-        answer = await client.ask("echo", b"still here", within=3)
+        answer = await client.ask("echo", b"still here", within=60)
         assert answer is not None
         assert answer.data == b"still here"
     finally:

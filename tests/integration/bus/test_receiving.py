@@ -31,11 +31,11 @@ from paddlewheel.testkit.wait import eventually
 
 async def test_long_work_is_not_given_to_another(bus: NatsBus) -> None:
     attempts: list[int] = []
-    impatient = replace(ALL_JOBS, ack_wait=0.4)
+    impatient = replace(ALL_JOBS, ack_wait=4)
 
     async def handle(delivery: Delivery) -> None:
         attempts.append(delivery.attempt)
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(9)
 
     await bus.publish(make_spread(1))
     async with running(bus.consume(impatient, handle), bus.consume(impatient, handle)):

@@ -187,15 +187,16 @@ async def test_a_client_whose_read_loop_ended_silently_is_replaced(
 async def test_a_bus_may_start_before_its_server(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
     nats_server.stop()
-    bus = await bus_package.connect(nats_server.url, name="early")
-    try:
+    with monkeypatch.context() as hasty:
+        hasty.setattr(connection, "TIMEOUT", 0.3)
+        bus = await bus_package.connect(nats_server.url, name="early")
         assert not await bus.healthy()
         with pytest.raises(Retry, match="BusUnreachable"):
             await bus.publish(make_spread(1))
         with pytest.raises(Retry, match="BusUnreachable"):
             await bus.key_value(RUNS_BUCKET).get("a")
+    try:
         await asyncio.to_thread(nats_server.start)
         await eventually(bus.healthy)
         await bus.publish(make_spread(1))

@@ -75,6 +75,18 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "TIMEOUT", 1.0)
 
 
+async def refused_with(bus: NatsBus, text: str) -> None:
+    """Every call is refused, and says so once the server has been reached: within the time of a call, or
+    later on a busy machine."""
+
+    async def is_said() -> bool:
+        with pytest.raises(Retry) as refused:
+            await bus.publish_raw(FACT)
+        return text in str(refused.value)
+
+    await eventually(is_said, what=text)
+
+
 async def test_a_client_with_a_certificate_is_admitted(server: NatsServer, certificates: Path) -> None:
     async with bus_of(access_of(server, certificates)) as bus:
         await bus.publish_raw(FACT)
@@ -96,19 +108,16 @@ async def test_a_server_of_another_name_or_authority_is_refused(
     server: NatsServer, certificates: Path
 ) -> None:
     async with bus_of(replace(access_of(server, certificates), tls_hostname="else")) as bus:
-        with pytest.raises(Retry, match="Hostname mismatch"):
-            await bus.publish_raw(FACT)
+        await refused_with(bus, "Hostname mismatch")
     issue(certificates, "second")
     async with bus_of(access_of(server, certificates)) as bus:
-        with pytest.raises(Retry, match="certificate verify failed"):
-            await bus.publish_raw(FACT)
+        await refused_with(bus, "certificate verify failed")
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_there_is_no_fallback_to_plain_text(nats_server: NatsServer, certificates: Path) -> None:
     async with bus_of(access_of(nats_server, certificates)) as bus:
-        with pytest.raises(Retry, match="the server offers no TLS, but nats_tls_dir asks for it"):
-            await bus.publish_raw(FACT)
+        await refused_with(bus, "the server offers no TLS, but nats_tls_dir asks for it")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -119,8 +128,7 @@ async def test_a_missing_file_is_reported_and_awaited(
     there, away = certificates / "client" / file, certificates / "away"
     there.rename(away)
     async with bus_of(access_of(server, certificates)) as bus:
-        with pytest.raises(Retry, match=f"nats_tls_dir: {there}: No such file"):
-            await bus.publish_raw(FACT)
+        await refused_with(bus, f"nats_tls_dir: {there}: No such file")
         away.rename(there)
         await eventually(bus.healthy)
 
@@ -129,8 +137,7 @@ async def test_a_missing_file_is_reported_and_awaited(
 async def test_an_invalid_certificate_file_is_reported(server: NatsServer, certificates: Path) -> None:
     (certificates / "client/ca.crt").write_text("nonsense")
     async with bus_of(access_of(server, certificates)) as bus:
-        with pytest.raises(Retry, match=r"nats_tls_dir: .*/client/ca\.crt"):
-            await bus.publish_raw(FACT)
+        await refused_with(bus, f"nats_tls_dir: {certificates}/client/ca.crt")
 
 
 async def test_certificates_of_a_new_authority_are_adopted_without_a_restart(

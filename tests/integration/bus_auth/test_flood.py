@@ -49,7 +49,7 @@ class ApiServer:
         return Grant("operator", *rights(Identity("operator")), int(time.time()) + 60)
 
 
-async def test_attack_a_flood_from_one_host_keeps_no_other_host_out(tmp_path: Path) -> None:
+async def test_attack_a_flood_from_one_host_keeps_other_hosts_out(tmp_path: Path) -> None:
     server = ApiServer()
     with running(tmp_path / "bus", *VALUES) as bus:
         async with answering(bus, server.authorize, LIMITS), flood(bus):

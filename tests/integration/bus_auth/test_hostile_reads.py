@@ -66,7 +66,7 @@ class Scene:
         answers = await self.operator.subscribe(inbox)
         await self.operator._send_command(command.hpub_cmd(SUBJECT, inbox, headers, data))
         await self.operator.flush()
-        assert "error" not in json.loads((await answers.next_msg(5)).data)
+        assert "error" not in json.loads((await answers.next_msg(60)).data)
 
 
 def asked(call: str) -> str:
@@ -185,7 +185,7 @@ async def test_a_request_with_large_headers_is_refused_unread(
     answers = await scene.client.subscribe(inbox)
 
     await scene.client._send_command(command.hpub_cmd(subject, inbox, headers, b""))
-    answer = json.loads((await answers.next_msg(10)).data)
+    answer = json.loads((await answers.next_msg(60)).data)
 
     assert said in answer["error"]["description"]
     assert max(read) < 10_000
@@ -249,7 +249,7 @@ def subjects_of_readers(server: NatsServer) -> list[str]:
     return [subject for subject in subjects if subject.startswith("pw.read.")]
 
 
-async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
+async def test_attack_requests_that_nobody_answers_use_up_the_servers_memory(tmp_path: Path) -> None:
     """It remembers each request that crosses accounts, in memory. Here after a second, in place of ten."""
     server = NatsServer(tmp_path, json.loads(json.dumps(configuration(MINE)).replace('"10s"', '"1s"')))
     server.start()
@@ -261,11 +261,16 @@ async def test_the_server_forgets_whom_nobody_answers(tmp_path: Path) -> None:
         client, silent = await agent.client(), await reader.client()
         heard = await silent.subscribe("pw.read.>")
         await silent.flush()
-        for call in ("STREAM.INFO", "DIRECT.GET"):
-            await client.publish(asked(call), b"", reply=client.new_inbox())
-            await heard.next_msg(10)
-        assert remembered(server) == 2
 
+        async def are_remembered() -> bool:
+            """The server is asked within the second."""
+            await eventually(lambda: remembered(server) == 0, what="nothing of a former try")
+            for call in ("STREAM.INFO", "DIRECT.GET"):
+                await client.publish(asked(call), b"", reply=client.new_inbox())
+                await heard.next_msg(60)
+            return remembered(server) == 2
+
+        await eventually(are_remembered, what="both requests are remembered")
         await eventually(lambda: remembered(server) == 0)
     finally:
         await agent.close()

@@ -9,13 +9,14 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.ports import Bus
-from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
+from paddlewheel.bus.streams import CACHE_PROGRESS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.bus_auth import ROLE_BINDINGS, BusAuthStand
 
 NOT_ALLOWED = "authorization violation"
 FACT = "pw.evt.jobs.job.succeeded.v1.{}.uid"
+PROGRESS = "pw.evt.cacheprogress.run.progressed.v1"
 
 
 def uid_of(obj: Object) -> str:
@@ -51,6 +52,10 @@ async def test_an_agent_writes_the_records_work_and_results_of_its_own_data_set_
         for subject in (*stored(me), *(f"{write_prefix(me)}.{subject}" for subject in stored(they))):
             assert await agent.refused_to_publish(subject)
         assert await agent.refused_to_publish(f"pw.evt.cache.run.other.v1.{stand.home}.{me}")
+        assert not await agent.refused_to_publish(f"{PROGRESS}.{stand.home}.{me}")
+        assert await agent.refused_to_publish(f"{PROGRESS}.{stand.home}.{they}")
+        assert await agent.refused_to_publish(f"pw.evt.progress.job.progressed.v1.{stand.home}.{me}")
+        assert await agent.refused_to_publish(f"$JS.API.STREAM.INFO.{CACHE_PROGRESS.name}")
         assert await agent.refused_to_subscribe(f"{agent_inbox(they)}.>")
         assert await agent.refused_to_subscribe("_INBOX_cache-runtime.>")
         assert await agent.refused_to_subscribe(f"pw.live.KV_{RUNS_BUCKET}.{they}.>")
@@ -129,7 +134,7 @@ async def test_a_subscriber_hears_the_namespaces_that_a_role_binding_grants_and_
         for namespace in (other, stand.home):
             await controller.client.publish(FACT.format(namespace), b"x")
         await controller.client.flush()
-        assert (await heard.next_msg(5)).subject == FACT.format(stand.home)
+        assert (await heard.next_msg(30)).subject == FACT.format(stand.home)
 
     for asked in (other, f"{stand.home}.{other}"):
         with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):

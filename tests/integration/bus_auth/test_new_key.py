@@ -24,7 +24,7 @@ async def test_a_new_key_takes_effect_when_the_server_has_it_and_locks_nobody_ou
         status, why = await readiness(stand)
         return status == 503 and "rollout restart" in why
 
-    await eventually(says_so, within=20, what="it is not ready")
+    await eventually(says_so, within=60, what="it is not ready")
     async with stand.enter("evaluator", token) as guest:
         assert guest.client.is_connected
 
@@ -32,7 +32,7 @@ async def test_a_new_key_takes_effect_when_the_server_has_it_and_locks_nobody_ou
     stand.bus.start()
     service = stand.service
     assert service is not None
-    await eventually(lambda: service.exit_code is not None, within=20, what="it ends")
+    await eventually(lambda: service.exit_code is not None, within=60, what="it ends")
     assert "KeyReplaced" in stand.log
 
     await stand.start()

@@ -19,6 +19,7 @@ from paddlewheel.bus.streams import MAX_MESSAGE, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import Object
@@ -77,6 +78,14 @@ def make_mounted(namespace: str, uid: str) -> Event:
     fact = NodeMounted(set_namespace=namespace, set_name="digits", set_uid=uid, partition=0, node="node")
     return make_event(
         fact, id="0/mounted", source="test", namespace=namespace, uid=uid, time=datetime.now(UTC)
+    )
+
+
+def make_progressed(namespace: str, uid: str) -> Event:
+    """A fact that may be lost."""
+    fact = RunProgressed(set_namespace=namespace, set_name="digits", set_uid=uid)
+    return make_event(
+        fact, id=f"{uid}/run/1", source="test", namespace=namespace, uid=uid, time=datetime.now(UTC)
     )
 
 
@@ -192,12 +201,14 @@ async def test_a_repeated_fact_is_known_and_one_with_the_id_of_another_sets_wait
     async with stand.installed(), agent(stand) as (mine, me), agent(stand, other) as (theirs, they):
         for _ in range(2):
             await mine.publish(make_mounted(stand.home, me))
+            # Of which nothing can be looked up, and nothing has to be.
+            await mine.publish(make_progressed(stand.home, me))
 
         with pytest.raises(Retry, match="IdTaken"):
             await theirs.publish(make_mounted(other, they))
 
 
-async def test_one_sets_flood_of_reads_keeps_no_other_set_from_entering_and_reading(
+async def test_attack_one_sets_flood_of_reads_keeps_another_from_entering_or_reading(
     stand: BusAuthStand,
 ) -> None:
     owner, _, token = await stand.agent(stand.home)

@@ -67,9 +67,9 @@ async def test_a_client_of_any_server_is_let_in_or_refused(tmp_path: Path) -> No
         callout = NatsCallout(access, server, clock, name="bus-auth")
         answering = asyncio.create_task(callout.run())
         try:
-            await eventually(lambda: is_ready(callout), within=20)
+            await eventually(lambda: is_ready(callout), within=60)
             for each in cluster.servers.values():
-                assert await eventually(partial(lets_in, each.url, "good"), within=20)
+                assert await eventually(partial(lets_in, each.url, "good"), within=60)
                 assert not await lets_in(each.url, "bad")
         finally:
             await end(answering)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from paddlewheel.bus import connect
-from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
@@ -36,19 +37,21 @@ async def harness(
 ) -> AsyncIterator[CacheHarness]:
     """Two mounted agents, for a test that breaks or measures them."""
     runtimes = _with_keys(RuntimeSet(tmp_path, nats_url, juicefs_volume, chunk_settings), object_store)
-    harness = CacheHarness(runtimes, await connect(nats_url, name="test"))
-    try:
-        await harness.start(0, 1)
+    async with running(runtimes, 0, 1) as harness:
         yield harness
-    finally:
-        await asyncio.to_thread(runtimes.close)
-        await harness.bus.close()
 
 
 async def _make_streams(url: str) -> None:
     """Agents format no volume before they know that the set has none."""
     bus = await connect(url, name="test")
     await bus.close()
+
+
+def lent_in(directory: Path) -> Path:
+    """What the shared agents may copy from."""
+    lent = directory / "lent"
+    lent.mkdir(exist_ok=True)
+    return lent
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +65,8 @@ def shared_runtimes(
     server.start()
     asyncio.run(_make_streams(server.url))
     directory = tmp_path_factory.mktemp("shared")
-    runtimes = _with_keys(RuntimeSet(directory, server.url, new_volume(), {"CHUNK_FILES": "7"}), object_store)
+    settings = {"CHUNK_FILES": "7", "LOCAL_SOURCES": json.dumps([str(lent_in(directory))])}
+    runtimes = _with_keys(RuntimeSet(directory, server.url, new_volume(), settings), object_store)
     try:
         runtimes.start(0)
         runtimes.start(1)

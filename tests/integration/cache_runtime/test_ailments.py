@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +17,9 @@ from pathlib import Path
 import pytest
 
 from cache_runtime.engines.mounts import mounts_at
-from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary
@@ -65,13 +65,8 @@ async def harness(
     runtimes = RuntimeSet(tmp_path, nats_url, volume)
     runtimes.cache_dir(0).mkdir()
     _mount("tmpfs", runtimes.cache_dir(0), "size=64m")
-    harness = CacheHarness(runtimes, await connect(nats_url, name="test"))
-    try:
-        await harness.start(0)
+    async with running(runtimes, 0) as harness:
         yield harness
-    finally:
-        await asyncio.to_thread(runtimes.close)
-        await harness.bus.close()
 
 
 def _mount(type_: str, path: Path, options: str) -> None:
@@ -187,6 +182,48 @@ async def test_a_client_that_hangs_is_replaced(harness: CacheHarness) -> None:
     await eventually(is_lost, within=60, what="it is noticed")
     await asyncio.to_thread(harness.runtimes.wait_mounted, 0)
     assert await _read(harness) == "data"
+
+
+async def test_a_client_that_hangs_for_a_moment_is_told_of_and_stays(harness: CacheHarness) -> None:
+    """What has it open goes on."""
+    await _write(harness, "data")
+    began = (await _said(harness, "")).mount_changed_at
+    with (harness.runtimes.mount_path(0) / "a").open() as file:
+        clients = harness.runtimes.mount_processes(0)
+        for pid in clients:
+            os.kill(pid, signal.SIGSTOP)
+        ill = await _said(harness, "MountSilent")
+        for pid in clients:
+            os.kill(pid, signal.SIGCONT)
+        assert ill.mounted, "it is given up later"
+        assert "did not answer for 2.5 s" in ill.ailment_message
+        await _check_well(harness, began)
+        assert await asyncio.to_thread(file.read) == "data"
+
+
+async def test_the_mount_of_a_machine_that_is_busy_is_not_taken_for_silent(harness: CacheHarness) -> None:
+    """Where the agent and the client get a tenth of the processors."""
+    began = (await _said(harness, "")).mount_changed_at
+    with _busy(10 * (os.cpu_count() or 1)):
+        for _ in range(30):
+            status = await harness.node_status(0)
+            assert (status.mounted, status.ailment) == (True, ""), status.ailment_message
+            await asyncio.sleep(1.0)
+    await _check_well(harness, began)
+    assert "silent" not in harness.runtimes.log(0)
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """So many processes that compute; they end by themselves, too."""
+    burn = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    burners = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait(10)
 
 
 async def test_a_client_that_hangs_as_soon_as_it_has_mounted_is_replaced(harness: CacheHarness) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import cast
 import pytest
 from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
 
-from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     RemoveOperation,
@@ -19,7 +17,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
+from paddlewheel.testkit.cache_harness import CacheHarness, fill, running
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 
@@ -38,13 +36,8 @@ async def harness(tmp_path: Path, nats_url: str) -> AsyncIterator[CacheHarness]:
     }
     runtimes = DirectoryRuntimes(tmp_path / "nodes", nats_url, cast(JuiceFsVolume, volume), settings)
     runtimes.directory.mkdir()
-    harness = CacheHarness(runtimes, await connect(nats_url, name="test"))
-    try:
-        await harness.start(0, 1)
+    async with running(runtimes, 0, 1) as harness:
         yield harness
-    finally:
-        await asyncio.to_thread(runtimes.close)
-        await harness.bus.close()
 
 
 def copies(harness: CacheHarness) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
-FILES, SIZE = 60, 250_000
+FILES, SIZE = 90, 250_000
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def filled(harness: CacheHarness, tmp_path: Path, object_store: ObjectStor
 
 async def _both_began(harness: CacheHarness) -> bool:
     done = [(await harness.part("warm", p)).watermark for p in (0, 1)]
-    return all(done) and sum(done) < 10
+    return all(done) and sum(done) < 16
 
 
 async def _check(harness: CacheHarness) -> None:

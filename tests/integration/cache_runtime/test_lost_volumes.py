@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
-from paddlewheel.testkit.cache_harness import CacheHarness
+from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, running_redis
 from paddlewheel.testkit.wait import eventually
@@ -56,14 +55,9 @@ async def harness(
     runtimes.write_secret(
         "source", {"access-key": object_store.access_key, "secret-key": object_store.secret_key}
     )
-    harness = CacheHarness(runtimes, await connect(nats_url, name="test"))
-    try:
-        await harness.start(0)
+    async with running(runtimes, 0) as harness:
         (runtimes.mount_path(0) / "a").write_text("data")
         yield harness
-    finally:
-        await asyncio.to_thread(runtimes.close)
-        await harness.bus.close()
 
 
 async def _lost(harness: CacheHarness) -> NodeStatus:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
+from cache_runtime.execution import CLOCK_STEP
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeMounted,
+    PartitionState,
     RemoveOperation,
     RunEnded,
     RunPhase,
-    RunProgressed,
     RunStarted,
     SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import ObjectStore
@@ -45,7 +49,7 @@ async def test_cancelling_stops_only_that_run(
     object_store.put_tree(tmp_path / "source", "cancel")
     slow = SyncOperation(source=object_store.uri("cancel"), secret="source", bandwidth_limit=2)
     await shared_harness.request("slow", slow)
-    await eventually(lambda: _listed(shared_harness, "slow"), within=20)
+    await eventually(lambda: _listed(shared_harness, "slow"), within=60)
     await shared_harness.request("other", WarmupOperation())
     await shared_harness.cancel("slow")
 
@@ -115,6 +119,25 @@ async def test_an_empty_or_invalid_source_fails_with_a_remedy(
     assert (gone.phase, gone.reason) == (RunPhase.FAILED, "PathNotFound")
 
 
+async def test_an_update_that_copies_nothing_keeps_all_also_when_it_was_interrupted(
+    shared_harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    """An agent has begun before this one, and ended before it has copied anything."""
+    fill(tmp_path / "source", 5)
+    object_store.put_tree(tmp_path / "source", "kept")
+    sync = SyncOperation(source=object_store.uri("kept"), secret="source", destination="kept", update=True)
+    assert (await shared_harness.run("k1", sync)).files_kept == 0
+    copied = [p.stat().st_ctime for p in (shared_harness.runtimes.mount_path(0) / "kept").rglob("*")]
+    old = max(copied) + CLOCK_STEP.total_seconds()
+    await eventually(lambda: time.time() > old, within=30)
+    for run_id, begun_at, kept in (("k2", time.time(), 5), ("k3", min(copied), 0)):
+        begun = datetime.fromtimestamp(begun_at, UTC)
+        for partition in (0, 1):
+            left = PartitionState(partition=partition, agent="other", attempts=1, begun_at=begun)
+            await shared_harness.put_part(run_id, left)
+        assert (await shared_harness.run(run_id, sync)).files_kept == kept
+
+
 async def test_sync_again_deletes_what_the_source_lost(
     shared_harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -131,5 +154,5 @@ async def test_sync_again_deletes_what_the_source_lost(
     assert (
         await shared_harness.run("s3", sync.model_copy(update={"delete_dst": True}))
     ).phase is RunPhase.SUCCEEDED
-    await eventually(lambda: not (top / "in/extra").exists(), within=5)
+    await eventually(lambda: not (top / "in/extra").exists(), within=60)
     assert len([p for p in (top / "in").rglob("*") if p.is_file()]) == 5

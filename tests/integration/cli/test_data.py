@@ -86,6 +86,7 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
         ),
         (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
         (("clear",), "clear", None),
+        (("evict", "--cache", "/ssd/a"), "clear", {"paths": ["/ssd/a"]}),
     ],
 )
 async def test_each_operation_is_a_sample_job_that_the_api_server_accepts(

@@ -13,7 +13,9 @@ import pytest
 from pydantic import BaseModel
 from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
 
-from paddlewheel.bus import connect
+from paddlewheel.bus import Access, connect
+from paddlewheel.bus.admin.services import DeclaredService, Publication
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus, Delivery, RawMessage, Subscription
 from paddlewheel.bus.streams import DATASETS, STREAMS
 from paddlewheel.contracts.envelope import Event
@@ -154,6 +156,34 @@ async def test_the_status_is_a_figure_for_everything_and_fails_on_faults(
     assert (well.code, well.json["faults"], well.json["dead_letters"]) == (0, [], {})
     [durable] = [d for d in well.json["durables"] if d["name"] == DURABLE]
     assert (durable["pending"], durable["ack_pending"]) == (0, 0)
+
+
+async def test_the_status_shows_what_services_of_others_have_and_what_waits_for_them(nats_url: str) -> None:
+    own = Publication(context="notebooks", max_bytes="1Mi", max_age="1h")
+    services = (
+        DeclaredService(name="notebooks", publishes=(own,), follows=("jobs",)),
+        DeclaredService(name="reports", follows=("notebooks",)),
+    )
+    installer = NatsBus(Access(nats_url, streams="make", services=services), name="installer")
+    try:
+        await installer.install()
+        await installer.publish(*make_story("u1", [JobGated]))
+        js = await installer._connection.jetstream()
+        await js.publish("pw.evt.notebooks.notebook.started.v1.team-a.uid", b"{}")
+        await js.add_stream(name="ELSE", subjects=["else"])
+    finally:
+        await installer.close()
+
+    told = (await paddlewheel(nats_url, "bus", "status", "-o", "json")).json
+    assert [(other["name"], other["messages"]) for other in told["others"]] == [("PW_NOTEBOOKS", 1)]
+    assert (told["missing"], told["faults"]) == ([], [])
+    waiting = {(d["stream"], d["name"]): d["pending"] for d in told["durables"]}
+    assert waiting["PW_JOBS", "notebooks-jobs"] == 1
+    assert waiting["PW_NOTEBOOKS", "reports-notebooks"] == 1
+    shown = await paddlewheel(nats_url, "bus", "status")
+    [row] = [line for line in shown.out.splitlines() if "declared by others" in line]
+    assert "PW_NOTEBOOKS" in row
+    assert "reports-notebooks" in shown.out
 
 
 async def test_missing_streams_are_a_fault_and_looking_makes_none(nats_url: str) -> None:

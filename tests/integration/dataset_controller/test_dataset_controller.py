@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from contextlib import suppress
 from typing import Any
 
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
+from dataset_controller.domain.names import STORAGE_CLASS
+from dataset_controller.domain.sampleset.render import CAPACITY
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    node_label,
     pv_name,
     runtime_name,
     runtime_service_name,
@@ -18,7 +23,10 @@ from paddlewheel.contracts.dataset_names import (
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey, set_pattern
+from paddlewheel.core.errors import NotFound
+from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
+from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
@@ -253,6 +261,160 @@ async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServic
 
     # A pass later: by the version that the Secret has then.
     await eventually(is_notified, what="the kubelet is told of the new version")
+
+
+async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceHarness) -> None:
+    """Though they have started together."""
+    await data.start()
+    key = await data.create_set(partitions=3)
+    await data.wait_phase(key, "Ready", within=60)
+    before = {pod["metadata"]["uid"] for pod in await data.objects(ports.PODS)}
+    missing = list[int]()
+
+    async def are_replaced() -> bool:
+        pods = await data.objects(ports.PODS)
+        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
+        missing.append(3 - sum(c["type"] == "Ready" and c["status"] == "True" for c in states))
+        return missing[-1] == 0 and not before & {pod["metadata"]["uid"] for pod in pods}
+
+    tolerations = [*(await data.get(key))["spec"]["tolerations"], {"key": "else", "operator": "Exists"}]
+    await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"tolerations": tolerations}})
+    await eventually(are_replaced, within=120, every=0.02, what="all pods are new")
+    assert max(missing) == 1, missing
+
+
+async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: DataServiceHarness) -> None:
+    """Kubernetes' own binder gives no claim the volume of another one."""
+    await data.start()
+    key = await data.create_set()
+    await data.wait_phase(key, "Ready", within=60)
+    claim = Key(key.namespace, claim_name(key.name))
+    uids = {uid_of(await data.cluster.get(ports.PERSISTENT_VOLUME_CLAIMS, claim))}
+    for _ in range(2):
+        await data.cluster.delete(ports.PERSISTENT_VOLUME_CLAIMS, claim)
+
+        async def bound_again() -> Object | None:
+            claims = await data.objects(ports.PERSISTENT_VOLUME_CLAIMS)
+            new = (each for each in claims if uid_of(each) not in uids)
+            return next((each for each in new if each["status"].get("phase") == "Bound"), None)
+
+        found = await eventually(bound_again, within=60)
+        volume = await data.cluster.get(ports.PERSISTENT_VOLUMES, Key("", found["spec"]["volumeName"]))
+        assert volume["spec"]["claimRef"]["uid"] == uid_of(found)
+        uids.add(uid_of(found))
+    await data.wait_phase(key, "Ready", within=60)
+
+
+async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServiceHarness) -> None:
+    """As the upgrade page says; the controller makes it anew, and Kubernetes gives it the pods."""
+    service = await data.start()
+    key = await data.create_set(partitions=2)
+    await data.wait_phase(key, "Ready", within=60)
+    await service.stop()
+    await make_ordered(data)
+    await service.start()
+    before = await data.wait_objects(ports.PODS, 2)
+    without_label: list[str] = []
+    watching = asyncio.create_task(note_lost_labels(data, without_label))
+    await data.cluster.delete(ports.STATEFUL_SETS, data.key(runtime_name("digits")), propagation="Orphan")
+    await eventually(lambda: owner_of_pods(data, "Parallel"), within=60, what="a Parallel one has the pods")
+    await data.wait_phase(key, "Ready", within=60)
+    await eventually(lambda: has_settled(data), within=60, what="it has found its pods")
+    after = await data.objects(ports.PODS)
+    assert [(uid_of(pod), pod["spec"]) for pod in after] == [(uid_of(pod), pod["spec"]) for pod in before]
+    assert not any("deletionTimestamp" in pod["metadata"] for pod in after)
+    await end(watching)
+    assert without_label == []
+    assert data.runtime.runs("clear") == []
+    await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 3}})
+    await data.wait_objects(ports.PODS, 3)
+    await data.wait_phase(key, "Ready", within=60)
+
+
+async def make_ordered(data: DataServiceHarness) -> None:
+    """As a version made it whose pods start one after the other."""
+    key = data.key(runtime_name("digits"))
+    made = await data.get(key, ports.STATEFUL_SETS)
+    await data.cluster.delete(ports.STATEFUL_SETS, key, propagation="Orphan")
+    await data.wait_gone(key, ports.STATEFUL_SETS)
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
+    metadata = {name: made["metadata"][name] for name in kept}
+    spec = {**made["spec"], "podManagementPolicy": "OrderedReady"}
+    await data.cluster.create(ports.STATEFUL_SETS, {**made, "metadata": metadata, "spec": spec, "status": {}})
+    await eventually(lambda: owner_of_pods(data, "OrderedReady"), within=60, what="it has the pods")
+
+
+async def owner_of_pods(data: DataServiceHarness, policy: str) -> bool:
+    """The only StatefulSet has this policy, and all pods."""
+    owners = await data.objects(ports.STATEFUL_SETS)
+    if [each["spec"]["podManagementPolicy"] for each in owners] != [policy]:
+        return False
+    pods = await data.objects(ports.PODS)
+    found = [each["uid"] for pod in pods for each in pod["metadata"].get("ownerReferences") or ()]
+    return found == [uid_of(owners[0])] * len(pods)
+
+
+async def note_lost_labels(data: DataServiceHarness, found: list[str]) -> None:
+    """Nodes that said that the set is mounted there, and do not any more."""
+    label, labelled = node_label(data.namespace, "digits"), set[str]()
+    async for change in data.cluster.watch(ports.NODES):
+        name = change.obj["metadata"]["name"]
+        if label in change.obj["metadata"].get("labels", {}):
+            labelled.add(name)
+        elif name in labelled:
+            found.append(name)
+
+
+async def has_settled(data: DataServiceHarness) -> bool:
+    """Kubernetes has counted the pods, and replaces none."""
+    [runtime] = await data.objects(ports.STATEFUL_SETS)
+    status = runtime["status"]
+    is_seen = status.get("observedGeneration") == runtime["metadata"]["generation"]
+    is_current = status.get("currentRevision") == status.get("updateRevision")
+    is_ready = status.get("readyReplicas") == runtime["spec"]["replicas"]
+    return bool(is_seen and is_current and is_ready)
+
+
+async def test_a_volume_of_somebody_else_without_our_label_is_named_and_never_used(
+    data: DataServiceHarness,
+) -> None:
+    """Kubernetes binds the claim to it, since that names its volume."""
+    volume = Key("", pv_name(data.namespace, "digits"))
+    await data.cluster.create(ports.PERSISTENT_VOLUMES, foreign_volume(volume.name))
+    await data.start()
+    key = await data.create_set()
+    refused = await data.wait_condition(key, "Reconciled", "OwnedByAnother", within=60)
+    assert (
+        f"PersistentVolume {volume.name} exists and does not belong to this SampleSet" in refused["message"]
+    )
+    claim = data.key(claim_name("digits"))
+    await data.wait_phase(claim, "Bound", resource=ports.PERSISTENT_VOLUME_CLAIMS, within=60)
+    await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 2}})
+    generation = (await data.get(key))["metadata"]["generation"]
+    await data.wait_status(key, {"observedGeneration": generation, "phase": "NotBound"})
+    assert await data.objects(ports.STATEFUL_SETS) == []
+    await data.cluster.delete(ports.PERSISTENT_VOLUMES, volume)
+    with suppress(NotFound):
+        await data.cluster.patch(ports.PERSISTENT_VOLUMES, volume, {"metadata": {"finalizers": None}})
+    await data.wait_phase(key, "Ready")
+    made = await data.cluster.get(ports.PERSISTENT_VOLUMES, volume)
+    assert made["spec"]["claimRef"]["uid"] == uid_of(await data.get(claim, ports.PERSISTENT_VOLUME_CLAIMS))
+
+
+def foreign_volume(name: str) -> Object:
+    """Unbound, and just what the claim of a set asks for."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": CAPACITY},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": STORAGE_CLASS,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": "/somewhere/else"},
+        },
+    }
 
 
 async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarness) -> None:

@@ -27,15 +27,15 @@ async def test_the_data_directory_deleted_brings_the_facts_back_by_themselves(
 ) -> None:
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready", within=90)
     warm = await data.create(make_sample_job("warm"), ports.SAMPLE_JOBS)
-    await data.wait_phase(warm, "Succeeded", resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_phase(warm, "Succeeded", resource=ports.SAMPLE_JOBS, within=90)
     life = [*FACTS, "SampleJobStarted", "SampleJobSucceeded"]
     await data.wait_facts(None, *life)
     before = {event.id for event in data.events}
     data.nats.lose_data()
     data.events.clear()
-    await eventually(lambda: before <= {e.id for e in data.events}, within=60, what=str(data.facts()))
+    await eventually(lambda: before <= {e.id for e in data.events}, within=90, what=str(data.facts()))
     again = [event for event in data.events if event.id in before]
     assert len(again) == len(before)
     assert [name_of(event) for event in again] == life
@@ -49,9 +49,9 @@ async def test_the_data_directory_deleted_brings_the_facts_back_by_themselves(
 async def test_the_command_brings_back_what_is_missing(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready", within=90)
     await data.wait_facts(key, *FACTS)
-    [first] = await rebuild(data.bus, SERVICE, replicas=1, within=60)
+    [first] = await rebuild(data.bus, SERVICE, replicas=1, within=90)
     assert (first.service, first.replica) == ("dataset-controller", "replica-0")
     assert (first.objects, first.facts_checked, first.facts_published) == (1, 4, 0)
     assert isinstance(data.bus, NatsBus)
@@ -60,10 +60,10 @@ async def test_the_command_brings_back_what_is_missing(data: DataServiceHarness)
     data.events.clear()
 
     async def is_complete() -> bool:
-        [report] = await rebuild(data.bus, SERVICE, replicas=1, within=60)
+        [report] = await rebuild(data.bus, SERVICE, replicas=1, within=90)
         return report.facts_checked == 4 and report.facts_published == 0
 
-    await eventually(is_complete, within=40)
+    await eventually(is_complete, within=90)
     await data.wait_facts(key, *FACTS)
 
 
@@ -81,7 +81,7 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     data: DataServiceHarness,
 ) -> None:
     one, _ = await data.start("one"), await data.start("two")
-    await rebuild(data.bus, SERVICE, replicas=2, within=60)
+    await rebuild(data.bus, SERVICE, replicas=2, within=90)
     names = shared_names(data)
     data.runtime.script = {"sync": RunPhase.RUNNING}
     for name in names:
@@ -89,7 +89,7 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     await eventually(lambda: len(data.runtime.runs("sync")) == 4, within=90)
     runtimes = [data.key(f"{name}-runtime") for name in names]
     made = [await data.get(key, ports.STATEFUL_SETS) for key in runtimes]
-    shares = await rebuild(data.bus, SERVICE, replicas=2, within=60)
+    shares = await rebuild(data.bus, SERVICE, replicas=2, within=90)
     assert [(r.replica, r.objects) for r in shares] == [("one", 2), ("two", 2)]
 
     await one.kill()
@@ -106,16 +106,16 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     assert len({e.id for e in data.events}) == len(data.events) == 16
 
     await data.start("one")
-    await eventually(lambda: is_shared(data), within=60)
+    await eventually(lambda: is_shared(data), within=90)
     ids = {e.id for e in data.events}
     data.nats.lose_data()
     data.events.clear()
-    await eventually(lambda: ids <= {e.id for e in data.events}, within=60)
-    reports = await rebuild(data.bus, SERVICE, replicas=2, within=60)
+    await eventually(lambda: ids <= {e.id for e in data.events}, within=90)
+    reports = await rebuild(data.bus, SERVICE, replicas=2, within=90)
     assert [(r.replica, r.objects, r.facts_published) for r in reports] == [("one", 2, 0), ("two", 2, 0)]
     assert sum(r.facts_checked for r in reports) >= 16
     assert len({e.id for e in data.events}) == len(data.events)
 
 
 async def is_shared(data: DataServiceHarness) -> bool:
-    return [r.objects for r in await rebuild(data.bus, SERVICE, replicas=2, within=60)] == [2, 2]
+    return [r.objects for r in await rebuild(data.bus, SERVICE, replicas=2, within=90)] == [2, 2]

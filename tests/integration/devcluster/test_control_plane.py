@@ -195,7 +195,7 @@ async def test_up_recovers_from_an_earlier_up_that_was_killed_midway(test_run: T
     plan = cluster_dirs(spec.name).plan
     try:
         with subprocess.Popen([sys.executable, "-c", code]) as first:
-            await eventually(lambda: namespace.find(plan) is not None, within=30, every=0.01)
+            await eventually(lambda: namespace.find(plan) is not None, within=60, every=0.01)
             first.kill()
         assert api_of(up(spec)).is_up()
     finally:

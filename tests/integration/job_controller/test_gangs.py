@@ -18,6 +18,7 @@ from paddlewheel.testkit.wait import eventually
 pytestmark = pytest.mark.usefixtures("nodes")
 WORKERS = 4
 """Of 4 cores each; the three nodes of 8 cores have room for six."""
+SHORT = "the gang of 4 is short by 2 pods on cpu, so none starts"
 
 
 def gang_job(name: str, namespace: str, replicas: int = WORKERS, **spec: Any) -> Object:
@@ -76,12 +77,20 @@ async def test_of_two_jobs_that_need_the_room_neither_starts_by_halves(jobs: Job
     second, first = await eventually(one_waits, within=90, what="one gang waits")
     await wait_placed(jobs, first)
     assert await placed(jobs, second) == []
+
+    async def says_why() -> bool:
+        return bool((await jobs.status(second))["message"].startswith(SHORT))
+
+    await eventually(says_why, within=90, what=SHORT)
     status = await jobs.status(second)
-    assert status["message"].startswith("the gang of 4 is short by 2 pods on cpu, so none starts")
     assert status["gang"]["kind"] == "Native"
     assert (status["gang"]["minAvailable"], status["gang"]["phase"]) == (WORKERS, "Pending")
     await run(jobs, first)
-    assert (await jobs.status(first))["gang"]["phase"] == "Scheduled"
+
+    async def is_scheduled() -> bool:
+        return bool((await jobs.status(first))["gang"]["phase"] == "Scheduled")
+
+    await eventually(is_scheduled, within=90, what="its PodGroup is scheduled")
     assert await placed(jobs, second) == []
     await jobs.to_end(first)
     await jobs.wait_gone(first, POD_GROUPS)
@@ -105,7 +114,7 @@ async def test_a_restarted_gang_waits_whole_in_the_same_pod_group(jobs: JobServi
     await wait_placed(jobs, rival, WORKERS)
     await jobs.wait_condition(key, "Running", "GangUnschedulable")
     assert (await jobs.status(key))["epoch"] == 1
-    assert len(await jobs.pods(key)) == WORKERS
+    await jobs.wait_pods(key, WORKERS)
     assert await placed(jobs, key) == []
     await jobs.set_pods(rival, "Succeeded")
     await wait_placed(jobs, key)

@@ -69,7 +69,7 @@ async def test_a_release_is_a_file_that_is_not_empty(tmp_path: Path) -> None:
     path.touch()
     with gate("--file", str(path)) as process:
         path.write_text("true")
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 async def test_the_gate_asks_until_the_answer_is_yes() -> None:
@@ -87,15 +87,28 @@ async def test_the_gate_asks_until_the_answer_is_yes() -> None:
         with gate("--ask", f"{server.make_url('/v1/gate/ns/job/worker/0')}?ip=10.0.0.1") as process:
             await eventually(lambda: process.poll() is not None, what="the gate passes")
     assert process.returncode == 0
-    assert asked == ["10.0.0.1"] * 4
+    # Again, too, when an answer took too long.
+    assert (set(asked), len(asked) >= 4) == ({"10.0.0.1"}, True)
 
 
 async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> None:
-    with gate("--ask", "http://127.0.0.1:1/nobody") as process:
-        await asyncio.sleep(0.5)
-        assert process.poll() is None
-        process.terminate()
-        assert process.wait(30) == 143
+    asked = asyncio.Event()
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with gate("--ask", f"http://127.0.0.1:{port}/nobody") as process:
+            for _ in range(2):
+                asked.clear()
+                async with asyncio.timeout(60):
+                    await asked.wait()
+            assert process.poll() is None
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60) == 143
 
 
 @pytest.mark.parametrize(
@@ -103,7 +116,7 @@ async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> No
 )
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     with gate(*arguments) as process:
-        assert process.wait(30) == 2
+        assert process.wait(60) == 2
 
 
 async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceHarness) -> None:

@@ -43,7 +43,8 @@ async def test_a_job_waits_for_its_data_learns_from_the_bus_and_runs_to_its_end(
 ) -> None:
     digits = jobs.key("digits")
     sample_set = await make_sample_set(jobs.cluster, digits, partitions=2)
-    await jobs.start()
+    # The timer would find out without the bus.
+    await jobs.start(GATE_RECHECK="3600")
     ref = {"name": "digits", "mountPath": "/data"}
     key = await jobs.create(make_paddle_job("train", sampleSetRef=ref, worker=make_role(2)))
     await jobs.wait_facts(key, "JobAccepted", "JobGated")
@@ -56,8 +57,7 @@ async def test_a_job_waits_for_its_data_learns_from_the_bus_and_runs_to_its_end(
     await jobs.bus.publish(
         make_event(ready, id=f"{uid}/1", source="test", namespace=digits.namespace, uid=uid, time=now)
     )
-    # The timer that would find out without the bus is at 30 s.
-    names = await jobs.wait_pods(key, 2, within=15)
+    names = await jobs.wait_pods(key, 2)
     assert names == ["train-worker-0", "train-worker-1"]
 
     await jobs.set_pods(key, "Running")
@@ -94,9 +94,13 @@ async def test_service_network_scaling_failure_and_deletion(jobs: JobServiceHarn
     await jobs.wait_pods(key, 2)
     await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
     await jobs.wait_pods(key, 3)
-    config = await jobs.cluster.get(CONFIG_MAPS, key)
-    assert config["data"]["PADDLE_TRAINERS"] == "named-worker-0,named-worker-1,named-worker-2"
-    assert len(await jobs.cluster.list(SERVICES, jobs.namespace)) == 3
+
+    async def are_named() -> bool:
+        config = await jobs.cluster.get(CONFIG_MAPS, key)
+        return bool(config["data"]["PADDLE_TRAINERS"] == "named-worker-0,named-worker-1,named-worker-2")
+
+    await eventually(are_named, within=90, what="the ConfigMap names all three")
+    await jobs.wait_objects(SERVICES, 3)
 
     await jobs.set_pods(key, "Running")
     await jobs.wait_phase(key, "Running")
@@ -160,7 +164,7 @@ async def test_a_job_whose_pods_have_names_of_63_characters_lives_and_ends(jobs:
     spec = {"intranet": "Service", "cleanPodPolicy": "Always"}
     key = await jobs.create(make_paddle_job(name, ps=make_role(1), worker=make_role(2), withGloo=1, **spec))
     assert max(map(len, await jobs.wait_pods(key, 3))) == 63
-    assert len(await jobs.objects(SERVICES)) == 3
+    await jobs.wait_objects(SERVICES, 3)
     pods = await jobs.objects(PODS)
     assert {pod["spec"]["hostname"] for pod in pods} == {pod["metadata"]["name"] for pod in pods}
     found = await jobs.cluster.list(PODS, jobs.namespace, label_selector=f"paddlepaddle.org/paddlejob={name}")
@@ -259,7 +263,7 @@ async def test_killed_at_random_moments_it_creates_no_pod_twice_and_publishes_ev
             await changing
             await service.start()
         await jobs.wait_phase(key, "Completed")
-        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"], within=30)
+        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"], within=90)
     finally:
         await end(watching)
     assert sorted(made) == sorted(f"victim-worker-{i}" for i in range(size))
@@ -277,7 +281,7 @@ async def _remember_pods(jobs: JobServiceHarness, made: dict[str, set[str]]) -> 
 
 
 async def _kill_once(service: Service, condition: Callable[[], bool]) -> None:
-    await eventually(condition, within=40, every=0.005)
+    await eventually(condition, within=90, every=0.005)
     await service.kill()
 
 

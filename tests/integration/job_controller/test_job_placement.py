@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetDegraded
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import NODES, PODS, SAMPLE_SETS, Object
 from paddlewheel.testkit.kubernetes import toleration
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set
@@ -77,3 +83,60 @@ async def test_workers_run_beside_their_data_spill_over_or_wait_as_asked(
     assert "node affinity/selector" in waits["message"]
     await jobs.to_end(beside)
     assert await placed(jobs, bound, 1) == [first]
+
+
+async def test_ranks_are_restarted_when_a_node_does_not_get_the_mount_of_their_data_back(
+    jobs: JobServiceHarness, nodes: list[str]
+) -> None:
+    """All of them, from the last checkpoint; a mount that comes back at once restarts nobody."""
+    first, second, _ = nodes
+    await cache_on(jobs, [first, second])
+    await jobs.start()
+    key = await jobs.create(job_of("train", jobs.namespace, 2, "4"))
+    assert await placed(jobs, key, 2) == [first, second]
+    await jobs.set_pods(key, "Running")
+    await jobs.wait_phase(key, "Running")
+    before = await uids(jobs)
+
+    await lose_mount(jobs, first, seconds_ago=0)
+    await keep_mounts(jobs)
+    await lose_mount(jobs, second, seconds_ago=60)
+    await jobs.wait_facts(key, "JobAccepted", "JobStarting", "JobRunning", "JobRestarted")
+    status = await jobs.status(key)
+    assert (status["epoch"], status["restarts"]) == (1, {"MountLost": 1})
+    await keep_mounts(jobs)
+
+    async def all_new() -> bool:
+        now = await uids(jobs)
+        return len(now) == 2 and not now & before
+
+    await eventually(all_new, within=90, what="both ranks are made anew")
+    await jobs.set_pods(key, "Running")
+    await jobs.wait_phase(key, "Running")
+
+
+async def uids(jobs: JobServiceHarness) -> set[str]:
+    """Of all pods there are."""
+    return {pod["metadata"]["uid"] for pod in await jobs.objects(PODS)}
+
+
+async def lose_mount(jobs: JobServiceHarness, node: str, seconds_ago: float) -> None:
+    """What dataset-controller writes and publishes when an agent reports so."""
+    since = seconds_stamp(datetime.now(UTC) - timedelta(seconds=seconds_ago))
+    lost = [{"node": node, "since": since, "reason": "MountLost", "message": "the client has ended"}]
+    status = {"phase": "PartialReady", "runtimeStatus": {"readyReplicas": 1, "lostMounts": lost}}
+    await jobs.set_status(jobs.key(SET), status, SAMPLE_SETS)
+    uid, now = uid_of(await jobs.cluster.get(SAMPLE_SETS, jobs.key(SET))), datetime.now(UTC)
+    told = SampleSetDegraded(
+        sample_set=ObjectRef(namespace=jobs.namespace, name=SET, uid=uid), reason="PartitionsNotReady"
+    )
+    id_ = f"{uid}/{now.timestamp()}"
+    await jobs.bus.publish(
+        make_event(told, id=id_, source="test", namespace=jobs.namespace, uid=uid, time=now)
+    )
+
+
+async def keep_mounts(jobs: JobServiceHarness) -> None:
+    """All nodes have them again."""
+    status = {"phase": "Ready", "runtimeStatus": {"readyReplicas": 2, "lostMounts": None}}
+    await jobs.set_status(jobs.key(SET), status, SAMPLE_SETS)

@@ -95,7 +95,7 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
         # Recorded by the first pass; ended and made anew by later ones.
         await eventually(partial(_has_restarted, jobs, shares["one"]), within=90, every=0.01)
         await one.kill()
-        await eventually(partial(_have_epoch, jobs, keys), within=15, what="all jobs are in epoch 1")
+        await eventually(partial(_have_epoch, jobs, keys), within=90, what="all jobs are in epoch 1")
         for key in keys:
             await _run(jobs, key)
             await jobs.to_end(key)

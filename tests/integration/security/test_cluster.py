@@ -6,13 +6,14 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import STREAMS
+from paddlewheel.core.errors import Retry
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.chart_bus import (
     ChartBus,
@@ -22,7 +23,7 @@ from paddlewheel.testkit.chart_bus import (
     teams_of,
     write_certificates,
 )
-from paddlewheel.testkit.charts import render
+from paddlewheel.testkit.charts import pod_specs, render
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
@@ -39,6 +40,7 @@ class Cluster:
     clients: list[int]
     monitors: list[int]
     routes: list[int]
+    servers: list[ChartBus] = field(default_factory=list)
 
     def server(self, index: int, name: str, certificate: str = "server") -> ChartBus:
         """A server that was not started yet; they find each other by ports in place of pod names."""
@@ -58,6 +60,18 @@ class Cluster:
         (home / "nats.conf").write_text(local_config(render("paddlewheel", *VALUES), places))
         return ChartBus(self.folder, self.clients[index], home)
 
+    @property
+    def monitor_urls(self) -> str:
+        """What the chart tells the services, with ports in place of pod names."""
+        [container] = dict(pod_specs(render("paddlewheel", *VALUES)))["bus-installer"]["containers"]
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        urls = str(env["BUS_INSTALLER_NATS_MONITOR_URL"])
+        for index in range(SIZE):
+            there = f"nats-{index}.nats-servers.paddle-system.svc:8222"
+            assert there in urls, there
+            urls = urls.replace(there, f"127.0.0.1:{self.monitors[index]}")
+        return urls
+
     def peers_of(self, index: int) -> set[str]:
         """Names of the servers it has routes to."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.monitors[index]}/routez", timeout=5) as answer:
@@ -72,13 +86,24 @@ def started() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, started: ExitStack) -> Cluster:
-    """Three servers that have found each other."""
+def prepared(tmp_path: Path) -> Cluster:
+    """Three servers that were not started yet."""
     write_certificates(render("paddlewheel", *VALUES), tmp_path)
     ports = free_ports(3 * (SIZE + 1))
     made = Cluster(tmp_path, ports[0::3], ports[1::3], ports[2::3])
-    for index in range(SIZE):
-        launch(made.server(index, f"nats-{index}"), started)
+    made.servers += [made.server(index, f"nats-{index}") for index in range(SIZE)]
+    return made
+
+
+@pytest.fixture
+async def cluster(prepared: Cluster, started: ExitStack) -> Cluster:
+    """Three servers that have found each other."""
+    return await start(prepared, started)
+
+
+async def start(made: Cluster, started: ExitStack) -> Cluster:
+    for server in made.servers:
+        launch(server, started)
     names = {f"nats-{index}" for index in range(SIZE)}
 
     def joined() -> bool:
@@ -116,6 +141,32 @@ async def test_the_installer_makes_every_stream_on_three_servers(cluster: Cluste
     finally:
         await operator.close()
     assert {stream.name: stream.replicas for stream in status.streams} == {s.name: SIZE for s in STREAMS}
+
+
+async def test_one_server_of_three_that_syncs_late_is_found(prepared: Cluster, started: ExitStack) -> None:
+    first, *_, last = prepared.servers
+    config = last.home / "nats.conf"
+    config.write_text(config.read_text().replace('sync_interval: "always"', 'sync_interval: "2m"'))
+    cluster = await start(prepared, started)
+    asked = {"profile": "production", "monitor_url": cluster.monitor_urls, "replicas": SIZE}
+
+    bus = NatsBus(first.access("installer", **asked), name="installer")
+    try:
+        found = await eventually(lambda: refusal(bus), within=60, what="the bus is refused")
+    finally:
+        await bus.close()
+
+    assert f"http://127.0.0.1:{cluster.monitors[SIZE - 1]} (every 120 s)" in found
+    assert f":{cluster.monitors[0]}" not in found
+
+
+async def refusal(bus: NatsBus) -> str:
+    """Why the bus is refused, "" when it is not, or was not judged yet."""
+    try:
+        await bus.check()
+    except Retry as error:
+        return str(error) if error.reason == "UnsafeBus" else ""
+    return ""
 
 
 async def test_teams_have_their_copies_on_three_servers(cluster: Cluster) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +17,14 @@ from shutil import copytree, rmtree
 import pytest
 from nats.js import JetStreamContext
 
-from paddlewheel.bus.admin.permissions import FACTS
+from paddlewheel.bus.admin.permissions import FACTS, inbox_prefix
+from paddlewheel.bus.admin.services import DeclaredService, left_over
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.gen.protos import ROOT
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
+from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, entering, guest, install, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually
@@ -45,6 +48,10 @@ SERVICES = (
 STARTED = "pw.evt.notebooks.notebook.started.v1.{}.uid-1"
 API = "$JS.API"
 PROGRAM = ROOT / "examples/bus-services/notebooks.py"
+MANY = 20
+"""Tries, more than any program would count to."""
+SPOILED = "uid-2"
+"""Of a job whose fact nobody can read."""
 
 
 @pytest.fixture
@@ -138,6 +145,15 @@ async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
 
         await eventually(arrived, within=10)
 
+    operator = NatsBus(bus.access("operator"), name="operator")
+    try:
+        status = await operator.inspect.status()
+    finally:
+        await operator.close()
+    assert [(other.name, other.messages) for other in status.others] == [("PW_NOTEBOOKS", 2)]
+    copies_of_it = {each.team: each.trouble for each in status.mirrors if each.stream == "PW_NOTEBOOKS"}
+    assert copies_of_it == {"subscriber": "", "vision": ""}
+
 
 async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_is_no_longer_declared(
     bus: ChartBus,
@@ -166,6 +182,7 @@ async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_i
 async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp_path: Path) -> None:
     with running(tmp_path / "before", *SERVICES) as bus:
         await install(bus)
+        declared = bus.services
     with running(tmp_path / "after", *TEAMS) as bus:
         bus.stop()
         rmtree(bus.folder / "store")
@@ -184,40 +201,130 @@ async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp
                 info.config.name for info in await team.client.jetstream(timeout=PATIENCE).streams_info()
             }
             assert copies == {*(spec.name for spec in FACTS), "PW_NOTEBOOKS"}
-            # As the documentation has it.
-            await operator.ask("pw.install.vision.STREAM.DELETE.PW_NOTEBOOKS")
-            await js.delete_stream("PW_NOTEBOOKS")
+            assert await left(bus, *declared) == {}
+            found = await left(bus)
+            assert set(found) == {
+                "consumer notebooks-jobs of PW_JOBS",
+                "consumer reports-jobs of PW_JOBS",
+                "stream PW_NOTEBOOKS",
+            }
+            for command in [command for commands in found.values() for command in commands]:
+                await remove(operator, command)
+            assert await left(bus) == {}
         await install(bus)
+
+
+async def left(bus: ChartBus, *declared: DeclaredService) -> dict[str, tuple[str, ...]]:
+    """As `paddlewheel bus status` finds it, where these are declared."""
+    operator = NatsBus(bus.access("operator"), name="operator")
+    try:
+        return left_over(await operator.inspect.status(), declared)
+    finally:
+        await operator.close()
+
+
+async def remove(operator: Guest, command: str) -> None:
+    """What NATS' own program does with this command."""
+    js = operator.client.jetstream(timeout=PATIENCE)
+    program, option, inboxes, *words = shlex.split(command)
+    assert [program, option, inboxes] == ["nats", "--inbox-prefix", inbox_prefix("operator")]
+    match words:
+        case ["consumer", "rm", "--force", stream, name]:
+            assert await js.delete_consumer(stream, name)
+        case ["stream", "rm", "--force", stream]:
+            assert await js.delete_stream(stream)
+        case ["request", subject, ""]:
+            assert (await operator.ask(subject))["success"]
+        case _:
+            raise AssertionError(command)
+
+
+@asynccontextmanager
+async def example(bus: ChartBus) -> AsyncIterator[list[str]]:
+    """What the program prints while it runs."""
+    environment = {"NATS_URL": bus.url, "NATS_TLS_DIR": str(bus.certificate("notebooks"))}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(PROGRAM),
+        env={**os.environ, **environment, "RETRY_SECONDS": "0.1"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    said: list[str] = []
+
+    async def note(lines: asyncio.StreamReader) -> None:
+        async for line in lines:
+            said.append(line.decode().strip())
+
+    noting = asyncio.create_task(note(process.stdout))
+    try:
+        yield said
+    finally:
+        process.kill()
+        await process.wait()
+        await end(noting)
+
+
+async def succeed(bus: ChartBus, uid: str) -> None:
+    """A job has succeeded, job-controller says."""
+    fact = make_event(
+        JobSucceeded(job=ObjectRef(namespace="team-a", name="digits", uid=uid), seconds=1.0),
+        id=f"{uid}/JobSucceeded/0",
+        source="job-controller",
+        namespace="team-a",
+        uid=uid,
+        time=datetime.now(UTC),
+    )
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        await controller.publish(make_gated(1))
+        await controller.publish(fact)
+    finally:
+        await controller.close()
+
+
+async def offered(bus: ChartBus, uid: str) -> None:
+    """The example has published its fact of that job, as the next one of all."""
+    async with plain(bus, "reports") as client:
+        js = client.client.jetstream(timeout=PATIENCE)
+        reports = await js.pull_subscribe_bind("reports-notebooks", "PW_NOTEBOOKS")
+        [told] = await reports.fetch(1, timeout=60)
+        await told.ack()
+        await client.client.flush()
+    assert told.subject == f"pw.evt.notebooks.notebook.offered.v1.team-a.{uid}"
+    assert (told.headers or {})["ce-id"] == f"{uid}/NotebookOffered/0"
+    assert json.loads(told.data)["job"]["name"] == "digits"
 
 
 async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: ChartBus) -> None:
     await install(bus)
-    environment = {"NATS_URL": bus.url, "NATS_TLS_DIR": str(bus.certificate("notebooks"))}
-    controller = NatsBus(bus.access("job-controller"), name="job-controller")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        await controller.publish(make_gated(1))
-        ref = ObjectRef(namespace="team-a", name="digits", uid="uid-9")
-        fact = make_event(
-            JobSucceeded(job=ref, seconds=1.0),
-            id="uid-9/JobSucceeded/0",
-            source="job-controller",
-            namespace="team-a",
-            uid=ref.uid,
-            time=datetime.now(UTC),
-        )
-        await controller.publish(fact)
-        async with plain(bus, "reports") as client:
-            reports = await client.client.jetstream(timeout=PATIENCE).pull_subscribe_bind(
-                "reports-notebooks", "PW_NOTEBOOKS"
-            )
-            [told] = await reports.fetch(1, timeout=60)
-        assert told.subject == "pw.evt.notebooks.notebook.offered.v1.team-a.uid-9"
-        assert (told.headers or {})["ce-id"] == "uid-9/NotebookOffered/0"
-        assert json.loads(told.data)["job"]["name"] == "digits"
-    finally:
-        process.kill()
-        await process.wait()
-        await controller.close()
+    async with example(bus):
+        await succeed(bus, "uid-9")
+        await offered(bus, "uid-9")
+
+
+async def test_the_example_outlasts_what_passes_and_gives_up_what_does_not(bus: ChartBus) -> None:
+    await install(bus)
+    async with guest(bus, "operator") as operator, example(bus) as said:
+        js = operator.client.jetstream(timeout=PATIENCE)
+        await js.delete_stream("PW_NOTEBOOKS")
+        await succeed(bus, "uid-1")
+
+        def tries() -> int:
+            return sum("uid-1" in line and "NoStreamResponseError" in line for line in said)
+
+        await eventually(lambda: tries() > MANY, within=60, what="tries, without an end")
+        await install(bus)
+        await offered(bus, "uid-1")
+
+        spoiled = f"pw.evt.jobs.job.succeeded.v1.team-a.{SPOILED}"
+        await js.publish(spoiled, b"no JSON", headers={"ce-type": "JobSucceeded", "ce-id": f"{SPOILED}/0"})
+        await succeed(bus, "uid-3")
+        await offered(bus, "uid-3")
+
+        async def is_done() -> bool:
+            info = await js.consumer_info("PW_JOBS", "notebooks-jobs")
+            return (info.num_pending, info.num_ack_pending) == (0, 0)
+
+        await eventually(is_done, within=30)
+        assert [line.split()[0] for line in said if SPOILED in line] == ["given"]

@@ -5,13 +5,18 @@ from __future__ import annotations
 import base64
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
+import nats.errors
 import orjson
 import pytest
 from cryptography import x509
 
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.commands import tool
+from paddlewheel.testkit.chart_bus import ChartBus, entering, local_config
 from paddlewheel.testkit.charts import CHARTS
 
 pytestmark = pytest.mark.xdist_group("chart-releases")
@@ -29,10 +34,14 @@ class Release:
 
     def upgrade(self, *values: str) -> Secrets:
         """Install or upgrade; returns the Secrets of the bus after it."""
+        self.upgrade_says(*values)
+        return self.secrets()
+
+    def upgrade_says(self, *values: str) -> str:
+        """Install or upgrade; returns Helm's output."""
         flags = [flag for value in ("crds.install=false", *values) for flag in ("--set", value)]
         chart = str(CHARTS / "paddlewheel")
-        self._run("helm", "upgrade", "--install", "security", chart, "--create-namespace", *flags)
-        return self.secrets()
+        return self._run("helm", "upgrade", "--install", "security", chart, "--create-namespace", *flags)
 
     def secrets(self) -> Secrets:
         """File name to content, by Secret."""
@@ -57,12 +66,59 @@ class Release:
         annotations = found["spec"]["template"]["metadata"]["annotations"]
         return str(annotations["paddlepaddle.org/bus-certificate"])
 
+    def server(self, folder: Path) -> ChartBus:
+        """A server with the configuration and the certificates as they are now; not started yet."""
+        for name, data in self.secrets().items():
+            (folder / name).mkdir(parents=True)
+            for file, content in data.items():
+                (folder / name / file).write_bytes(content)
+        client, monitor = free_ports(2)
+        places = {
+            "/etc/nats-tls": str(folder / "nats-tls-server"),
+            "/data": str(folder / "store"),
+            "port: 4222": f"port: {client}",
+            "http_port: 8222": f"http_port: {monitor}",
+        }
+        config = orjson.loads(self._run("kubectl", "get", "configmap", "nats", "-o", "json"))
+        (folder / "nats.conf").write_text(local_config((config,), places))
+        return ChartBus(folder, client, folder)
+
     def egress_exceptions(self) -> list[str]:
         """Addresses that agents of this namespace must not reach."""
         found = orjson.loads(self._run("kubectl", "get", "networkpolicy", "cache-runtime", "-o", "json"))
         return [
             cidr for peer in found["spec"]["egress"][0]["to"] for cidr in peer["ipBlock"].get("except", [])
         ]
+
+    def tenant(self) -> str:
+        """A further namespace."""
+        name = f"{self.namespace}-{uuid4().hex[:4]}"
+        self._run("kubectl", "create", "namespace", name)
+        return name
+
+    def drop(self, namespace: str, *flags: str) -> None:
+        """Delete a further namespace."""
+        self._run("kubectl", "delete", "namespace", namespace, "--ignore-not-found", *flags)
+
+    def made_in(self, namespace: str) -> set[str]:
+        """Kinds and names of what the release has made there."""
+        label = "--selector=app.kubernetes.io/instance=security"
+        kinds = "rolebindings,networkpolicies"
+        found = orjson.loads(self._run("kubectl", "-n", namespace, "get", kinds, label, "-o", "json"))
+        return {f"{item['kind']}/{item['metadata']['name']}" for item in found["items"]}
+
+    def hold(self, namespace: str) -> None:
+        """Have its deletion never end, until it is let go."""
+        self._run("kubectl", "-n", namespace, "create", "configmap", "held")
+        self._finalize(namespace, "tests.paddlepaddle.org/held")
+
+    def let_go(self, namespace: str) -> None:
+        """Its deletion may end."""
+        self._finalize(namespace)
+
+    def _finalize(self, namespace: str, *finalizers: str) -> None:
+        patch = orjson.dumps({"metadata": {"finalizers": finalizers or None}}).decode()
+        self._run("kubectl", "-n", namespace, "patch", "configmap", "held", "--type=merge", "--patch", patch)
 
     def uninstall(self) -> None:
         """Everything."""
@@ -106,6 +162,60 @@ def test_certificates_are_kept_renewed_one_by_one_and_all_together(release: Rele
     assert len({data["ca.crt"] for name, data in third.items() if name != "nats-ca"}) == 1
 
 
+async def test_a_renewed_certificate_is_good_beside_the_new_one_and_no_former_one_after_another_authority(
+    release: Release, tmp_path: Path
+) -> None:
+    release.upgrade()
+    first = release.server(tmp_path / "first")
+    release.delete("nats-tls-cache-runtime")
+    release.upgrade()
+    second = release.server(tmp_path / "second")
+    old, renewed = first.certificate("cache-runtime"), second.certificate("cache-runtime")
+    with started(second):
+        assert await admits(second, old)
+        assert await admits(second, renewed)
+
+    release.delete("nats-ca")
+    release.upgrade()
+    third = release.server(tmp_path / "third")
+    new = third.certificate("cache-runtime")
+    with started(third):
+        assert await admits(third, new)
+        # Who has a certificate of the former authority may well know the new one, which is no secret.
+        assert not await admits(third, renewed, authority=new)
+        assert not await admits(third, old, authority=new)
+
+
+async def test_a_team_that_is_renamed_leaves_its_certificate_to_nobody(
+    release: Release, tmp_path: Path
+) -> None:
+    release.upgrade("nats.subscribers[0].name=vision")
+    leaked = release.server(tmp_path / "first").certificate("vision")
+    release.upgrade("nats.subscribers[0].name=vision-2")
+    second = release.server(tmp_path / "second")
+    with started(second):
+        assert await admits(second, second.certificate("vision-2"))
+        assert not await admits(second, leaked)
+
+
+@contextmanager
+def started(server: ChartBus) -> Iterator[None]:
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+async def admits(server: ChartBus, certificate: Path, *, authority: Path | None = None) -> bool:
+    """Whether the server lets one in with a certificate; the client knows the server by `authority`."""
+    try:
+        async with entering(server, certificate, authority=authority):
+            return True
+    except (nats.errors.Error, OSError):
+        return False
+
+
 def test_servers_whose_names_change_get_another_certificate_and_nobody_else_does(release: Release) -> None:
     first = release.upgrade()
 
@@ -137,3 +247,44 @@ def test_the_api_servers_addresses_are_found_in_the_cluster(release: Release) ->
 
     assert len(exceptions) >= 2, "the Service's address and one behind it"
     assert all(cidr.endswith("/32") for cidr in exceptions)
+
+
+def with_objects_in(*namespaces: str) -> tuple[str, ...]:
+    """Values that have the chart make each RoleBinding that it makes in tenants' namespaces."""
+    listed = "{" + ",".join(namespaces) + "}"
+    team = "nats.subscribers[0]"
+    return (
+        "nats.auth=tokens",
+        f"{team}.name=vision",
+        f"{team}.namespaces={listed}",
+        f"{team}.members={{{namespaces[0]}/notifier}}",
+        f"datasetController.namespaces={listed}",
+    )
+
+
+IN_TENANTS = {
+    "RoleBinding/paddlewheel-team-vision",
+    "RoleBinding/paddlewheel-dataset-controller",
+}
+
+
+def test_tenants_namespaces_that_are_gone_or_leave_are_named_and_stop_no_upgrade(release: Release) -> None:
+    """The release's own is made by the first upgrade, after the chart has looked for it."""
+    kept, gone, leaving = (release.tenant() for _ in range(3))
+    values = with_objects_in(release.namespace, kept, gone, leaving)
+    release.hold(leaving)
+    try:
+        assert "do not exist" not in release.upgrade_says(*values)
+        for namespace in (kept, gone, leaving):
+            assert release.made_in(namespace) == IN_TENANTS
+        assert release.made_in(release.namespace) >= IN_TENANTS
+
+        release.drop(gone)
+        release.drop(leaving, "--wait=false")
+        said = release.upgrade_says(*values)
+        assert f"do not exist, or are being deleted: {gone}, {leaving}." in said
+        assert release.made_in(kept) == IN_TENANTS
+    finally:
+        release.let_go(leaving)
+        for namespace in (kept, gone):
+            release.drop(namespace, "--wait=false")

@@ -16,7 +16,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object, Objects, Resource
-from paddlewheel.testkit.service_harness import Backends, ServiceHarness, ServiceSpec
+from paddlewheel.testkit.service_harness import WITHIN, Backends, ServiceHarness, ServiceSpec
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.triggers import make_ready
 from paddlewheel.testkit.wait import eventually
@@ -45,7 +45,7 @@ class TriggerServiceHarness(ServiceHarness):
         (self.tokens / "images").write_text(f"{OLDER_TOKEN}\n{TOKEN}\n")
         ports = {"HTTP_PORT": str(self._health_port), "WEBHOOK_PORT": str(self.port)}
         service = await self.start(**ports, WEBHOOK_TOKENS_DIR=str(self.tokens), **settings)
-        await eventually(self._is_ready, within=40, what="trigger-controller is ready")
+        await eventually(self._is_ready, within=WITHIN, what="trigger-controller is ready")
         return service
 
     async def _is_ready(self) -> bool:
@@ -67,7 +67,7 @@ class TriggerServiceHarness(ServiceHarness):
         async def is_seen() -> bool:
             return "observedGeneration" in await self.status(key)
 
-        await eventually(is_seen, within=40, what=f"{key} is seen")
+        await eventually(is_seen, within=WITHIN, what=f"{key} is seen")
         return key
 
     async def example(self, name: str, **spec: Any) -> Key:
@@ -76,7 +76,9 @@ class TriggerServiceHarness(ServiceHarness):
         trigger["spec"] |= spec
         return await self.watched(trigger)
 
-    async def wait_jobs(self, count: int, resource: Resource = SAMPLE_JOBS, within: float = 40) -> Objects:
+    async def wait_jobs(
+        self, count: int, resource: Resource = SAMPLE_JOBS, within: float = WITHIN
+    ) -> Objects:
         return await self.wait_objects(resource, count, within=within)
 
     async def wait_waiting(self, key: Key, events: int) -> None:
@@ -86,7 +88,7 @@ class TriggerServiceHarness(ServiceHarness):
             waiting = (await self.status(key)).get("waiting") or {}
             return bool(waiting.get("events") == events)
 
-        await eventually(reached, within=30, what=f"{events} events wait in {key}")
+        await eventually(reached, within=WITHIN, what=f"{events} events wait in {key}")
 
     async def end(self, job: Object, phase: str = "Succeeded") -> None:
         """Play the controller that runs the job."""
@@ -109,7 +111,7 @@ class TriggerServiceHarness(ServiceHarness):
                 return False
             return True
 
-        await eventually(taken, within=30, what=f"{event.id} is stored")
+        await eventually(taken, within=WITHIN, what=f"{event.id} is stored")
 
     async def post(self, body: bytes, source: str = "images", token: str = TOKEN) -> tuple[int, str]:
         """As an object store would; gives status and text."""

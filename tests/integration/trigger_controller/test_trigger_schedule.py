@@ -29,21 +29,23 @@ def scheduled(name: str, cron: str, **create: Any) -> Object:
     return make_trigger(name, when={"schedule": {"cron": cron}}, create=create)
 
 
-async def behind(harness: TriggerServiceHarness, trigger: Object) -> None:
+async def behind(harness: TriggerServiceHarness, name: str, cron: str, **create: Any) -> None:
     """A trigger that was last dealt with three hours ago."""
-    key = await harness.create(trigger)
+    key = await harness.create(scheduled(name, cron, **create))
     since = datetime.now(UTC) - timedelta(hours=3)
-    schedule = {"expression": "@hourly UTC", "since": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
+    schedule = {"expression": f"{cron} UTC", "since": f"{since:%Y-%m-%dT%H:%M:%SZ}"}
     await harness.set_status(key, {"observedGeneration": 1, "schedule": schedule}, TRIGGERS)
 
 
 async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
     harness: TriggerServiceHarness,
 ) -> None:
-    """Two replicas start at once; one is killed, and comes back."""
+    """Two replicas start at once; one is killed, and comes back. The next time is half an hour away."""
+    minute = (datetime.now(UTC).minute + 30) % 60
+    hourly = f"{minute} * * * *"
     for name, spec in OPERATIONS.items():
-        await behind(harness, scheduled(name, "@hourly", sampleJob={"spec": spec}))
-    await behind(harness, scheduled("train", "@hourly", paddleJob=TRAIN))
+        await behind(harness, name, hourly, sampleJob={"spec": spec})
+    await behind(harness, "train", hourly, paddleJob=TRAIN)
     one, _ = await asyncio.gather(harness.start(), harness.start("replica-1"))
     await harness.wait_jobs(1, PADDLE_JOBS)
     await one.kill()
@@ -54,8 +56,8 @@ async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
         await harness.wait_status(key, {"fired": 1, "events": 1})
         await harness.wait_facts(key, "TriggerFired")
     assert {job["spec"]["type"]: job["spec"] for job in jobs} == OPERATIONS
-    hours = {job["metadata"]["annotations"][EVENT] for job in jobs}
-    assert all(hour.startswith("schedule-") and hour.endswith(":00:00Z") for hour in hours)
+    times = {job["metadata"]["annotations"][EVENT] for job in jobs}
+    assert all(time.startswith("schedule-") and time.endswith(f":{minute:02}:00Z") for time in times)
 
 
 @pytest.mark.timeout(240)

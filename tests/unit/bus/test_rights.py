@@ -87,9 +87,10 @@ def test_signals_of_what_is_stored_are_those_of_the_set() -> None:
             "pw.evt.cache.>",
             {
                 f"pw.evt.cache.{fact}.v1.team-a.uid-a"
-                for fact in ("run.started", "run.progressed", "run.ended", "node.mounted", "node.unmounted")
+                for fact in ("run.started", "run.ended", "node.mounted", "node.unmounted")
             },
         ),
+        ("pw.evt.cacheprogress.>", {"pw.evt.cacheprogress.run.progressed.v1.team-a.uid-a"}),
         ("$JS.API.INFO", {"$JS.API.INFO"}),
         ("pw.read.*.DIRECT.GET.KV_pw_cache_runs", {"pw.read.uid-a.DIRECT.GET.KV_pw_cache_runs"}),
         ("$JS.API.DIRECT.GET.KV_pw_cache_runs", set()),

@@ -75,6 +75,7 @@ def test_every_subject_we_build_has_a_stream() -> None:
         "PW_MEASUREMENTS",
         "PW_SOURCES",
         "PW_CACHE",
+        "PW_CACHEPROGRESS",
         "PW_WORK",
         "PW_DLQ",
     }
@@ -105,6 +106,7 @@ def test_filters_are_grouped_by_stream() -> None:
         "PW_SERVING",
         "PW_MEASUREMENTS",
         "PW_CACHE",
+        "PW_CACHEPROGRESS",
     }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -17,6 +18,8 @@ from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER,
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import File, Identity, ListedChunk, RunRecords
 from cache_runtime.domain.runs import HEARTBEAT, QUIET
+from cache_runtime.engines.ports import NotBegun
+from cache_runtime.execution import CLOCK_STEP
 from cache_runtime.publication import pack
 from cache_runtime.records import Recorded, RunStore
 from cache_runtime.tracker import RunTracker
@@ -48,7 +51,17 @@ SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(pat
 class FakeTask:
     bench: Bench
     rejected: ClassVar[Mapping[str, str]] = {}
+    kept: ClassVar[int] = 1
+    uncompared: ClassVar[int] = 1
     notes: ClassVar[Mapping[str, str]] = {"f0": "did not exist", "f1": "did not exist"}
+
+    def kept_since(self, at: datetime) -> int:
+        self.bench.asked_since.append(at)
+        return 1 if self.bench.is_old else 0
+
+    @property
+    def away(self) -> Collection[str]:
+        return self.bench.away
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         for entry in files:
@@ -67,7 +80,7 @@ class FakeTask:
             raise
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
-        return {}
+        return {entry.path: "unexpected EOF" for entry in files if entry.path in self.away}
 
 
 @dataclass
@@ -84,6 +97,11 @@ class Bench:
     may_tidy: asyncio.Event = field(default_factory=asyncio.Event)
     untidy: Exception | None = None
     """Why nothing can be removed."""
+    asked_since: list[datetime] = field(default_factory=list)
+    is_old: bool = False
+    """What is there was changed before any agent began."""
+    away: frozenset[str] = frozenset()
+    """Files that look as if their store were away."""
     blocked_after: str = ""
     """The file after which a chunk waits until it is unblocked."""
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -105,7 +123,12 @@ class Bench:
             mount=SimpleNamespace(wait_mounted=self.mounted.wait),
             metrics=SimpleNamespace(chunk_done=lambda *figures: None),
             operation=lambda spec: SimpleNamespace(
-                prepare=self.prepare, fills_cache=False, recount=self.count, tidy=self.tidy
+                prepare=self.prepare,
+                fills_cache=False,
+                recount=self.count,
+                tidy=self.tidy,
+                again=lambda spec: spec,
+                notes_hold=False,
             ),
             identity=Identity("default", "digits", "s", "digits-runtime-0", 0, "n0"),
         )
@@ -149,8 +172,11 @@ class Bench:
         assert record is not None
         self.tracker.apply(record, Entry(RUN.state, value, revision))
 
-    async def record(self, watermark: int, attempts: int = 0) -> None:
-        part = PartitionState(partition=0, watermark=watermark, attempts=attempts)
+    async def record(self, watermark: int, attempts: int = 0, begun_at: datetime | None = None) -> None:
+        """As another agent has left it, of an older release unless it has said when it has begun."""
+        part = PartitionState(
+            partition=0, watermark=watermark, attempts=attempts, agent="another", begun_at=begun_at
+        )
         await self.kv.put(RUN.part(0), to_json(part))
 
     async def recorded(self) -> PartitionState:
@@ -282,7 +308,8 @@ async def test_what_is_noted_of_files_is_told(bench: Bench) -> None:
     for number in (0, 1):
         await bench.publish(number)
         assert await bench.step()
-    assert (await bench.recorded()).notes == ["f0: did not exist", "f1: did not exist"]
+    recorded = await bench.recorded()
+    assert (recorded.notes, recorded.files_kept) == (["f0: did not exist", "f1: did not exist"], 2)
     assert bench.tidied == []
 
 
@@ -391,8 +418,33 @@ async def test_what_an_earlier_agent_may_have_done_is_not_noted_and_what_it_left
     await bench.record(watermark, attempts)
     await bench.publish(watermark)
     assert await bench.step()
-    assert ((await bench.recorded()).notes, bench.executed) == ([], [f"f{watermark}"])
+    recorded = await bench.recorded()
+    assert (recorded.notes, recorded.files_kept, bench.executed) == ([], 0, [f"f{watermark}"])
+    assert recorded.files_uncompared == 1
     assert bench.tidied == [f"f{watermark}"]
+
+
+async def test_of_a_chunk_that_is_done_again_counts_what_is_older_than_the_work_of_all_agents(
+    bench: Bench,
+) -> None:
+    """The one before had another clock."""
+    begun_at = bench.clock.now() - timedelta(minutes=3)
+    bench.is_old = True
+    await bench.lead(listed=True, chunks=1)
+    await bench.record(0, 1, begun_at)
+    await bench.publish(0)
+    assert await bench.step()
+    recorded = await bench.recorded()
+    assert (recorded.files_kept, recorded.notes) == (1, [])
+    assert (recorded.begun_at, bench.asked_since) == (begun_at, [begun_at - CLOCK_STEP])
+
+
+async def test_an_agent_that_does_a_chunk_again_goes_by_when_it_has_begun(bench: Bench) -> None:
+    began_at = bench.clock.now()
+    bench.is_old = True
+    recorded = await recorded_after(bench, Retry("MountLost", after=1.0))
+    assert (recorded.files_kept, recorded.begun_at) == (1, began_at)
+    assert bench.asked_since == [began_at - CLOCK_STEP]
 
 
 async def test_an_agent_that_stands_in_again_begins_anew(bench: Bench) -> None:
@@ -426,16 +478,47 @@ async def test_the_record_of_a_partition_that_is_stood_in_for_again_is_read_agai
     assert bench.tidied == ["f2"]
 
 
-async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
+async def recorded_after(bench: Bench, failure: Retry) -> PartitionState:
+    """Of a chunk whose first execution fails, and whose second is done."""
     await bench.lead(listed=True, chunks=1)
     await bench.publish(0)
-    bench.failure = Retry("MountLost", after=1.0)
+    bench.failure = failure
     step = asyncio.create_task(bench.step())
     await _until(lambda: bench.executed == ["f0"])
     await _pass(bench, seconds=2)
     assert await step
-    assert ((await bench.recorded()).notes, bench.executed) == ([], ["f0", "f0"])
+    return await bench.recorded()
+
+
+async def test_what_an_earlier_try_may_have_done_is_not_noted(bench: Bench) -> None:
+    recorded = await recorded_after(bench, Retry("MountLost", after=1.0))
+    assert (recorded.notes, recorded.files_kept, bench.executed) == ([], 0, ["f0", "f0"])
+    assert recorded.files_uncompared == 1
     assert bench.tidied == ["f0"]
+
+
+async def test_a_try_that_has_not_begun_is_none(bench: Bench) -> None:
+    """A source that was away for a while when the chunk came up has copied nothing."""
+    recorded = await recorded_after(bench, NotBegun("CopyFailed", after=1.0))
+    assert (recorded.notes, recorded.files_kept, bench.executed) == (["f0: did not exist"], 1, ["f0", "f0"])
+    assert bench.tidied == []
+
+
+async def test_what_always_looks_as_if_its_store_were_away_fails_after_a_while(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "AWAY_PATIENCE", 60.0)
+    await bench.lead(listed=True, chunks=1)
+    await bench.publish(0, "good", "cut short")
+    bench.away = frozenset(["cut short"])
+    step = asyncio.create_task(bench.step())
+    await _pass(bench, seconds=50)
+    assert not step.done()
+    await _pass(bench, seconds=60)
+    assert await step
+    recorded = await bench.recorded()
+    assert (recorded.watermark, recorded.files, recorded.files_failed) == (1, 1, 1)
+    assert recorded.failed_examples == ["cut short: unexpected EOF"]
 
 
 async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(bench: Bench) -> None:

@@ -19,7 +19,7 @@ from cache_runtime.beneath import opened_beneath
 from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs import create_engine
 from cache_runtime.engines.juicefs.addresses import EngineSecret
-from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
+from cache_runtime.engines.juicefs.client import Completed, Hear, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
@@ -95,7 +95,9 @@ class FakeClient(JuiceFsClient):
         known = {"Name": "digits", "UUID": UUID, "Storage": "minio", "Bucket": "http://s3:9000/b"}
         self._setting = {**known, **setting}
 
-    async def run(self, command: Command, *, timeout: float | None = None) -> Completed:
+    async def run(
+        self, command: Command, *, timeout: float | None = None, hear: Hear | None = None
+    ) -> Completed:
         assert command.args[0] == "status"
         return Completed(0, json.dumps({"Setting": self._setting}), "")
 

@@ -50,7 +50,7 @@ from cache_runtime.engines.directory.mount import DirectoryMount
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
 from cache_runtime.engines.directory.transfer import DirectoryTransfer
 from cache_runtime.engines.directory.volume import DirectoryVolume
-from cache_runtime.engines.ports import Ailment, SourceReading
+from cache_runtime.engines.ports import Ailment, Copied, SourceReading
 from cache_runtime.listing import Walker
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.operations.base import Node
@@ -514,7 +514,6 @@ async def test_pods_wait_for_no_comparison_and_it_hides_no_file_server_that_goes
         if is_silent.is_set():
             answers.wait()
 
-    monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
     monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
     monkeypatch.setattr(mount, "_join", join)
     monkeypatch.setattr(mount._view, "show", AsyncMock())
@@ -525,7 +524,11 @@ async def test_pods_wait_for_no_comparison_and_it_hides_no_file_server_that_goes
     try:
         await eventually(comparing.is_set, what="copies are compared")
         assert (mount.is_mounted, shown, moving.copies.used) == (True, [[]], 0)
+        with pytest.raises(Retry, match="are compared"):
+            await DirectoryCache(mount, moving.copies).use()
         if goes == "it falls silent":
+            # Not before: a busy machine takes as long to answer.
+            monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
             is_silent.set()
         elif goes == "it is unmounted":
             monkeypatch.setattr(moving.directory, "check", partial(shared_module._marker, "/", "/srv/set"))
@@ -569,6 +572,8 @@ async def test_layers_are_shown_once_they_have_been_compared(
         assert mount.ailment == Ailment("MountLost", "the data set: 'd': Permission denied (EACCES)")
         with pytest.raises(Retry, match="Permission denied"):
             await DirectoryCache(mount, moving.copies).check([], 1)
+        with pytest.raises(Retry, match="Permission denied"):
+            await DirectoryCache(mount, moving.copies).use()
         assert shown == [[]]
         fails = False
         await cast(ManualClock, mount._clock).advance(mount_module.SWEEP_EVERY)
@@ -1641,8 +1646,8 @@ async def test_names_are_on_disk_before_a_copy_counts(
 
     monkeypatch.setattr(os, "fsync", noted)
     sync = SyncOperation(source="file:///srv/import", destination="into", threads=2)
-    failed = await deletion.transfer.copy(sync, keys, 0)
-    assert list(failed) == [b"absent/6"]
+    copied = await deletion.transfer.copy(sync, keys, 0)
+    assert list(copied.failed) == [b"absent/6"]
     assert sorted(synced) == [
         (".", ["a", "d", "into"]),
         ("into", ["4", "d", "there"]),
@@ -1669,7 +1674,7 @@ async def test_a_disk_that_keeps_no_names_is_told(
     monkeypatch.setattr(os, "fsync", fail)
     sync = SyncOperation(source="file:///srv/import", force_update=True)
     with pytest.raises(OSError, match="Input/output") if is_told else nullcontext():
-        assert await deletion.transfer.copy(sync, [b"a"], 0) == {}
+        assert await deletion.transfer.copy(sync, [b"a"], 0) == Copied({})
 
 
 async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(

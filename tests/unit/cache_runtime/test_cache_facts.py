@@ -10,8 +10,10 @@ from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
 from cache_runtime.facts import MESSAGE_MAX, PROGRESS_EVERY, Facts
 from paddlewheel.bus.memory import MemoryBus
+from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.envelope import Event
-from paddlewheel.contracts.generated.cache_v1 import RunProgressed, RunSpec, RunState, WarmupOperation
+from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState, WarmupOperation
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 
@@ -35,7 +37,7 @@ class Harness:
 
     def published(self, run_id: str = "run-1") -> list[int]:
         """Files done, fact by fact."""
-        data = [event.data for event in self.bus.events("PW_CACHE")]
+        data = [event.data for event in self.bus.events(CACHE_PROGRESS.name)]
         return [d.files_done for d in data if isinstance(d, RunProgressed) and d.run_id == run_id]
 
 
@@ -82,7 +84,8 @@ async def test_every_fact_carries_its_trace(harness: Harness, monkeypatch: pytes
     monkeypatch.setattr(facts_module, "tracer", TracerProvider().get_tracer("test"))
     await harness.publish()
     await harness.facts.mount_changed("")
-    headers = [message.headers.get("traceparent", "") for message in harness.bus.stored("PW_CACHE")]
+    stored = [message for spec in (CACHE, CACHE_PROGRESS) for message in harness.bus.stored(spec.name)]
+    headers = [message.headers.get("traceparent", "") for message in stored]
     assert len(set(headers)) == 2
     assert all(len(header) == 55 for header in headers)
 

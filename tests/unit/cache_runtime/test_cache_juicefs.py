@@ -8,6 +8,7 @@ import json
 import os
 import struct
 from asyncio.subprocess import Process
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cache_runtime.cell import Cell
@@ -23,7 +24,7 @@ from cache_runtime.domain.model import CacheUse, Credentials, File
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.engines.juicefs import cache, commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret, source_url, split_metaurl, target_url
-from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
+from cache_runtime.engines.juicefs.client import KEPT_LOG, Completed, Hear, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.commands import Copying
 from cache_runtime.engines.juicefs.control import (
@@ -38,20 +39,30 @@ from cache_runtime.engines.juicefs.control import (
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount_options import mount_options, sub_directory
 from cache_runtime.engines.juicefs.output import (
+    RECORD_MAX,
+    TEXT_MAX,
+    CopyLog,
     ListingParser,
     Problem,
     Remark,
+    _known_in,
+    away_copies,
     failed_copies,
     is_outage,
+    kept_copies,
     last_problem,
     missing_copies,
     refused_filter,
+    torn_copies,
+    unanswered_copies,
     unreadable_directory,
 )
 from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
+from cache_runtime.engines.ports import NotBegun
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.node import CacheLimit, Disks
 from cache_runtime.secret_files import SecretFiles
+from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
@@ -72,11 +83,23 @@ PREFIX = "[nonce] 2026/11/21 01:16:46.241826 juicefs[3039] "
         ("postgres://u:p@h/d", "postgres://u:@h/d", "p"),
         ("sqlite3:///tmp/x.db", "sqlite3:///tmp/x.db", None),
         ("redis://u@h/0", "redis://u@h/0", None),
+        ("etcd://h:2379/v", "etcd://h:2379/v", None),
+        ("etcd://u@h:2379/v", "etcd://u@h:2379/v", None),
     ],
 )
 def test_passwords_are_removed_from_the_metadata_url(url: str, bare: str, password: str | None) -> None:
     meta = split_metaurl(url)
     assert (meta.url, meta.env.get("META_PASSWORD")) == (bare, password)
+
+
+@pytest.mark.parametrize("written", ["p@ss/w?cacert=/k#x", "p%40ss%2Fw%3Fcacert%3D%2Fk%23x"])
+def test_the_password_of_etcd_stays_in_the_address_as_nothing_but_a_password(written: str) -> None:
+    meta = split_metaurl(f"etcd://u:{written}@h:2379,i:2379/v")
+    assert meta.url == "etcd://u:p%40ss%2Fw%3Fcacert%3D%2Fk%23x@h:2379,i:2379/v"
+    assert meta.env == {}
+    command = commands.status(EngineSecret("v", "minio", "http://s3:9000/b", meta.url))
+    assert "p%40ss" not in f"{meta} {command}"
+    assert last_problem(f"<FATAL>: parse {meta.url}: no") == "parse etcd://h:2379,i:2379/v: no"
 
 
 def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
@@ -90,7 +113,7 @@ def test_no_command_of_the_engine_has_a_secret_in_its_arguments() -> None:
         commands.list_source(sync, source, "/tmp/e", "n"),
         commands.copy_files(sync, source, target, ("--files-from", "f"), Copying("n")),
         commands.delete_extra(sync, source, target, "n"),
-        commands.delete_copied(sync, source, target, 0),
+        commands.delete_copied(sync, source, target, Copying("n")),
     ]
     for command in made:
         assert not any(s in arg for arg in command.args for s in ("SK/with", "pa@ss", "pa%40ss")), (
@@ -134,7 +157,11 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
         ("bos://b.bj.bcebos.com/x", KEYS, "bos://b.bj.bcebos.com/x/", 2),
         ("cos://b.cos.r.myqcloud.com/x", KEYS, "cos://b.cos.r.myqcloud.com/x/", 2),
         ("obs://b.obs.r.myhuaweicloud.com/x", KEYS, "obs://b.obs.r.myhuaweicloud.com/x/", 2),
-        ("gs://b.gs.com/x", KEYS, "gs://AK:SK%2Fwith%2Bodd@b.gs.com/x/", 0),
+        ("scw://b.s3.fr-par.scw.cloud/x", KEYS, "scw://b.s3.fr-par.scw.cloud/x/", 2),
+        ("eos://b.eos-r.cmecloud.cn/x", KEYS, "eos://b.eos-r.cmecloud.cn/x/", 2),
+        ("gs://b.gs.com/x", KEYS, "gs://b.gs.com/x/", 0),
+        ("hdfs://namenode:8020/x", KEYS, "hdfs://AK:SK%2Fwith%2Bodd@namenode:8020/x/", 0),
+        ("wasb://b.core.windows.net/x", KEYS, "wasb://AK:SK%2Fwith%2Bodd@b.core.windows.net/x/", 0),
         ("minio://h/b/a@b", KEYS, "minio://h/b/a@b/", 4),
     ],
 )
@@ -143,6 +170,23 @@ def test_sources_are_directories_with_keys_in_the_environment(
 ) -> None:
     command = source_url(SyncOperation(source=source), keys)
     assert (command.args, len(command.env)) == ((arg,), names)
+
+
+SECRETIVE = ("bos", "cos", "eos", "gs", "minio", "obs", "oss", "s3", "scw")
+
+
+@pytest.mark.parametrize("scheme", SECRETIVE)
+def test_no_source_has_its_keys_among_the_arguments(scheme: str) -> None:
+    command = source_url(SyncOperation(source=f"{scheme}://host/bucket/"), KEYS)
+    assert command.args == (f"{scheme}://host/bucket/",)
+
+
+@pytest.mark.parametrize("scheme", sorted({*SOURCE_SCHEMES} - {*SECRETIVE, "file"}))
+def test_keys_that_the_client_takes_in_the_address_only_are_there(scheme: str) -> None:
+    """As in the original: the stores would not be usable otherwise."""
+    sync = SyncOperation(source=f"{scheme}://host/bucket/")
+    assert source_url(sync, KEYS).args == (f"{scheme}://AK:SK%2Fwith%2Bodd@host/bucket/",)
+    assert source_url(sync, Credentials()).args == (f"{scheme}://host/bucket/",)
 
 
 def test_a_local_source_is_read_where_it_is_mounted() -> None:
@@ -197,7 +241,8 @@ def test_sync_options_reach_the_right_commands() -> None:
     assert has(commands.delete_extra(only, source, target, "n").args, *included)
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)
-    assert not {"--delete-src", "--delete-dst", "--exclude"} & set(copying)
+    assert not {"--delete-src", "--delete-dst", "--start=a"} & set(copying)
+    assert has(copying, "--files-from", "F", *filters)
 
 
 def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
@@ -206,7 +251,7 @@ def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
     extra = commands.delete_extra(sync, source, target, "n").args
     assert {"--existing", "--ignore-existing", "--delete-dst"} <= set(extra)
     assert not {"--delete-src", "--force-update"} & set(extra)
-    copied = commands.delete_copied(sync, source, target, 7).args
+    copied = commands.delete_copied(sync, source, target, Copying("n", 7)).args
     assert {"--existing", "--check-all", "--delete-src", "--update", "--perms", "--bwlimit=7"} <= set(copied)
     assert not {"--delete-dst", "--force-update"} & set(copied)
     for args in (extra, copied):
@@ -223,6 +268,15 @@ def log_of_copies(*lines: str) -> bytes:
     return "".join(f"{PREFIX}{line}\n" for line in lines).encode()
 
 
+def read(log: bytes, log_id: str = "nonce") -> CopyLog:
+    """As it may come, in pieces."""
+    said = CopyLog(log_id)
+    for at in range(0, len(log), 100):
+        said.feed(log[at : at + 100])
+    said.close()
+    return said
+
+
 COUNTED = "<FATAL>: failed to handle {} objects [main@main.go:31]"
 
 
@@ -233,18 +287,33 @@ def test_a_failed_copy_names_what_failed() -> None:
         "<ERROR>: Failed to copy object c: d: oss://AK:SK@x denied [worker@sync.go:1165]",
         COUNTED.format(2),
     )
-    failed = failed_copies(log, "nonce", [b"a", b"b", b"c: d"])
+    failed = failed_copies(read(log), [b"a", b"b", b"c: d"])
     assert list(failed) == [b"b", b"c: d"]
     assert failed[b"b"].startswith("Failed to copy object b: denied")
     assert "SK" not in failed[b"c: d"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a>: all is well", "<ERROR>: all is well", "failed to handle 0 objects", "a\n<ERROR>: b"]
+)
+def test_a_name_does_not_choose_why_it_has_failed(name: str) -> None:
+    """What looked like the prefix of a line cut off what is before it, and what looked like a sum hid it."""
+    log = log_of_copies(
+        f"<ERROR>: Failed to copy object {name}: denied [worker@sync.go:1]", COUNTED.format(1)
+    )
+    said = read(log)
+    shown = name.replace("\n", " ")
+    expected = f"Failed to copy object {shown}: denied [worker@sync.go:1]"
+    assert failed_copies(said, [name.encode()]) == {name.encode(): expected}
+    assert said.cause == expected
 
 
 def test_names_that_the_log_shows_alike_have_failed_together() -> None:
     log = log_of_copies(
         "<ERROR>: Failed to copy object \ufffd: denied [worker@sync.go:1165]", COUNTED.format(1)
     )
-    assert set(failed_copies(log, "nonce", [b"a", b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
-    assert set(failed_copies(b"", "nonce", [b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+    assert set(failed_copies(read(log), [b"a", b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+    assert set(failed_copies(read(b""), [b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +326,52 @@ def test_names_that_the_log_shows_alike_have_failed_together() -> None:
     ],
 )
 def test_a_failed_copy_that_does_not_name_all_has_failed_for_all(lines: tuple[str, ...]) -> None:
-    assert set(failed_copies(log_of_copies(*lines), "nonce", [b"a", b"b", b"\xff"])) == {b"a", b"b", b"\xff"}
+    assert set(failed_copies(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"])) == {b"a", b"b", b"\xff"}
+
+
+def test_what_has_changed_meanwhile_is_torn() -> None:
+    changed = (
+        "<ERROR>: Failed to copy object {0}: {0} changed during sync. Original: size=1 [worker@sync.go:1]"
+    )
+    log = log_of_copies(
+        changed.format("b{0}"),
+        "<ERROR>: Failed to copy object c: d changed during sync. Original: denied [worker@sync.go:1165]",
+        "<ERROR>: Failed to copy object a: denied [worker@sync.go:1165]",
+        COUNTED.format(3),
+    )
+    assert torn_copies(read(log), [b"a", b"b{0}", b"c", b"d"]) == [b"b{0}"]
+    assert torn_copies(read(log, "other"), [b"b{0}"]) == []
+
+
+def test_what_nobody_could_ask_for_again_after_its_copy_may_be_torn() -> None:
+    """The client has replaced the file by then. An update would take it for a newer one."""
+    text = (
+        "<ERROR>: Failed to copy object a: check a in minio://s/b/: connection refused [worker@sync.go:1165]"
+    )
+    log = log_of_copies(text, COUNTED.format(1))
+    assert torn_copies(read(log), [b"a", b"b"]) == [b"a"]
+
+
+@pytest.mark.parametrize("forged", ["x: x changed during sync.", "x: check x in y"])
+def test_a_name_that_reads_as_a_change_of_another_tears_nothing(forged: str) -> None:
+    log = log_of_copies(f"<ERROR>: Failed to copy object {forged}: denied [worker@sync.go:1165]")
+    assert torn_copies(read(log), [b"x", forged.encode()]) == []
+    alike = "<ERROR>: Failed to copy object a\ufffd: a\ufffd changed during sync. [worker@sync.go:1]"
+    assert torn_copies(read(log_of_copies(alike)), [b"a\xfe", b"a\xff"]) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_away"),
+    [
+        ('Get "http://store:9000/b/a": dial tcp 10.0.0.1:9000: connect: connection refused', True),
+        ('Put "http://store/b/a": EOF', True),
+        ("AccessDenied: 403 on s3://temporary-data/a", False),
+        ("NoSuchBucket: temporary-data", False),
+        ("s3://b/images/500/: not permitted", False),
+    ],
+)
+def test_words_in_names_make_no_outage(problem: str, is_away: bool) -> None:
+    assert is_outage(problem) is is_away
 
 
 SUM = "<INFO>: Found: {}, excluded: 0 (0 B), skipped: 1 (3 B), copied: 1 (3 B), failed: 0 [Sync@sync.go:2238]"
@@ -266,23 +380,91 @@ GONE = "<WARNING>: head {} from file:///s/: lstat /s/x: no such file or director
 
 def test_what_has_left_the_source_is_named() -> None:
     keys = [b"a", b"b from c", b"d"]
-    assert missing_copies(log_of_copies(SUM.format(3)), "nonce", keys) == {}
+    assert missing_copies(read(log_of_copies(SUM.format(3))), keys) == {}
+    assert kept_copies(read(log_of_copies(SUM.format(3)))) == 1
+    assert kept_copies(read(log_of_copies("<ERROR>: Found: 3, skipped: 2"))) is None
     log = log_of_copies(GONE.format("b from c"), SUM.format(2))
-    assert missing_copies(log, "nonce", keys) == {b"b from c": "has left the source, or cannot be read there"}
+    assert missing_copies(read(log), keys) == {b"b from c": "has left the source, or cannot be read there"}
     unreadable = log_of_copies(GONE.format("a"), GONE.format("d"), SUM.format(2))
-    assert set(missing_copies(unreadable, "nonce", keys)) == {b"a", b"d"}
+    assert set(missing_copies(read(unreadable), keys)) == {b"a", b"d"}
+
+
+def test_what_leaves_the_source_while_it_is_to_be_copied_is_named_and_not_kept() -> None:
+    """The client counts it with what it has skipped."""
+    left = "<DEBUG>: Head src {0}: open /s/{0}: no such file or directory [doCopySingle0@sync.go:693]"
+    skipped = "<DEBUG>: Head src {0}: skipped [copyData@sync.go:1010]"
+    log = read(log_of_copies(left.format("b: c"), skipped.format("b: c"), SUM.format(3)))
+    assert missing_copies(log, [b"a", b"b", b"b: c"]) == {b"b: c": "has left the source"}
+    assert kept_copies(log) == 0
+    forged = "b: skipped [copyData@sync.go:1010]"
+    log = read(log_of_copies(left.format(forged), SUM.format(2)))
+    assert (missing_copies(log, [b"b", forged.encode()]), kept_copies(log)) == ({}, 1)
 
 
 def test_a_line_that_may_be_about_two_keys_accounts_for_one() -> None:
     """Else another, of which the log says nothing, would count as done."""
     keys = [b"a", b"a: b", b"a from b", b"c"]
     line = "<ERROR>: Failed to copy object a: b: denied [worker@sync.go:1165]"
-    one = failed_copies(log_of_copies(line, COUNTED.format(1)), "nonce", keys)
+    one = failed_copies(read(log_of_copies(line, COUNTED.format(1))), keys)
     assert set(one) == {b"a", b"a: b"}
-    assert set(failed_copies(log_of_copies(line, COUNTED.format(2)), "nonce", keys)) == set(keys)
+    assert set(failed_copies(read(log_of_copies(line, COUNTED.format(2))), keys)) == set(keys)
     gone = GONE.format("a from b")
-    assert set(missing_copies(log_of_copies(gone, SUM.format(3)), "nonce", keys)) == {b"a", b"a from b"}
-    assert set(missing_copies(log_of_copies(gone, SUM.format(2)), "nonce", keys)) == set(keys)
+    assert set(missing_copies(read(log_of_copies(gone, SUM.format(3))), keys)) == {b"a", b"a from b"}
+    assert set(missing_copies(read(log_of_copies(gone, SUM.format(2))), keys)) == set(keys)
+
+
+UNANSWERED = "<WARNING>: head {} from minio://s:1/b/: S3: HeadObject, StatusCode: 503, {} [produce@sync.go:1]"
+UNCHECKED = (
+    "<ERROR>: Failed to copy object {}: check {} in minio://s:1/b/: StatusCode: 503 [worker@sync.go:1]"
+)
+
+
+def test_for_what_the_store_does_not_answer_has_not_left_it() -> None:
+    """The client lists what is below such a key, so that its sum may be anything."""
+    keys = [b"a", b"b", b"c"]
+    reason = "the source does not answer for it: S3: HeadObject, StatusCode: 503,  [produce@sync.go:1]"
+    for found in (2, 3, 9):
+        said = read(log_of_copies(UNANSWERED.format("b", ""), SUM.format(found)))
+        assert unanswered_copies(said, keys) == missing_copies(said, keys) == {b"b": reason}
+    both = read(log_of_copies(UNANSWERED.format("b", ""), GONE.format("c"), SUM.format(9)))
+    assert set(unanswered_copies(both, keys)) == {b"b"}
+    assert set(missing_copies(both, keys)) == {b"b", b"c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("timeout", GONE),
+        ("a timeout", "<WARNING>: head {0} from file:///s timeout/: lstat /s/{0}: no such file [x@y.go:1]"),
+        ("a", "<WARNING>: head {} from minio://503/b/: api error Forbidden: Forbidden [produce@sync.go:1]"),
+        ("a", "<WARNING>: head {} from minio://s/b/: file does not exist [produce@sync.go:1]"),
+    ],
+)
+def test_the_name_of_what_has_left_the_source_makes_no_outage(name: str, line: str) -> None:
+    assert (
+        unanswered_copies(read(log_of_copies(line.format(name), SUM.format(1))), [name.encode(), b"b"]) == {}
+    )
+
+
+@pytest.mark.parametrize("others", [(), ("b-raw", "b-raw2")])
+def test_what_is_below_a_key_that_the_store_does_not_answer_for_fails_no_other(
+    others: tuple[str, ...],
+) -> None:
+    """It was not asked for. Once more for the same key, as it is below another one: that counts for two."""
+    keys = [b"a", b"b", b"bc"]
+    failed = ("b", "bc", "bc", *others)
+    log = log_of_copies(
+        *(UNANSWERED.format(name, "") for name in ("b", "bc")),
+        *(UNCHECKED.format(name, name) for name in failed), SUM.format(9), COUNTED.format(len(failed)),
+    )  # fmt: skip
+    assert set(failed_copies(read(log), keys)) == away_copies(read(log), keys) == {b"b", b"bc"}
+    more = log_of_copies(
+        UNANSWERED.format("b", ""),
+        UNCHECKED.format("b", "b"),
+        UNCHECKED.format("other", ""),
+        COUNTED.format(2),
+    )
+    assert set(failed_copies(read(more), keys)) == set(keys)
 
 
 @pytest.mark.parametrize(
@@ -296,10 +478,10 @@ def test_a_line_that_may_be_about_two_keys_accounts_for_one() -> None:
     ],
 )
 def test_a_copy_that_does_not_name_all_that_is_missing_has_failed_for_all(lines: tuple[str, ...]) -> None:
-    failed = missing_copies(log_of_copies(*lines), "nonce", [b"a", b"b", b"\xff"])
+    failed = missing_copies(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"])
     assert set(failed) == {b"a", b"b", b"\xff"}
     forged = log_of_copies(SUM.format(3)).replace(b"[nonce]", b"[other]")
-    assert set(missing_copies(forged, "nonce", [b"a", b"b", b"c"])) == {b"a", b"b", b"c"}
+    assert set(missing_copies(read(forged), [b"a", b"b", b"c"])) == {b"a", b"b", b"c"}
 
 
 @pytest.mark.parametrize(
@@ -311,6 +493,12 @@ def test_a_copy_that_does_not_name_all_that_is_missing_has_failed_for_all(lines:
 )  # fmt: skip
 def test_a_line_holds_no_name_that_the_client_would_trim(key: str, is_safe: bool) -> None:
     assert commands.is_line_safe(key.encode()) == is_safe
+
+
+def test_a_listing_that_fails_says_why() -> None:
+    cause = f'{PREFIX}<ERROR>: The keys are out of order: last "a/b" current "a." [listAll@sync.go:290]\n'
+    summed = f"{PREFIX}<FATAL>: listing failed, stop syncing, waiting for pending ones [main@main.go:31]\n"
+    assert "out of order" in last_problem(cause + summed)
 
 
 def test_problems_are_reported_without_prefix_and_keys() -> None:
@@ -340,6 +528,56 @@ def test_every_name_is_read_from_the_log_in_any_pieces(names: list[bytes], step:
     found = [item for i in range(0, len(data), step) for item in parser.feed(data[i : i + step])]
     found += parser.close()
     assert found == [File(encode_path(name), len(name)) for name in names]
+
+
+@pytest.mark.parametrize("before", ["", f"{PREFIX}<FATAL>: error: no room\n"])
+def test_what_never_ends_is_not_kept(before: str) -> None:
+    """A client that panics, for example, writes without the marks of its log."""
+    parser = ListingParser("nonce")
+    found = parser.feed(before.encode())
+    for _ in range(40):
+        found += parser.feed(b"goroutine 1 [running]:\n" * 4000)
+        assert len(parser._buffer) < 2 * RECORD_MAX
+    found += parser.feed(log_of([b"a"])) + parser.close()
+    assert [record for record in found if isinstance(record, File)] == [File("a", 1)]
+    problems = [record.text for record in found if isinstance(record, Problem)]
+    assert [text.partition("\n")[0] for text in problems] == (["error: no room"] if before else [])
+
+
+def test_what_a_store_says_of_one_object_is_neither_kept_nor_read_in_whole() -> None:
+    """It may be a page of an error, with many of what ends a name."""
+    said = f"Failed to copy object a: {'no: ' * 15_000}"
+    log = read(f"{PREFIX}<ERROR>: {said}\n{PREFIX}<ERROR>: failed to handle 1 objects\n".encode())
+    assert max(map(len, log.problems)) <= TEXT_MAX
+    asked = Asked([b"a"])
+    assert [*_known_in(said, "Failed to copy object ", ": ", asked)] == ["a"]
+    assert asked.count <= 2
+
+
+class Asked(dict[str, list[bytes]]):
+    """Names, which counts how often they are asked for."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        super().__init__({key.decode(): [key] for key in keys})
+        self.count = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.count += 1
+        return super().__contains__(name)
+
+
+@given(st.integers(RECORD_MAX - 300, RECORD_MAX + 900), st.integers(40, 70_000))
+@settings(max_examples=50)
+def test_a_name_that_is_too_long_is_a_problem_and_no_other_name(length: int, step: int) -> None:
+    data, parser = log_of([b"x" * length, b"b"]), ListingParser("nonce")
+    found = [item for i in range(0, len(data), step) for item in parser.feed(data[i : i + step])]
+    found += parser.close()
+    long, rest = found[0], found[1:]
+    assert rest == [File("b", 1)]
+    if length <= RECORD_MAX - 100:
+        assert long == File("x" * length, length)
+    elif length > RECORD_MAX:
+        assert long == Problem(f"the name of an object has more than {RECORD_MAX} bytes")
 
 
 def test_no_name_can_forge_a_record() -> None:
@@ -400,8 +638,8 @@ class _Scripted:
     def process(self, command: Command, *, stdout: int) -> AbstractAsyncContextManager[Process]:
         return self._client.process(self._next(command), stdout=stdout)
 
-    async def run(self, command: Command) -> Completed:
-        return await self._client.run(self._next(command))
+    async def run(self, command: Command, *, hear: Hear | None = None) -> Completed:
+        return await self._client.run(self._next(command), hear=hear)
 
 
 class _Transfer(JuiceFsTransfer):
@@ -476,7 +714,7 @@ class _FailingOnce:
     ended: int = 0
     others: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, command: Command) -> Completed:
+    async def run(self, command: Command, *, hear: Hear) -> Completed:
         self.began += 1
         if self.began == 1:
             await self.others.wait()
@@ -498,14 +736,18 @@ async def test_copies_of_keys_that_no_list_can_hold_end_with_the_first_that_fail
 
 @dataclass(frozen=True)
 class _Failing:
-    """A client that fails with this line."""
+    """A client that fails with this line, in its log or before it has one."""
 
     line: str
+    is_logged: bool
 
     async def run(self, command: Command) -> Completed:
-        return Completed(1, "", self.line)
+        log_id = command.args[command.args.index("--log-id") + 1]
+        said = f"{PREFIX.replace('nonce', log_id)}{self.line}\n{COUNTED.format(1)}\n"
+        return Completed(1, "", said, said.encode()) if self.is_logged else Completed(1, "", self.line)
 
 
+@pytest.mark.parametrize("is_logged", [False, True])
 @pytest.mark.parametrize(
     ("problem", "kind"),
     [
@@ -514,9 +756,9 @@ class _Failing:
     ],
 )
 async def test_deletions_are_tried_again_when_the_store_is_away(
-    tmp_path: Path, problem: str, kind: type[Retry | Permanent]
+    tmp_path: Path, problem: str, kind: type[Retry | Permanent], is_logged: bool
 ) -> None:
-    client = cast(_Scripted, _Failing(f"juicefs[1] <ERROR>: {problem}"))
+    client = cast(_Scripted, _Failing(f"<ERROR>: {problem}", is_logged))
     source = SyncOperation(source="minio://h/b")
     for deletion in (
         transfer(client, tmp_path, None)._delete_extra(source, Command((source.source,))),
@@ -524,6 +766,115 @@ async def test_deletions_are_tried_again_when_the_store_is_away(
     ):
         with pytest.raises(kind, match=f"DeleteFailed: {problem[:10]}"):
             await deletion
+
+
+REFUSED = (
+    "<ERROR>: list prefix a: dial tcp 10.0.0.1:80: connect: connection refused [produceFromList@sync.go:1]"
+)
+DENIED = "<ERROR>: list prefix a: AccessDenied: Access Denied [produceFromList@sync.go:1]"
+
+
+@dataclass
+class _Logging:
+    """A client that fails with these lines in its log."""
+
+    lines: tuple[str, ...]
+
+    async def run(self, command: Command, *, hear: Hear) -> Completed:
+        log_id = command.args[command.args.index("--log-id") + 1]
+        log = log_of_copies(*self.lines).replace(b"nonce", log_id.encode())
+        hear(log)
+        return Completed(1, "", log.decode(), log)
+
+
+async def test_a_file_whose_name_forges_a_line_does_not_choose_why_a_deletion_fails(tmp_path: Path) -> None:
+    evil = "a\n2026/11/21 01:16:46.2 juicefs[1] <ERROR>: connection refused"
+    client = cast(_Scripted, _Failing(f"<ERROR>: Failed to delete object {evil}", is_logged=True))
+    with pytest.raises(Permanent, match="DeleteFailed: Failed to delete object a"):
+        await transfer(client, tmp_path, None).delete_copied(SyncOperation(source="minio://h/b"), 0)
+
+
+async def test_what_the_store_does_not_answer_for_is_away_and_nothing_counts_as_kept(tmp_path: Path) -> None:
+    client = _Scripted(tmp_path, log_of_copies(UNANSWERED.format("b", ""), SUM.format(9)).decode())
+    copied = await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0)
+    assert set(copied.failed) == copied.away == {b"b"}
+    assert copied.kept is None
+
+
+async def test_a_copy_waits_while_its_store_is_away(tmp_path: Path) -> None:
+    """Three tries are over after seconds, and the run would have failed for good."""
+    sums = ("<INFO>: Found: 0, skipped: 0 (0 B), failed: 2", "<FATAL>: failed to handle 2 objects")
+    for lines, keys, is_begun in (
+        ((REFUSED, *sums), [b"a", b"b"], False),
+        ((REFUSED,), [b"a", b"b"], True),
+        ((REFUSED, *sums), [b"a\n", b"b\n"], True),
+    ):
+        client = cast(Any, _Logging(lines))
+        with pytest.raises(Retry, match=r"^CopyFailed: list prefix a: .*connection refused") as error:
+            await transfer(client, tmp_path).copy(LENT, keys, 0)
+        assert isinstance(error.value, NotBegun) is not is_begun
+
+
+@pytest.mark.parametrize(("problem", "found"), [(REFUSED, 1), (DENIED, 0)])
+async def test_a_copy_that_a_store_refuses_or_gives_in_part_has_failed(
+    tmp_path: Path, problem: str, found: int
+) -> None:
+    client = cast(Any, _Logging((problem, f"<INFO>: Found: {found}, skipped: 0 (0 B), failed: 2")))
+    assert set((await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0)).failed) == {b"a", b"b"}
+
+
+async def test_what_fails_while_its_store_is_away_may_be_copied_later(tmp_path: Path) -> None:
+    """By what is said of it: neither its name nor that of another makes an outage."""
+    refused = "<ERROR>: Failed to copy object {0}: {0}: dial tcp 10.0.0.1:80: {1} [worker@sync.go:1165]"
+    lines = (
+        refused.format("a", "connect: connection refused"),
+        refused.format("b timeout", "AccessDenied"),
+        "<INFO>: Found: 3, skipped: 0 (0 B), failed: 2",
+    )
+    keys = [b"a", b"b timeout", b"c"]
+    copied = await transfer(cast(Any, _Logging((*lines, COUNTED.format(2)))), tmp_path).copy(LENT, keys, 0)
+    assert (set(copied.failed), set(copied.away)) == ({b"a", b"b timeout"}, {b"a"})
+    blamed = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, keys, 0)
+    assert set(blamed.failed) == {*keys}
+    assert blamed.away <= {b"b timeout"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_away"),
+    [
+        ("upload inode: 4 chunk: 4 fail: (max tries) Put http://s/b: dial tcp: connection refused", True),
+        ("error: dial tcp 127.0.0.1:6379: connect: connection refused\ngoroutine 1 [running]:", True),
+        ("upload inode: 4 chunk: 4 fail: (max tries) Put http://s/timeout: AccessDenied", False),
+        ("Failed to copy data of a timeout in 3s: input/output error", False),
+    ],
+)
+async def test_why_the_volume_itself_fails_is_said_elsewhere(
+    tmp_path: Path, cause: str, is_away: bool
+) -> None:
+    """As the client of this release does, after minutes."""
+    failed = "<ERROR>: Failed to copy object {}: {}input/output error [worker@sync.go:1165]"
+    lines = (
+        f"<ERROR>: {cause} [x@y.go:1]", failed.format("o", ""), failed.format("read", "read /lent/read: "),
+        SUM.format(2), COUNTED.format(2),
+    )  # fmt: skip
+    copied = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, [b"o", b"read"], 0)
+    assert set(copied.failed) == {b"o", b"read"}
+    assert copied.away == (frozenset({b"o"}) if is_away else frozenset())
+
+
+async def test_of_a_long_log_nothing_is_missed(tmp_path: Path) -> None:
+    """Of what is cut off, a torn copy would count as failed alone, and stay."""
+    line = "<ERROR>: Failed to copy object {0}: {0} changed during sync. {1} [worker@sync.go:1165]"
+    keys = [f"{number:04}".encode() for number in range(2000)]
+    lines = [line.format(key.decode(), "x" * 300) for key in keys]
+    remarks = ["<WARNING>: slow [x@y.go:1]"] * 2000
+    log = log_of_copies(GONE.format("gone"), *lines, *remarks, SUM.format(2000), COUNTED.format(2000))
+    assert len(log) > 2 * KEPT_LOG
+    client = _Scripted(tmp_path, log.decode())
+    client.after = "exit 1"
+    copied = await transfer(client, tmp_path).copy(LENT, [*keys, b"gone"], 0)
+    assert copied.torn == {*keys}
+    assert copied.failed[b"gone"] == "has left the source, or cannot be read there"
 
 
 async def test_a_deletion_reads_the_source_first_and_at_the_same_mount(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from cache_runtime.engines.directory import mount as directory
 from cache_runtime.engines.juicefs import client as juicefs_client
 from cache_runtime.engines.juicefs import mount as juicefs
 from cache_runtime.engines.mounts import MountEntry, run_mount
+from cache_runtime.engines.ports import Ailment
 from cache_runtime.engines.view import View
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
@@ -38,6 +41,78 @@ def _juicefs(top: Path) -> juicefs.JuiceFsMount:
 def _directory(top: Path) -> directory.DirectoryMount:
     nothing = cast(Any, None)
     return directory.DirectoryMount(top / "view", top / "state", nothing, nothing, ManualClock(), _unheard)
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "said"),
+    [
+        (_juicefs, "read_engine_secret", "the engine's Secret is not there"),
+        (_juicefs, "_prepare", "a disk of its cache, or a former mount, does not answer"),
+        (_juicefs, "ensure_formatted", "the database in metaurl, or the object store, does not answer"),
+        (_juicefs, "_is_ready", "the client does not say why: see whether database and object store answer"),
+        (_directory, "_mount_once", "its file system does not answer"),
+    ],
+)
+async def test_what_a_first_mount_waits_for_is_told_before_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any, step: str, said: str
+) -> None:
+    """A brand-new set has nothing else to say why it waits, and some steps take minutes to fail."""
+    mount, reached = make(tmp_path), asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    async def nothing(*_: object, **__: object) -> Any:
+        return SimpleNamespace(returncode=None, pid=0)
+
+    if make is _juicefs:
+        mount._volumes = SimpleNamespace(ensure_formatted=nothing)
+        mount._client = SimpleNamespace(spawn=nothing)
+        monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
+        monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
+        monkeypatch.setattr(juicefs._Output, "follow", nothing)
+        for name in ("_prepare", "_end"):
+            monkeypatch.setattr(mount, name, nothing)
+    places = [place for place in (mount, juicefs, getattr(mount, "_volumes", None)) if hasattr(place, step)]
+    monkeypatch.setattr(places[0], step, hang)
+    running = asyncio.create_task(mount.run(asyncio.Event()))
+    await reached.wait()
+    assert mount.ailment is None
+    await mount._clock.advance(base.LATE_AFTER)
+    await eventually(lambda: mount.ailment is not None)
+    assert mount.message == f"not mounted after 10 s: {said}"
+    assert mount.ailment == Ailment("MountFailed", mount.message)
+    mount._step = "something else"
+    await mount._clock.advance(base.LATE_AFTER)
+    await eventually(lambda: mount.message == "not mounted after 20 s: something else")
+    await end(running)
+
+
+@pytest.mark.parametrize("make", [_juicefs, _directory])
+async def test_what_a_mount_has_failed_for_is_not_replaced_while_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any
+) -> None:
+    mount, tries = make(tmp_path), list[int]()
+
+    async def fail_then_hang(stop: asyncio.Event) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise Retry("VolumeLost", "gone")
+        await asyncio.Event().wait()
+
+    async def nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(mount, "_mount_once", fail_then_hang)
+    monkeypatch.setattr(mount._view, "fail", nothing)
+    for module in (juicefs, directory):
+        monkeypatch.setattr(module, "pause", nothing)
+    running = asyncio.create_task(mount.run(asyncio.Event()))
+    await eventually(lambda: len(tries) == 2)
+    await mount._clock.advance(2 * base.LATE_AFTER)
+    await asyncio.sleep(0)
+    assert mount.ailment == Ailment("VolumeLost", "gone")
+    await end(running)
 
 
 @pytest.mark.parametrize("make", [_juicefs, _directory])
@@ -224,6 +299,50 @@ async def test_what_fails_at_the_end_of_a_client_says_of_the_next_mount_only_whe
         assert mount.is_ending is not dies
     client.returncode = -9
     assert not mount.is_ending
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_that_a_mount_is_silent_is_told_before_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool
+) -> None:
+    mount, answer = _juicefs(tmp_path), threading.Event()
+    monkeypatch.setattr(base, "TOLD_AFTER", 0.1)
+    monkeypatch.setattr(base, "SILENT_AFTER", 3600.0 if answers else 0.5)
+    await mount._set_mounted()
+    asked = asyncio.create_task(mount._ask(answer.wait, "the client"))
+    try:
+        await asyncio.wait_for(mount.wait_silent(is_silent=True), 30)
+        told = Ailment("MountSilent", "the client did not answer for 0.1 s")
+        assert (mount.is_mounted, mount.ailment) == (True, told)
+        if answers:
+            answer.set()
+            assert await asked
+            assert (mount.is_mounted, mount.is_silent, mount.ailment) == (True, False, None)
+            return
+        with pytest.raises(Retry, match=r"MountLost: the client did not answer for 0\.5 s"):
+            await asked
+        assert mount.is_silent, "until it is told that it is lost"
+        await mount._set_lost("MountLost", "gone")
+        assert (mount.is_silent, mount.ailment) == (False, Ailment("MountLost", "gone"))
+    finally:
+        answer.set()
+
+
+async def test_a_mount_is_not_silent_while_its_agent_itself_stood_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a machine that is suspended, or too busy: the answer has come, and has not been looked at."""
+    mount, answer = _juicefs(tmp_path), threading.Event()
+    monkeypatch.setattr(base, "TOLD_AFTER", 0.4)
+    monkeypatch.setattr(base, "STEP", 0.2)
+    silences = list[object]()
+    monkeypatch.setattr(mount, "_set_silence", silences.append)
+    asked = asyncio.create_task(mount._ask(answer.wait, "the client"))
+    await asyncio.sleep(0)
+    time.sleep(0.6)
+    answer.set()
+    assert await asked
+    assert silences == [None]
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 from opentelemetry.metrics import NoOpMeter
@@ -16,8 +18,10 @@ from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import node
 from cache_runtime.app import App
-from cache_runtime.domain.model import Identity, TreeSize
+from cache_runtime.domain.model import CacheUse, Identity, TreeSize
+from cache_runtime.engines.base import BaseMount
 from cache_runtime.engines.ports import Ailment, Engine
+from cache_runtime.engines.view import View
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
 from cache_runtime.volume_record import ReportedVolume
@@ -30,6 +34,7 @@ from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.wait import eventually
 
 
 async def _nothing_staged() -> int:
@@ -41,6 +46,10 @@ async def _hang() -> int:
     return 0
 
 
+async def _never(*, is_silent: bool) -> None:
+    await asyncio.Event().wait()
+
+
 async def _fail() -> int:
     raise Retry("CacheUnreadable", "Input/output error")
 
@@ -49,8 +58,17 @@ def make_mount(ailment: Ailment | None = None) -> SimpleNamespace:
     """There is none, for the reason that is given."""
     message = ailment.message if ailment else ""
     return SimpleNamespace(
-        is_mounted=False, message=message, ailment=ailment, changed_at=None, is_ending=False
+        is_mounted=False,
+        message=message,
+        ailment=ailment,
+        changed_at=None,
+        is_ending=False,
+        is_silent=False,
+        wait_silent=_never,
     )
+
+
+INTERVAL = 10.0
 
 
 def make_reporter(
@@ -74,7 +92,7 @@ def make_reporter(
         [],
         CacheLimit(0),
         clock or ManualClock(),
-        10.0,
+        INTERVAL,
         is_writeback=is_writeback,
     )
 
@@ -259,6 +277,105 @@ async def test_the_size_is_asked_for_in_proportion_to_what_that_takes(
     assert began == measured_at
 
 
+async def test_a_new_agent_says_that_it_has_not_measured_the_set_and_repeats_its_predecessor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, mount = MemoryBus().key_value(NODES_BUCKET), make_mount()
+
+    async def reported() -> tuple[bool, int, int]:
+        found = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+        return found.size_unknown, found.total_bytes, found.total_files
+
+    async def size() -> TreeSize:
+        return TreeSize(3, 30)
+
+    async def use() -> CacheUse:
+        return CacheUse()
+
+    monkeypatch.setattr(node, "_counters", lambda _: (1, 1))
+    cache = SimpleNamespace(staged_bytes=_nothing_staged, use=use)
+    await make_reporter(nodes, cache).report()
+    assert await reported() == (True, 0, 0)
+    await nodes.put("uid.0", to_json(NodeStatus(node="node", total_bytes=20, total_files=2)))
+    reporter = make_reporter(nodes, cache, mount=mount)
+    reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
+    await reporter.report()
+    assert await reported() == (True, 20, 2)
+    mount.is_mounted, mount.path = True, "/"
+    await reporter.report()
+    assert await reported() == (False, 30, 3)
+
+
+async def test_a_report_says_what_could_not_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, mount = MemoryBus().key_value(NODES_BUCKET), make_mount()
+    broken = True
+
+    async def told() -> str:
+        await reporter.report()
+        return from_json(NodeStatus, (await nodes.get("uid.0")).value or b"").figures_problem
+
+    async def size() -> TreeSize:
+        raise Retry("MountLost", "Transport endpoint is not connected")
+
+    async def use() -> CacheUse:
+        if broken:
+            raise Retry("MountLost", ".stats: Input/output error")
+        return CacheUse()
+
+    def statvfs(path: str) -> os.statvfs_result:
+        raise OSError(errno.EIO, "Input/output error") if path == "/" else FileNotFoundError
+
+    monkeypatch.setattr(node, "_counters", lambda _: (1, 1))
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged, use=use), mount=mount)
+    reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
+    reporter._dirs = ["/", "/tmp"]
+    assert await told() == "/: Input/output error", "of a mount that is down its own message tells"
+    mount.is_mounted, mount.path = True, "/"
+    disk, tree = "/: Input/output error", "size of the set: Transport endpoint is not connected"
+    assert await told() == f"{disk}; cache: .stats: Input/output error; {tree}"
+    broken = False
+    reporter._dirs = []
+    assert await told() == tree
+
+
+async def test_a_report_says_of_when_its_figure_of_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes in time when a measurement takes long, with the figure before that."""
+    nodes, clock, mount = MemoryBus().key_value(NODES_BUCKET), ManualClock(), make_mount()
+    answers = dict[int, asyncio.Event]()
+
+    async def use() -> CacheUse:
+        answers[len(answers)] = answer = asyncio.Event()
+        await answer.wait()
+        return CacheUse(7 * len(answers))
+
+    async def told() -> tuple[int, float | None, str]:
+        await reporter.report()
+        found = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
+        assert found.updated_at is not None
+        age = (found.updated_at - found.cached_at).total_seconds() if found.cached_at else None
+        return found.cached_bytes, age, found.figures_problem
+
+    async def size() -> TreeSize:
+        return TreeSize(0, 0)
+
+    monkeypatch.setattr(node, "_counters", lambda _: (1, 1))
+    monkeypatch.setattr(node, "PATIENCE", 0.01)
+    mount.is_mounted, mount.path = True, "/"
+    cache = SimpleNamespace(staged_bytes=_nothing_staged, use=use)
+    reporter = make_reporter(nodes, cache, mount=mount, clock=clock)
+    reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
+    assert await told() == (0, None, "cache: not measured yet")
+    await clock.advance(30.0)
+    answers[0].set()
+    assert await told() == (7, 30.0, "")
+    await clock.advance(10.0)
+    assert await told() == (7, 40.0, "")
+    answers[1].set()
+    assert await told() == (14, 0.0, "")
+    await reporter.report_last()
+
+
 async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -440,19 +557,46 @@ async def test_what_the_partition_has_left_on_other_nodes_stays_known(
         assert (status.node, status.staged_elsewhere) == ("node", elsewhere)
 
 
-async def test_what_was_left_is_handed_over_to_the_partition_that_is_there_now() -> None:
-    nodes = MemoryBus().key_value(NODES_BUCKET)
+@pytest.mark.parametrize("skew", [-600, 0, 600])
+async def test_what_was_left_is_handed_over_to_the_partition_that_is_there_now(skew: int) -> None:
+    """Whatever time it is there."""
+    nodes, clock = MemoryBus().key_value(NODES_BUCKET), ManualClock()
     await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
-    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged))
-    now = ManualClock().now()
-    old = now - timedelta(seconds=30)
-    said = [(False, now, [ON_A]), (True, old, [ON_A]), (True, None, [ON_A]), (True, now, [])]
-    for mounted, at, elsewhere in said:
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), clock=clock)
+    for mounted, elsewhere in ((True, [ON_A]), (False, [ON_A]), (True, [])):
+        at = clock.now() + timedelta(seconds=skew)
         report = NodeStatus(node="a", partition=1, mounted=mounted, updated_at=at)
         await nodes.put("uid.1", to_json(report))
         await reporter.report()
-        status = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
-        assert status.staged_elsewhere == elsewhere
+        assert (await _report(nodes)).staged_elsewhere == elsewhere
+        await clock.advance(INTERVAL)
+
+
+@pytest.mark.parametrize("skew", [-600, 0, 600])
+async def test_nothing_is_handed_over_to_a_partition_that_says_nothing_any_more(skew: int) -> None:
+    """By its clock, its last report may be from the future for long."""
+    nodes, clock = MemoryBus().key_value(NODES_BUCKET), ManualClock()
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
+    last = NodeStatus(node="a", partition=1, mounted=True, updated_at=clock.now() + timedelta(seconds=skew))
+    await nodes.put("uid.1", to_json(last))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), clock=clock)
+    for _ in range(3):
+        await reporter.report()
+        assert (await _report(nodes)).staged_elsewhere == [ON_A]
+        await clock.advance(INTERVAL)
+
+
+async def test_a_report_of_a_time_in_which_nobody_looked_hands_nothing_over() -> None:
+    nodes, clock = MemoryBus().key_value(NODES_BUCKET), ManualClock()
+    await nodes.put("uid.0", to_json(NodeStatus(node="a", staged_bytes=7, mounted=True)))
+    reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), clock=clock)
+    report = to_json(NodeStatus(node="a", partition=1, mounted=True))
+    await nodes.put("uid.1", report)
+    await reporter.report()
+    await nodes.put("uid.1", report)
+    await clock.advance(node.RECENT * INTERVAL)
+    await reporter.report()
+    assert (await _report(nodes)).staged_elsewhere == [ON_A]
 
 
 def test_of_many_nodes_with_writes_those_with_unknown_ones_are_named_first() -> None:
@@ -614,3 +758,33 @@ async def test_a_report_says_whether_pods_write_to_the_cache_first(
     await App(settings, bus, Metrics(NoOpMeter("test")))._node.report()
     entry = await bus.key_value(NODES_BUCKET).get("uid.0")
     assert from_json(NodeStatus, entry.value or b"").writeback is is_writeback
+
+
+async def test_a_mount_that_falls_silent_is_reported_at_once_and_when_it_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever is measured on it meanwhile."""
+    nodes = MemoryBus().key_value(NODES_BUCKET)
+    mount = BaseMount(View(tmp_path, tmp_path), ManualClock(), AsyncMock())
+    cache = SimpleNamespace(staged_bytes=_hang)
+    reporter = make_reporter(nodes, cache, mount=cast(SimpleNamespace, mount))
+    reporter._interval = 3600.0
+
+    async def is_told(reason: str) -> bool:
+        return [from_json(NodeStatus, entry.value or b"").ailment for entry in await nodes.entries(">")] == [
+            reason
+        ]
+
+    await reporter.report()
+    monkeypatch.setattr(node, "PATIENCE", 3600.0)
+    reporting = asyncio.create_task(reporter.run())
+    try:
+        mount._set_silence(Ailment("MountSilent", "no answer"))
+        await eventually(lambda: is_told("MountSilent"), within=30, what="it is told")
+        reporter._stop_measuring()
+        monkeypatch.setattr(node, "PATIENCE", 0.0)
+        mount._set_silence(None)
+        await eventually(lambda: is_told(""), within=30, what="it answers")
+    finally:
+        await end(reporting)
+        reporter._stop_measuring()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,9 +20,9 @@ from cache_runtime import execution
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, FileName, Outcome, TreeSize
 from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import decode_path
-from cache_runtime.engines.ports import Ailment, Engine, SourceReading
+from cache_runtime.engines.ports import Ailment, Copied, Engine, NotBegun, SourceReading
 from cache_runtime.engines.registry import ENGINES, engine_factory
-from cache_runtime.execution import PAUSE, execute_chunk
+from cache_runtime.execution import FIRST, PAUSE, Before, execute_chunk
 from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
 from cache_runtime.operations import sync as sync_module
@@ -63,6 +63,10 @@ class FakeEngine:
         breaks: what ends a copy in the middle.
         leaves: a copy that fails leaves what it has begun to write.
         unfinished: what others were writing at the end of each copy.
+        kept: how many files each copy leaves as they are.
+        is_away: what is not done yet fails because its store is away.
+        tears: a copy that fails leaves parts of two versions.
+        forced: whether each copy replaces what is there.
     """
 
     path: Path
@@ -77,13 +81,21 @@ class FakeEngine:
     unexamined: list[int] = field(default_factory=list)
     holes: int = 0
     breaks: BaseException | None = None
+    tells_time = True
+    updates: bool = False
+    """It leaves what is there as it is."""
     leaves: bool = False
     unfinished: list[list[str]] = field(default_factory=list)
+    kept: list[int | None] = field(default_factory=list)
+    is_away: bool = False
+    tears: bool = False
+    forced: list[bool] = field(default_factory=list)
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
     changes: int = 0
     is_ending = False
+    is_silent = False
     has_left: bool = False
 
     def leave(self) -> None:
@@ -95,6 +107,9 @@ class FakeEngine:
     async def wait_changed(self, changes: int) -> None:
         while self.changes == changes:
             await asyncio.sleep(0.01)
+
+    async def wait_silent(self, *, is_silent: bool) -> None:
+        await asyncio.Event().wait()
 
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -145,20 +160,34 @@ class FakeEngine:
     async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         yield self.objects
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> dict[bytes, str]:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
         self.calls.append(f"copy {len(keys)} at {mbps}")
+        self.forced.append(sync.force_update)
         if self.breaks:
             raise self.breaks
         self.unfinished.append(sorted(path.name for path in self.path.rglob(".jfs.*")))
         failed = [key for key in keys if self._is_due(key.decode())]
         for key in failed if self.leaves else ():
             (self.path / sync.destination / f".jfs.{key.decode()}.tmp.1").write_bytes(b"x")
+        found = 0
         for key in keys:
             if key not in failed:
                 target = self.path / sync.destination / key.decode()
+                found += target.exists() and not sync.force_update
+                if self.updates and target.exists():
+                    continue
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(b"x" * 10)
-        return dict.fromkeys(failed, self.problem) if self.problem else {}
+        kept = self.kept.pop(0) if self.kept else found
+        torn = frozenset(failed if self.tears else ())
+        for key in torn:
+            (self.path / sync.destination / key.decode()).write_bytes(b"ab" * 5)
+        return Copied(
+            dict.fromkeys(failed, self.problem) if self.problem else {},
+            kept,
+            torn,
+            frozenset(failed if self.is_away else ()),
+        )
 
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         size = TreeSize(len(self.objects), sum(file.size for file in self.objects))
@@ -214,6 +243,8 @@ class Harness:
         partition: int = 0,
         warmed: int = 0,
         is_first: bool = True,
+        begun_at: datetime | None = None,
+        may_wait: bool = True,
     ) -> Outcome:
         """Execute a chunk; pauses between tries pass at once."""
         entries = [FileEntry(path=path, size=size) for path, size in files]
@@ -224,7 +255,8 @@ class Harness:
                 Chunk(files=entries, partition=partition),
                 self.clock,
                 warmed,
-                is_first=is_first,
+                before=FIRST if is_first else Before(begun_at),
+                may_wait=may_wait,
             )
         )
         while not work.done():
@@ -574,6 +606,21 @@ async def test_sync_copies_and_compares_sizes(harness: Harness) -> None:
         "in/d",
         "in/d/b",
     ]
+    again = await harness.execute(spec, ("d/", 0), ("a", 10), ("d/b", 10), ("new", 10))
+    assert again == Outcome(files=4, bytes=30, kept=3, uncompared=2)
+
+
+async def test_directories_that_were_there_are_kept(harness: Harness) -> None:
+    """Else a sync that has copied nothing would say that the data has changed."""
+    directories = ("d/", 0), ("d/e/", 0)
+    assert (await harness.execute(sync(), *directories)).kept == 0
+    again = await harness.execute(sync(), *directories, ("f/g/", 0))
+    assert again == Outcome(files=3, kept=2)
+
+
+async def test_what_a_sync_has_copied_in_its_first_try_is_not_kept_in_the_second(harness: Harness) -> None:
+    harness.engine.stubborn = {"late": 1}
+    assert await harness.execute(sync(), ("a", 10), ("late", 10)) == Outcome(files=2, bytes=20)
 
 
 async def test_sync_tries_again_and_names_what_did_not_arrive(harness: Harness) -> None:
@@ -582,6 +629,65 @@ async def test_sync_tries_again_and_names_what_did_not_arrive(harness: Harness) 
     assert (outcome.files, outcome.bytes) == (1, 10)
     assert outcome.failed == tuple(f"{name}: size differs from the source" for name in ("never", "small"))
     assert harness.engine.calls == ["copy 3 at 0", "copy 3 at 0", "copy 3 at 0"]
+
+
+async def test_a_sync_whose_store_is_away_waits(harness: Harness) -> None:
+    """Three tries may be over after seconds, and the run would have failed for good."""
+    harness.engine.stubborn, harness.engine.is_away = {"a": 2, "b": 2}, True
+    harness.engine.problem = "connection refused"
+    for is_first in (True, False):
+        with pytest.raises(Retry, match=r"^CopyFailed: connection refused"):
+            await harness.execute(sync(), ("a", 10), ("b", 10), is_first=is_first)
+    assert (await harness.execute(sync(), ("a", 10), ("b", 10), is_first=False)).files == 2
+    assert harness.engine.calls == ["copy 2 at 0"] * 3
+
+
+async def test_a_try_that_has_copied_nothing_is_none_unless_another_has(harness: Harness) -> None:
+    files = [FileEntry(path="a", size=10)]
+    task = await harness.operations["sync"].prepare(sync(), files, 0)
+    harness.engine.breaks = NotBegun("CopyFailed")
+    with pytest.raises(NotBegun):
+        await task.execute(files)
+    harness.engine.breaks = None
+    await task.execute(files)
+    harness.engine.breaks = NotBegun("CopyFailed")
+    with pytest.raises(Retry) as error:
+        await task.execute(files)
+    assert not isinstance(error.value, NotBegun)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_sync_whose_store_goes_away_in_the_middle_waits(harness: Harness, is_first: bool) -> None:
+    """Also when it goes away once more."""
+    harness.engine.stubborn, harness.engine.is_away = {"b": 2}, True
+    harness.engine.problem = "connection refused"
+    with pytest.raises(Retry, match=r"^CopyFailed: connection refused"):
+        await harness.execute(sync(), ("a", 10), ("b", 10), is_first=is_first)
+    assert harness.engine.calls == ["copy 2 at 0", "copy 1 at 0"]
+    assert (await harness.execute(sync(), ("a", 10), ("b", 10), is_first=False)).files == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"update": True}])
+@pytest.mark.parametrize("others", [("b", "c"), ()])
+async def test_an_object_that_always_looks_as_if_its_store_were_away_ends_nothing(
+    harness: Harness, options: dict[str, bool], others: tuple[str, ...]
+) -> None:
+    """It may be cut short. After a while it is taken for a failure, and the run goes on."""
+    harness.engine.stubborn, harness.engine.is_away = {"a": 99}, True
+    harness.engine.problem = "unexpected EOF"
+    files = [(name, 10) for name in ("a", *others)]
+    for is_first in (True, False, False):
+        with pytest.raises(Retry):
+            await harness.execute(sync(**options), *files, is_first=is_first)
+    last = await harness.execute(sync(**options), *files, is_first=False, may_wait=False)
+    assert (last.failed, last.files) == (("a: unexpected EOF",), len(others))
+
+
+async def test_what_all_tries_find_counts_once_as_not_compared(harness: Harness) -> None:
+    harness.write("a", "b", "c")
+    harness.engine.problem, harness.engine.stubborn = "denied", {"a": 1, "b": 1, "c": 1, "d": 1}
+    outcome = await harness.execute(sync(update=True), ("a", 10), ("b", 10), ("c", 10), ("d", 10))
+    assert (outcome.files, outcome.uncompared) == (4, 3)
 
 
 async def test_sync_reports_the_last_problem_of_the_engine(harness: Harness) -> None:
@@ -599,8 +705,158 @@ async def test_a_size_that_is_right_proves_nothing_when_the_engine_failed(
     assert (outcome.failed, outcome.files) == (("a: denied",), 1)
 
 
-async def test_an_updating_sync_may_keep_a_newer_file_of_another_size(harness: Harness) -> None:
-    assert (await harness.execute(sync(update=True), ("a", 99))).failed == ()
+async def test_an_updating_sync_may_keep_a_newer_file_of_another_size_and_says_so(harness: Harness) -> None:
+    outcome = await harness.execute(sync(update=True), ("a", 99), ("b", 10))
+    (note,) = outcome.notes
+    assert (outcome.failed, outcome.files) == ((), 2)
+    assert note == "a: has another size than was listed in the source: an update replaces older files only"
+
+
+@pytest.mark.parametrize(
+    ("kept", "counted", "uncompared"),
+    [([2], 2, 2), ([1, 0], 1, 1), ([0, 1], 0, 1), ([1, 1, 1], 1, 2), ([None, 2, 2], 0, 2), ([None], 0, 0)],
+)
+async def test_what_was_there_is_counted_before_a_try_has_copied_anything(
+    harness: Harness, kept: list[int | None], counted: int, uncompared: int
+) -> None:
+    """What a later try finds may be a copy of this run, and is not compared. Of a try whose client was killed
+    nobody knows what it has found."""
+    harness.engine.kept = [*kept]
+    harness.engine.stubborn = {"late": len(kept) - 1}
+    outcome = await harness.execute(sync(), ("late", 10), ("b", 10))
+    assert (outcome.files, outcome.kept, outcome.uncompared) == (2, counted, uncompared)
+
+
+async def test_of_a_chunk_that_is_done_again_what_is_older_than_the_run_is_kept(harness: Harness) -> None:
+    """Else an update that was interrupted would say that it has copied something."""
+    await harness.execute(sync(update=True), ("a", 10), ("d/", 0))
+    now = datetime.now(UTC)
+    for begun_at, kept in ((None, 0), (now - timedelta(minutes=1), 0), (now + timedelta(minutes=1), 2)):
+        again = await harness.execute(
+            sync(update=True), ("a", 10), ("d/", 0), ("never", 99), is_first=False, begun_at=begun_at
+        )
+        assert (again.files, again.kept) == (3, kept + (kept > 0))
+    harness.engine.tells_time = False
+    again = await harness.execute(sync(update=True), ("a", 10), is_first=False, begun_at=begun_at)
+    assert again.kept == 0
+
+
+async def test_what_a_sync_notes_it_also_notes_when_it_does_a_chunk_again(harness: Harness) -> None:
+    outcome = await harness.execute(sync(update=True), ("a", 99), is_first=False)
+    assert len(outcome.notes) == 1
+    assert (await harness.execute(remove("gone"), ("gone", 0), is_first=False)).notes == ()
+
+
+async def test_directories_of_a_try_that_has_copied_nothing_are_not_kept(harness: Harness) -> None:
+    harness.engine.breaks = NotBegun("CopyFailed")
+    with pytest.raises(NotBegun):
+        await harness.execute(sync(), ("d/", 0), ("d/a", 10))
+    harness.engine.breaks = None
+    assert await harness.execute(sync(), ("d/", 0), ("d/a", 10)) == Outcome(files=2, bytes=10)
+
+
+async def test_a_directory_that_cannot_be_made_fails_alone(harness: Harness) -> None:
+    (harness.root / "link").symlink_to("/")
+    outcome = await harness.execute(sync(), ("a", 10), ("link/d/", 0), ("d/", 0))
+    assert outcome.files == 2
+    [failed] = outcome.failed
+    assert failed.startswith("link/d/: ")
+    assert "leads out of the data set" in failed
+
+
+async def test_a_full_volume_has_no_chunk_copied_again_for_its_directories(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Tree, "_make_directory", refuse)
+    outcome = await harness.execute(sync(), ("a", 10), ("d/", 0))
+    assert outcome.files == 1
+    [failed] = outcome.failed
+    assert "No space left on device" in failed
+    assert harness.engine.calls == ["copy 1 at 0"]
+
+
+@pytest.mark.parametrize("options", [{}, {"update": True}])
+async def test_what_was_begun_before_is_copied_anew(harness: Harness, options: dict[str, bool]) -> None:
+    """A file of two versions may have the right size; with `update` it may be somebody's newer one."""
+    is_forced = not options
+    harness.engine.stubborn = {"a": 1}
+    await harness.execute(sync(**options), ("a", 10))
+    await harness.execute(sync(**options), ("a", 10), is_first=False)
+    assert harness.engine.forced == [False, is_forced, is_forced]
+
+
+async def test_what_is_of_two_versions_does_not_stay(harness: Harness) -> None:
+    harness.engine.stubborn, harness.engine.problem, harness.engine.tears = {"a": 99}, "it changed", True
+    outcome = await harness.execute(sync(), ("a", 10), ("b", 10))
+    assert (outcome.failed, harness.present()) == (("a: it changed",), ["b"])
+
+
+async def test_files_of_two_versions_that_cannot_be_removed_fail_all_the_same(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    harness.engine.stubborn, harness.engine.problem, harness.engine.tears = {"a": 99}, "it changed", True
+    [failed] = (await harness.execute(sync(), ("a", 10))).failed
+    assert failed.startswith("a: it changed; parts of two versions stay: ")
+    assert "Read-only file system" in failed
+
+
+async def test_a_file_of_two_versions_that_could_not_be_removed_is_removed_before_the_next_try(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update would take it for a newer one, keep it and be done."""
+    unlink, refusals = os.unlink, [OSError(errno.EIO, "Input/output error")]
+
+    def refuse_once(name: bytes, *, dir_fd: int) -> None:
+        if refusals:
+            raise refusals.pop()
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse_once)
+    harness.engine.stubborn, harness.engine.problem, harness.engine.tears = {"a": 1}, "it changed", True
+    harness.engine.updates = True
+    assert (await harness.execute(sync(update=True), ("a", 10))).files == 1
+    assert (harness.root / "a").read_bytes() == b"x" * 10
+
+
+async def test_a_mount_that_is_lost_before_such_a_file_is_removed_does_not_make_it_a_success(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunk is done again, by another task."""
+    lost = OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    def fail(*_: object, **__: object) -> None:
+        raise lost
+
+    harness.engine.stubborn, harness.engine.problem, harness.engine.tears = {"a": 1}, "it changed", True
+    harness.engine.updates = True
+    with monkeypatch.context() as away:
+        away.setattr(os, "unlink", fail)
+        away.setattr(Tree, "_stat_all", fail)
+        with pytest.raises(Retry):
+            await harness.execute(sync(update=True), ("a", 10))
+    assert (harness.root / "a").read_bytes() == b"ab" * 5
+
+    outcome = await harness.execute(sync(update=True), ("a", 10), is_first=False)
+
+    assert (outcome.files, outcome.failed) == (1, ())
+    assert (harness.root / "a").read_bytes() == b"x" * 10
+
+
+def test_a_sync_says_how_much_it_has_not_compared(harness: Harness) -> None:
+    operation = harness.operations["sync"]
+    assert operation.remark(sync(), 0) == ""
+    assert operation.remark(sync(), 1) == "1 file was there with the same size and not compared"
+    assert operation.remark(sync(), 12) == "12 files were there with the same size and not compared"
+    newer = "12 files were there, not older than in the source, and not compared"
+    assert operation.remark(sync(update=True), 12) == newer
+    assert harness.operations["remove"].remark(remove("a"), 12) == ""
 
 
 async def test_sync_never_copies_keys_that_leave_the_data_set(harness: Harness) -> None:
@@ -820,12 +1076,11 @@ def _fail(*_: object) -> NoReturn:
     "ask",
     [
         lambda tree: tree.stat([b"d/a"]),
-        lambda tree: tree.are_directories([b"d/a"]),
+        lambda tree: tree.directories([b"d/a"]),
         lambda tree: tree.is_own(b"d/a"),
         lambda tree: tree.locate(b"d/a/x", "paths"),
-        lambda tree: tree.make_directories([b"d/a/x"], "paths"),
     ],
-    ids=["stat", "are_directories", "inode", "locate", "make_directories"],
+    ids=["stat", "directories", "inode", "locate"],
 )
 async def test_a_file_system_that_fails_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[[Tree], Awaitable[object]]

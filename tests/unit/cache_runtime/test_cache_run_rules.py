@@ -16,6 +16,7 @@ from cache_runtime.domain.runs import (
     Duties,
     Ending,
     all_failed,
+    begun,
     claimed,
     decide,
     ended,
@@ -28,6 +29,7 @@ from cache_runtime.domain.runs import (
     judge,
     judged,
     judgement_of,
+    lacking,
     pace,
     percent,
     progress,
@@ -54,6 +56,26 @@ from paddlewheel.contracts.wire import to_json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SPEC = RunSpec(run_id="r", partitions=2, warmup=WarmupOperation())
+
+
+LATER = NOW + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "before", "now", "expected"),
+    [(0, None, NOW, NOW), (1, LATER, NOW, NOW), (1, NOW, LATER, NOW), (1, None, NOW, None)],
+    ids=["first", "with a clock that is behind", "with one that is ahead", "after one that does not say so"],
+)  # fmt: skip
+def test_the_work_on_a_partition_began_when_the_first_agent_by_its_clock_did(
+    attempts: int, before: datetime | None, now: datetime, expected: datetime | None
+) -> None:
+    # An agent that found no chunk has written the record, and begun nothing.
+    part = begun(lacking(PartitionState(agent="a", begun_at=before, attempts=attempts)), now)
+    assert (part.begun_at, part.attempts) == (expected, attempts + 1)
+
+
+def test_when_chunks_were_done_by_agents_that_did_not_say_when_they_began_it_is_not_known() -> None:
+    assert begun(PartitionState(agent="a", watermark=1), NOW).begun_at is None
 
 
 def records(master: str = "", phase: RunPhase = RunPhase.RUNNING, **fields: object) -> RunRecords:
@@ -185,6 +207,19 @@ def test_at_most_twenty_notes_are_kept_and_said_with_the_end() -> None:
         part = with_chunk(part, chunk(number), Outcome(notes=(f"n{number}",)))
     assert len(part.notes) == 20
     assert judge([], 2 * part.digest, progress([part, part])).message.endswith("; n19; ...")
+
+
+def test_what_was_not_compared_is_summed_up_and_said_first() -> None:
+    part = with_chunk(PartitionState(), chunk(0), Outcome(kept=2, uncompared=2, notes=("a: newer",)))
+    part = with_chunk(part, chunk(1), Outcome(kept=3, uncompared=4))
+    sums = progress([part, part])
+    assert (sums.kept, sums.uncompared) == (10, 12)
+    ending = judge([], 2 * part.digest, sums, remark="10 files were there")
+    assert ending == Ending(RunPhase.SUCCEEDED, message="10 files were there; a: newer; a: newer")
+    failed = with_chunk(part, chunk(2), Outcome(failed=("b: gone",)))
+    assert judge([], 0, progress([failed]), remark="5 files were there").message.startswith(
+        "1 files could not"
+    )
 
 
 def test_a_failed_chunk_names_its_files() -> None:

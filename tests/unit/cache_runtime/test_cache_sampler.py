@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
+from itertools import repeat
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from cache_runtime.domain.model import File
+from cache_runtime.domain.packed import PackedFiles
 from cache_runtime.domain.sampler import BATCH, SamplerOrder, batches, in_folder_order, shuffled
 from cache_runtime.domain.strategy import shares
 from paddlewheel.contracts.generated.cache_v1 import SamplerOrder as AskedOrder
@@ -53,7 +56,7 @@ def paddle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def shares_of(samples: int, ranks: int, order: SamplerOrder) -> list[list[int]]:
     """By Paddlewheel."""
     found: list[list[int]] = [[] for _ in range(ranks)]
-    for batch in batches([File(str(n), 1) for n in range(samples)], ranks, order):
+    for batch in batches(PackedFiles(File(str(n), 1) for n in range(samples)), ranks, order):
         assert batch.partition is not None
         found[batch.partition] += [int(file.path) for file in batch.files]
     return found
@@ -71,13 +74,41 @@ def test_samples_are_numbered_as_a_dataset_folder_does(paddle: dict[str, Any]) -
     assert [file.path.removeprefix("train/") for file in below] == paddle["files"]
 
 
+def test_samples_are_numbered_so_in_whatever_order_they_are_listed() -> None:
+    names = [
+        f"{c}/{d}{n}" for c in ("a", "a-b", "é", "%FF") for d in ("", "b/", "b-c/") for n in ("x", "%25", "é")
+    ]
+    expected = sorted(names, key=lambda name: (name.split("/")[0], *name.rpartition("/")[::2]))
+    Random(3).shuffle(names)
+    assert list(in_folder_order(File(name, len(name)) for name in names)) == [
+        File(name, len(name)) for name in expected
+    ]
+
+
+@pytest.mark.parametrize("directories", [1, 500])
+def test_a_file_takes_little_memory_beside_its_path(directories: int) -> None:
+    files = 50_000
+    names = (f"{n * directories // files:06}/{n:06}" for n in range(files))
+    warmup = WarmupOperation(strategy="sampler", sampler=AskedOrder(batch_size=64, shuffle=True))
+    tracemalloc.start()
+    try:
+        assert (
+            sum(len(batch.files) for batch in shares(warmup, map(File, names, repeat(1)), 4, "run-1"))
+            == files
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak / files < len("000000/000000") + 50
+
+
 def test_all_ranks_get_their_first_files_early() -> None:
-    files = [File(str(n), 1) for n in range(3 * BATCH + 11)]
+    files = PackedFiles(File(str(n), 1) for n in range(3 * BATCH + 11))
     assert [batch.partition for batch in batches(files, 2, SamplerOrder(32))] == [0, 1, 0, 1]
 
 
 def test_an_empty_set_has_no_shares() -> None:
-    assert list(batches([], 3, SamplerOrder())) == []
+    assert list(batches(PackedFiles(), 3, SamplerOrder())) == []
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 2**31 - 1])

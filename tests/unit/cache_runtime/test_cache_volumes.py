@@ -71,6 +71,17 @@ async def identify(uuid: object) -> str:
     return await Volumes(cast(JuiceFsClient, client), record_of()).identify(ENGINE)
 
 
+async def test_what_the_driver_of_mysql_prints_before_the_status_is_passed_over() -> None:
+    class Pinging(Client):
+        async def run(self, command: Command, timeout: float) -> Completed:
+            done = await super().run(command, timeout)
+            ping = "[xorm] [info]  2026/11/24 19:45:34.142008 PING DATABASE mysql\n"
+            return Completed(done.code, 2 * ping + done.stdout, "")
+
+    client = cast(JuiceFsClient, Pinging(**SETTING, UUID=UUID))
+    assert await Volumes(client, record_of()).identify(ENGINE) == UUID
+
+
 async def test_the_volume_is_named_by_its_uuid() -> None:
     assert await identify(UUID) == UUID
 

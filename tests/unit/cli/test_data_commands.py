@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from paddlewheel.cli import data, data_runs
-from paddlewheel.cli.data_runs import ending, follow, manifest, runs_of, state
+from paddlewheel.cli.data_runs import ending, follow, manifest, rounded_time, runs_of, state
 from paddlewheel.cli.data_tables import sample_set as page
 from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
@@ -117,6 +117,10 @@ def test_runs_are_those_of_the_set_the_newest_first() -> None:
             "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, 2 failed",
         ),
         (
+            {"phase": "Running", "progress": {**PROGRESS, "filesFailed": 0, "etaSeconds": 90}},
+            "Running, 120 of 340 files, 1.0 MiB of 4.0 MiB, about 2 min left",
+        ),
+        (
             {"phase": "Running", "progress": {"filesDone": 1, "filesTotal": 9}},
             "Running, 1 of 9 files so far",
         ),
@@ -124,6 +128,11 @@ def test_runs_are_those_of_the_set_the_newest_first() -> None:
 )
 def test_the_state_of_a_run_is_one_line(status: dict[str, Any], said: str) -> None:
     assert state(parse_sample_job_status({"status": status})) == said
+
+
+def test_an_estimate_has_few_digits() -> None:
+    texts = [rounded_time(seconds) for seconds in (1, 59, 60, 61, 3541, 3600, 3601, 100_000)]
+    assert texts == ["1 s", "59 s", "1 min", "2 min", "1 h", "1 h", "1 h 1 min", "27 h 47 min"]
 
 
 @pytest.mark.parametrize(
@@ -464,6 +473,23 @@ def test_every_operation_is_started_on_the_terms_that_are_given(
     assert {name: value for name, value in run["spec"].items() if name not in own} == spec
     assert run["spec"]["type"] == operation
     assert json.loads(done.stdout)["spec"] == run["spec"]
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [((), None), (("--cache", "/ssd/a", "--cache", "/dev/shm"), {"paths": ["/ssd/a", "/dev/shm"]})],
+)
+def test_what_is_evicted_is_cleared_from_caches_only(
+    where: InMemory,
+    paddlewheel: Callable[..., Result],
+    given: tuple[str, ...],
+    options: dict[str, Any] | None,
+) -> None:
+    assert paddlewheel("data", "evict", "default/digits", *given, "--no-follow").exit_code == 0
+    [run] = where.runs()
+    assert (run["spec"]["type"], run["spec"].get("clearOptions")) == ("clear", options)
+    told = " ".join(paddlewheel("data", "evict", "--help").stdout.split())
+    assert "Never deletes data." in told
 
 
 def test_the_question_names_what_a_sync_deletes_from(

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from paddlewheel.contracts.events import EVENTS
-from paddlewheel.contracts.generated.cache_v1 import NodeMounted, RunProgressed, RunSpec
+from paddlewheel.contracts.generated.cache_v1 import NodeMounted, RunSpec
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetSyncFailed
 from paddlewheel.contracts.generated.jobs_v1 import JobRunning
 from paddlewheel.contracts.subjects import (
@@ -22,7 +23,8 @@ from paddlewheel.contracts.subjects import (
 from paddlewheel.core.errors import Permanent
 
 FACTS = {
-    "cache": ["node.mounted", "node.unmounted", "run.ended", "run.progressed", "run.started"],
+    "cache": ["node.mounted", "node.unmounted", "run.ended", "run.started"],
+    "cacheprogress": ["run.progressed"],
     "datasets": [
         "samplejob.deleted",
         "samplejob.failed",
@@ -83,7 +85,10 @@ def test_every_fact_has_its_subject() -> None:
         (JobRunning(), "pw.evt.jobs.job.running.v1.team-a.7c9e-1"),
         (SampleSetSyncFailed, "pw.evt.datasets.sampleset.sync-failed.v1.team-a.7c9e-1"),
         (SampleJobStarted, "pw.evt.datasets.samplejob.started.v1.team-a.7c9e-1"),
-        ("paddlewheel.cache.v1.RunProgressed", "pw.evt.cache.run.progressed.v1.team-a.7c9e-1"),
+        (
+            "paddlewheel.cacheprogress.v1.RunProgressed",
+            "pw.evt.cacheprogress.run.progressed.v1.team-a.7c9e-1",
+        ),
         (NodeMounted, "pw.evt.cache.node.mounted.v1.team-a.7c9e-1"),
         ("paddlewheel.jobs.v2.JobRunning", "pw.evt.jobs.job.running.v2.team-a.7c9e-1"),
     ],

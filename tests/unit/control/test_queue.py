@@ -74,6 +74,58 @@ async def test_changes_overtake_routine(name: str, adds: list[Add], expected: li
     assert await take_all(queue) == expected
 
 
+FIRST: list[tuple[str, list[Add], list[str]]] = [
+    ("before other changes", [("a", False), ("b!", False)], ["b!", "a"]),
+    ("not when they are routine", [("a", False), ("b!", True)], ["a", "b!"]),
+    (
+        "others are not starved, nor is routine by them",
+        [("r", True), *((key, False) for key in "abcd"), *((f"{number}!", False) for number in range(13))],
+        ["0!", "1!", "2!", "a", "3!", "4!", "5!", "b", "6!", "7!", "8!", "c", "9!", "10!", "11!", "r", "12!"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "adds", "expected"), FIRST, ids=[case[0] for case in FIRST])
+async def test_some_changes_overtake_others(name: str, adds: list[Add], expected: list[str]) -> None:
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock(), lambda key: key.endswith("!"))
+    for key, routine in adds:
+        queue.add(key, routine=routine)
+    assert [await queue.get() for _ in expected] == expected
+
+
+@pytest.mark.parametrize("handed_out", range(17))
+@pytest.mark.parametrize("ahead", [0, 1, 9])
+@pytest.mark.parametrize(("routine", "turns"), [(False, 8), (True, 16)], ids=["a change", "routine"])
+async def test_what_comes_later_waits_a_bounded_number_of_turns(
+    routine: bool, turns: int, ahead: int, handed_out: int
+) -> None:
+    """However many come first, and though each of them comes again at once: of any 8 turns one is of the
+    other changes, of any 16 one of what is routine."""
+    queue: KeyedQueue[str] = KeyedQueue(ManualClock(), lambda key: key.endswith("!"))
+
+    async def take() -> str:
+        key = await queue.get()
+        assert key is not None
+        again = key.endswith("!")
+        if again:
+            queue.add(key)
+        queue.done(key)
+        if not again:
+            queue.add(key, routine=key.startswith("routine"))
+        return key
+
+    for number in range(1000):
+        queue.add(f"{number}!")
+    for number in range(ahead + 1):
+        queue.add(f"changed {number}")
+        queue.add(f"routine {number}", routine=True)
+    for _ in range(handed_out):
+        await take()
+    queue.add("late", routine=routine)
+    keys = [await take() for _ in range(turns * (ahead + 2))]
+    assert "late" in keys
+
+
 AGAIN: list[tuple[str, list[bool], list[str]]] = [
     ("routine", [True], ["b", "a"]),
     ("a change", [False], ["a", "b"]),

@@ -27,6 +27,7 @@ from paddlewheel.testkit.samplesets import make_report, make_sample_job, make_sa
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
 OWNER_UID = "uid-1"
+CLAIM_UID, VOLUME_UID = "claim-uid", "volume-uid"
 LABEL = node_label("default", "digits")
 HOME = home_label("default", "digits")
 
@@ -135,13 +136,13 @@ def make_pod(index: int, *, ready: bool = True) -> RuntimePod:
 def make_children(own: SampleSet, replicas: int, ready: int) -> Children:
     spec, owner = spec_of(own), own.identity
     claim = render.claim(owner) | {"status": {"phase": "Bound"}}
-    runtime = render.stateful_set(owner, spec, CONFIG)
-    runtime["spec"]["replicas"] = replicas
+    claim["metadata"]["uid"] = CLAIM_UID
+    volume = render.volume(owner, spec, False, CLAIM_UID)
+    volume["metadata"]["uid"] = VOLUME_UID
+    runtime = render.stateful_set(owner, spec, CONFIG, replicas)
     runtime["status"] = {"replicas": replicas, "readyReplicas": ready}
     values = {"engine.name": "old"}
-    return Children(
-        render.volume(owner, spec, False), claim, render.secret(owner, values), render.service(owner), runtime
-    )
+    return Children(volume, claim, render.secret(owner, values), render.service(owner), runtime)
 
 
 def make_observed_job(

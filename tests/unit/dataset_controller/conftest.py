@@ -16,6 +16,7 @@ from dataset_controller.config import Settings
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import annotations_of, spec_of, uid_of
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.memory import MemoryCluster
@@ -46,10 +47,17 @@ class Kubernetes:
 
     async def settle(self) -> None:
         """One step of every controller."""
-        for volume in await self.cluster.list(ports.PERSISTENT_VOLUMES):
-            await self._set_status(ports.PERSISTENT_VOLUMES, volume, {"phase": "Available"})
-        for claim in await self.cluster.list(ports.PERSISTENT_VOLUME_CLAIMS):
-            await self._set_status(ports.PERSISTENT_VOLUME_CLAIMS, claim, {"phase": "Bound"})
+        volumes = await self.cluster.list(ports.PERSISTENT_VOLUMES)
+        claims = await self.cluster.list(ports.PERSISTENT_VOLUME_CLAIMS)
+        for claim in claims:
+            if any(_is_seen(volume, claim) for volume in volumes):
+                await self._set_status(ports.PERSISTENT_VOLUME_CLAIMS, claim, {"phase": "Bound"})
+        for volume in volumes:
+            phase = "Available"
+            if claimant := _claimant(volume):
+                is_there = any(claim["metadata"]["uid"] == claimant for claim in claims)
+                phase = "Bound" if is_there else "Released"
+            await self._set_status(ports.PERSISTENT_VOLUMES, volume, {"phase": phase})
         for stateful_set in await self.cluster.list(ports.STATEFUL_SETS):
             await self._run_pods(stateful_set)
 
@@ -63,16 +71,18 @@ class Kubernetes:
         wanted = [f"{meta['name']}-{i}" for i in range(spec["replicas"])]
         for name in set(pods) - set(wanted):
             await self.cluster.delete(ports.PODS, Key(meta["namespace"], name))
-        ready = 0
+        ready, waits = 0, spec["podManagementPolicy"] != "Parallel"
         for index, name in enumerate(wanted):
             if name not in pods:
                 await self._create_pod(owner, name, self.nodes[index])
-                break
-            if name in self.unready:
+            elif name in self.unready:
                 await self._set_status(ports.PODS, pods[name], {"phase": "Pending", "conditions": []})
+            else:
+                await self._set_status(ports.PODS, pods[name], READY)
+                ready += 1
+                continue
+            if waits:
                 break
-            await self._set_status(ports.PODS, pods[name], READY)
-            ready += 1
         count = {"replicas": len(set(pods) & set(wanted)), "readyReplicas": ready}
         await self._set_status(ports.STATEFUL_SETS, owner, count)
 
@@ -94,6 +104,16 @@ class Kubernetes:
         if any(obj.get("status", {}).get(k) != v for k, v in status.items()):
             key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
             await self.cluster.patch(resource, key, {"status": status}, subresource="status")
+
+
+def _is_seen(volume: Object, claim: Object) -> bool:
+    """The volume is the claim's, and the binder has noticed it before the claim was made, or changed."""
+    owner, told = _claimant(volume), annotations_of(claim).get("paddlepaddle.org/volume-uid")
+    return not owner or (owner == uid_of(claim) and told == uid_of(volume))
+
+
+def _claimant(volume: Object) -> str:
+    return str((spec_of(volume).get("claimRef") or {}).get("uid") or "")
 
 
 class DataHarness(Harness[OperatorReplica]):

@@ -68,7 +68,9 @@ def test_while_it_cannot_be_read_the_secret_stays_as_it_is(secret: Object | None
 
 def pod_of(config: RuntimeConfig) -> dict[str, Any]:
     own = observed(FIRST).sample_set
-    pod: dict[str, Any] = render.stateful_set(own.identity, spec_of(own), config)["spec"]["template"]["spec"]
+    pod: dict[str, Any] = render.stateful_set(own.identity, spec_of(own), config, 1)["spec"]["template"][
+        "spec"
+    ]
     return pod
 
 

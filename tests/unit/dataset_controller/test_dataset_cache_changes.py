@@ -1,4 +1,4 @@
-"""After SampleJobs of type clear, warmup and rmr the set says what its cache holds now."""
+"""After SampleJobs the set says what its cache holds now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
-from dataset_controller.domain.samplejob.cache_changes import last_change
+from dataset_controller.domain.samplejob.cache_changes import changes_of, mirrored_at
 from dataset_controller.domain.samplejob.parse import parse_job
-from dataset_controller.domain.sampleset.model import CacheChange
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job
@@ -90,11 +90,18 @@ async def test_a_job_that_ends_after_its_run_wakes_the_set(data: DataHarness) ->
     await data.expect_condition("Warmed", "CacheCleared")
 
 
-def ended(name: str, kind: str, phase: str, at: str, reason: str = "Completed") -> Object:
+def ended(
+    name: str,
+    kind: str,
+    phase: str,
+    at: str,
+    reason: str = "Completed",
+    progress: dict[str, int] | None = None,
+) -> Object:
     job = make_sample_job(name, type=kind)
     job["metadata"] |= {"uid": name, "generation": 1}
     times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": f"2026-01-01T00:00:{at}Z"}
-    status = {"phase": phase, "jobName": "r", **times}
+    status = {"phase": phase, "jobName": "r", "progress": progress or {}, **times}
     complete = {"type": "Complete", "status": "True", "reason": reason, "message": ""}
     return {**job, "status": {**status, "conditions": [complete]}}
 
@@ -135,41 +142,197 @@ async def test_a_run_whose_job_was_edited_counts_as_what_it_was(data: DataHarnes
 
 
 CLEARED = ("a", "CacheCleared")
+COPIED = {"filesDone": 3, "filesKept": 2}
 
 
 @pytest.mark.parametrize(
-    ("jobs", "last"),
+    ("jobs", "changes"),
     [
-        ([], None),
-        ([ended("a", "sync", "Succeeded", "09")], None),
-        ([ended("a", "rmr", "Succeeded", "09")], None),
-        ([ended("a", "clear", "Running", "09")], None),
-        ([ended("a", "warmup", "Failed", "09")], None),
-        ([ended("a", "clear", "Failed", "01")], CLEARED),
-        ([ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Succeeded", "02")], ("b", "Warmed")),
+        ([], []),
+        ([ended("a", "sync", "Succeeded", "09")], []),
+        ([ended("a", "sync", "Succeeded", "09", progress={"filesDone": 2, "filesKept": 2})], []),
+        ([ended("a", "sync", "Running", "09", progress=COPIED)], []),
+        ([ended("a", "sync", "Succeeded", "09", progress=COPIED)], [("a", "DataChanged")]),
+        ([ended("a", "sync", "Failed", "09", progress={"filesDone": 1})], [("a", "DataChanged")]),
+        ([ended("a", "rmr", "Succeeded", "09")], []),
+        ([ended("a", "clear", "Running", "09")], []),
+        ([ended("a", "warmup", "Failed", "09")], []),
+        ([ended("a", "clear", "Failed", "01")], [CLEARED]),
+        (
+            [ended("b", "warmup", "Succeeded", "02"), ended("a", "clear", "Succeeded", "01")],
+            [CLEARED, ("b", "Warmed")],
+        ),
         (
             [ended("a", "clear", "Succeeded", "03"), ended("b", "warmup", "Succeeded", "02")],
-            CLEARED,
+            [("b", "Warmed"), CLEARED],
         ),
-        ([ended("a", "warmup", "Succeeded", "01", "PartlyCached")], ("a", "PartlyCached")),
-        (
-            [ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Failed", "02")],
-            CLEARED,
-        ),
+        ([ended("a", "warmup", "Succeeded", "01", "PartlyCached")], [("a", "PartlyCached")]),
+        ([ended("a", "clear", "Succeeded", "01"), ended("b", "warmup", "Failed", "02")], [CLEARED]),
     ],
 )
-def test_the_last_job_to_change_the_cache_counts(jobs: list[Object], last: tuple[str, str] | None) -> None:
-    found = last_change(map(parse_job, jobs))
-    assert (found and (found.mark.job, found.reason)) == last
-    assert found is None or isinstance(found, CacheChange)
+def test_jobs_have_changed_the_cache_in_the_order_of_their_ends(
+    jobs: list[Object], changes: list[tuple[str, str]]
+) -> None:
+    found = changes_of(map(parse_job, jobs))
+    assert [(change.mark.job, change.reason) for change in found] == changes
 
 
 def test_a_clear_that_never_ran_has_emptied_nothing() -> None:
     """What it was to run after has failed, or it was cancelled while it waited."""
     unstarted = ended("a", "clear", "Failed", "05", "DependencyFailed")
     del unstarted["status"]["startTime"]
-    assert last_change([parse_job(unstarted)]) is None
+    assert changes_of([parse_job(unstarted)]) == ()
     warm = parse_job(ended("b", "warmup", "Succeeded", "02"))
-    found = last_change([parse_job(unstarted), warm])
-    assert found is not None
-    assert found.mark.job == "b"
+    assert [change.mark.job for change in changes_of([parse_job(unstarted), warm])] == ["b"]
+
+
+MIRROR = {"delete-dst": True}
+
+
+@pytest.mark.parametrize(
+    ("phase", "options", "is_mirrored"),
+    [
+        ("Succeeded", MIRROR, True),
+        ("Succeeded", {**MIRROR, "destination": "."}, True),
+        ("Succeeded", {}, False),
+        ("Failed", MIRROR, False),
+        ("Running", MIRROR, False),
+        ("Succeeded", {**MIRROR, "dry": True}, False),
+        ("Succeeded", {**MIRROR, "destination": "train"}, False),
+        ("Succeeded", {**MIRROR, "exclude": "*.tmp"}, False),
+        ("Succeeded", {**MIRROR, "end": "m"}, False),
+        ("Succeeded", {**MIRROR, "source": "s3://another.s3.example.com/"}, False),
+    ],
+)
+def test_a_whole_sync_with_delete_dst_leaves_only_what_its_source_has(
+    phase: str, options: dict[str, Any], is_mirrored: bool
+) -> None:
+    job = ended("a", "sync", phase, "09")
+    job["spec"]["syncOptions"] = options
+    others = [ended("b", "sync", "Succeeded", "09"), ended("c", "warmup", "Succeeded", "09")]
+    assert mirrored_at(map(parse_job, [job, *others])) == ("2026-01-01T00:00:00Z" if is_mirrored else "")
+
+
+def test_an_edited_job_does_not_count_as_a_sync_with_delete_dst() -> None:
+    job = ended("a", "sync", "Succeeded", "09")
+    job["spec"]["syncOptions"] = MIRROR
+    job["status"]["type"] = "warmup"
+    assert mirrored_at([parse_job(job)]) == ""
+
+
+async def sync(data: DataHarness, name: str, *, copied: int, to: str = "") -> None:
+    """Copy `copied` of ten files into the set."""
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    options = {"source": "s3://other/train", "destination": to}
+    await data.create_job(
+        make_sample_job(name, type="sync", secretRef={"name": "digits"}, syncOptions=options)
+    )
+    await data.runtime.end(
+        data.runtime.runs("sync")[-1], RunPhase.SUCCEEDED, files_done=10, files_kept=10 - copied
+    )
+    await data.drive()
+    await data.expect_job("Succeeded", name)
+
+
+async def test_a_set_is_not_warm_any_more_when_a_job_has_copied_into_it(data: DataHarness) -> None:
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    await sync(data, "nothing", copied=0)
+    await data.expect_condition("Warmed", "Warmed")
+    await data.clock.advance(10)
+    await sync(data, "elsewhere", copied=3, to="val")
+    await data.expect_condition("Warmed", "Warmed")
+    await data.clock.advance(10)
+    await sync(data, "new", copied=1, to="train/new")
+    changed = await data.expect_condition("Warmed", "DataChanged")
+    assert changed["status"] == "False"
+    assert changed["message"] == "SampleJob new has copied files into the set; one of type warmup loads them"
+    ready = await data.expect_condition("Ready", "Ready")
+    assert (ready["status"], ready["message"]) == ("True", changed["message"])
+    await data.expect_phase("Ready")
+    await data.wait(65)
+    assert len(data.runtime.runs("warmup")) == 1, "none by itself"
+    await run_job(data, "fill", type="warmup", warmupOptions={"paths": ["train"]})
+    await data.expect_condition("Warmed", "Warmed")
+
+
+async def test_a_warmup_of_a_part_does_not_make_a_set_warm(data: DataHarness) -> None:
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    await run_job(data, "more", type="warmup", warmupOptions={"paths": ["train/a"]})
+    await data.expect_condition("Warmed", "Warmed")
+    await data.clock.advance(10)
+    await run_job(data, "empty", type="clear")
+    await data.clock.advance(10)
+    await run_job(data, "some", type="warmup", warmupOptions={"paths": ["train/a", "val"]})
+    partly = await data.expect_condition("Warmed", "PartlyWarmed")
+    assert partly["status"] == "False"
+    assert partly["message"] == "SampleJob some has warmed less than spec.warmup asks for"
+    await data.expect_phase("Ready")
+    await data.clock.advance(10)
+    await run_job(data, "fill", type="warmup", warmupOptions={"paths": ["train", "val"]})
+    await data.expect_condition("Warmed", "Warmed")
+
+
+async def test_of_two_changes_that_are_seen_together_none_is_lost(data: DataHarness) -> None:
+    """A clear and a warmup of a part, while the service is away."""
+    await data.ready_set(**WARM)
+    for at, job in enumerate(
+        [
+            ended("empty", "clear", "Succeeded", "01"),
+            ended("some", "warmup", "Succeeded", "02"),
+        ]
+    ):
+        job["spec"] |= {"warmupOptions": {"paths": ["train/a"]}} if job["spec"]["type"] == "warmup" else {}
+        job["status"]["completionTime"] = f"2099-01-01T00:00:0{at}Z"
+        await data.cluster.create(ports.SAMPLE_JOBS, job)
+    await data.restart()
+    await data.drive()
+    await data.expect_condition("Warmed", "PartlyWarmed")
+
+
+async def test_a_set_says_what_a_failed_sync_may_have_left_until_a_job_has_removed_it(
+    data: DataHarness,
+) -> None:
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    await data.expect_phase("SyncFailed")
+    data.runtime.script = {}
+    await data.patch(SET, {"spec": {"source": {"uri": "s3://bucket.s3.example.com/other"}}})
+    await data.wait(65)
+    synced = await data.expect_condition("Synced", "Synced")
+    assert "only the source of a failed sync had" in synced["message"]
+    await data.clock.advance(10)
+    options: dict[str, Any] = {"secretRef": {"name": "digits"}, "syncOptions": {"delete-dst": True}}
+    await data.create_job(make_sample_job("mirror", type="sync", ttlSecondsAfterFinished=0, **options))
+    await data.wait(10)
+    assert (await data.expect_condition("Synced", "Synced"))["message"] == ""
+    assert "syncOverwrites" not in (await data.status(SET))["jobsName"]
+    assert not await data.exists(Key("default", "mirror"), ports.SAMPLE_JOBS)
+
+
+async def test_a_job_that_is_to_be_deleted_waits_for_its_set_also_after_the_service_was_away(
+    data: DataHarness,
+) -> None:
+    """The job has ended, and the service with it before the set took note; more than a minute later it comes
+    back, and hears of the job first."""
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.start_set()
+    data.runtime.script = {}
+    await data.patch(SET, {"spec": {"source": {"uri": "s3://bucket.s3.example.com/other"}}})
+    await data.wait(65)
+    assert "syncOverwrites" in (await data.status(SET))["jobsName"]
+    await data.clock.advance(10)
+    options: dict[str, Any] = {"secretRef": {"name": "digits"}, "syncOptions": {"delete-dst": True}}
+    with data.failing(Retry("killed", "before the write"), "patch-status", ports.SAMPLE_SETS):
+        await data.create_job(make_sample_job("mirror", type="sync", ttlSecondsAfterFinished=0, **options))
+        await data.expect_job("Succeeded", "mirror")
+    await data.clock.advance(120)
+    await data.restart()
+    for _ in range(3):
+        await data.replica.reconcilers[ports.SAMPLE_JOBS](Key("default", "mirror"))
+        await data.catch_up()
+    await data.wait(10)
+    assert (await data.expect_condition("Synced", "Synced"))["message"] == ""
+    assert "syncOverwrites" not in (await data.status(SET))["jobsName"]
+    assert not await data.exists(Key("default", "mirror"), ports.SAMPLE_JOBS)

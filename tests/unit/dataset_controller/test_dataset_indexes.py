@@ -11,10 +11,12 @@ from dataset_controller.domain.indexes import (
     SetAsJobsSee,
     as_jobs_see,
     as_others_see,
+    is_being_bound,
     is_finished,
     is_waiting,
     label_of_set,
     labels_of_node,
+    labels_to_wake,
     run_of_job,
     runtime_of_pod,
     set_of_job,
@@ -131,3 +133,50 @@ def test_a_failed_job_is_finished_only_while_its_sets_spec_is_the_same(
     phase: str, is_request_same: bool, finished: bool
 ) -> None:
     assert is_finished(job({"phase": phase}), is_request_same) is finished
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted", "expected"),
+    [
+        ({}, False, True),
+        ({"phase": "NotBound", "conditions": [{"type": "Accepted", "status": "True"}]}, False, True),
+        ({"phase": "NotBound", "conditions": [{"type": "Accepted", "status": "False"}]}, False, False),
+        ({"phase": "NotBound", "conditions": [{"type": "Reconciled", "status": "False"}]}, False, False),
+        ({"phase": "Bound"}, False, False),
+        ({"phase": "NotBound"}, True, False),
+    ],
+)
+def test_sets_that_are_being_bound_go_first(status: dict[str, Any], deleted: bool, expected: bool) -> None:
+    """A refused one is looked at every few seconds until it is corrected."""
+    meta = {**BARE["metadata"], **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})}
+    assert is_being_bound({"metadata": meta, "status": status}) is expected
+
+
+DIGITS, HOME_OF_DIGITS = "paddlepaddle.org/juicefs-team-a.digits", "paddlepaddle.org/home-team-a.digits"
+OTHER, PUBLIC = "paddlepaddle.org/juicefs-team-a.other", "paddlepaddle.org/juicefs-digits"
+NAMESAKE = "paddlepaddle.org/juicefs-team-b.digits"
+ON_NODE = {DIGITS: "0", HOME_OF_DIGITS: "0", PUBLIC: "digits-runtime-0", OTHER: "1", NAMESAKE: "2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "woken"),
+    [
+        ({}, set()),
+        ({OTHER: "2"}, {OTHER}),
+        ({OTHER: None}, {OTHER}),
+        ({"paddlepaddle.org/juicefs-team-a.new": "0"}, {"paddlepaddle.org/juicefs-team-a.new"}),
+        ({HOME_OF_DIGITS: None}, {DIGITS}),
+        ({PUBLIC: "another-runtime-0"}, {DIGITS, NAMESAKE}),
+        ({"paddlepaddle.org/home-team-a.gone": "0"}, {*ON_NODE, "paddlepaddle.org/home-team-a.gone"}),
+        (dict.fromkeys(ON_NODE), {DIGITS, OTHER, NAMESAKE}),
+    ],
+)
+def test_a_node_wakes_the_sets_whose_labels_have_changed(
+    change: dict[str, str | None], woken: set[str]
+) -> None:
+    after = {name: value for name, value in {**ON_NODE, **change}.items() if value is not None}
+    assert labels_to_wake(ON_NODE, after) == woken
+
+
+def test_a_node_that_comes_or_goes_wakes_all_its_sets() -> None:
+    assert labels_to_wake({}, ON_NODE) == labels_to_wake(ON_NODE, {}) == {DIGITS, OTHER, NAMESAKE}

@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.unit.dataset_controller.builders import make_set, spec_of
 
 from cache_runtime.engines.juicefs.mount import FLUSH_TIMEOUT, LEAVE_TIMEOUT
+from cache_runtime.engines.juicefs.mount_options import mount_options
 from dataset_controller.config import Settings
 from dataset_controller.domain.paths import CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimeConfig, SetSpec
+from paddlewheel.contracts.crds.options import JuiceFSMountOptions, kebab_case
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX, pv_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, UNMOUNT_SECONDS, UPLOAD_SECONDS
 
@@ -92,6 +96,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
                 "kind": "PersistentVolumeClaim",
                 "namespace": "team-a",
                 "name": "digits",
+                "uid": "claim-uid",
             },
             **source,
         },
@@ -100,7 +105,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labelled_nodes() -> None:
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
-    assert render.volume(OWNER, SPEC, False) == volume(
+    assert render.volume(OWNER, SPEC, False, "claim-uid") == volume(
         {
             "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/view/data", "type": "Directory"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
@@ -109,18 +114,60 @@ def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labell
 
 
 def test_with_a_csi_driver_the_volume_names_the_sets_own_secret_and_all_mount_options() -> None:
-    options = "buffer-size=300,cache-dir=/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1,cache-size=4096,writeback"
-    assert render.volume(OWNER, SPEC, True) == volume(
+    """Twice: the driver makes a mount pod that was lost again from `spec.mountOptions` alone."""
+    caches = "cache-dir=/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1"
+    options = ["buffer-size=300", caches, "cache-size=4096", "writeback"]
+    assert render.volume(OWNER, SPEC, True, "claim-uid") == volume(
         {
+            "mountOptions": options,
             "csi": {
                 "driver": "csi.juicefs.com",
                 "fsType": "juicefs",
                 "volumeHandle": "team-a.digits",
-                "volumeAttributes": {"mountOptions": options},
+                "volumeAttributes": {"mountOptions": ",".join(options)},
                 "nodePublishSecretRef": {"name": "digits-runtime-volume", "namespace": "team-a"},
-            }
+            },
         }
     )
+
+
+@pytest.mark.parametrize("has_csi", [True, False])
+@pytest.mark.parametrize("namespace", ["team-a", "n" * 18, "n" * 19, "n" * 63])
+def test_a_volumes_name_fits_a_label_value(namespace: str, has_csi: bool) -> None:
+    """As such the driver's mount pods have the handle, and where the handle is no volume's name, the driver
+    does not find the volume again."""
+    made = render.volume(SetIdentity(namespace, "s" * SET_NAME_MAX, "uid-1"), SPEC, has_csi, "claim-uid")
+    name = made["metadata"]["name"]
+    assert re.fullmatch("[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)
+    assert len(name) <= 63
+    assert not has_csi or made["spec"]["csi"]["volumeHandle"] == name
+
+
+def test_volumes_of_long_names_are_told_apart() -> None:
+    long, name = "n" * 62, "s" * SET_NAME_MAX
+    names = {pv_name(long + "a", name), pv_name(long + "b", name), pv_name(long + "a", name[:-1] + "t")}
+    assert len(names) == 3
+    # Nobody gets the name by that of a namespace: those have no dot, and `namespace.set` has one.
+    assert {each.count(".") for each in names} == {2}
+
+
+EVERY_OPTION: dict[str, Any] = {
+    "metrics": "127.0.0.1:9567", "attr-cache": 7200, "entry-cache": 2, "dir-entry-cache": 3,
+    "enable-xattr": True, "get-timeout": 5, "put-timeout": 6, "io-retries": 7, "max-uploads": 8,
+    "buffer-size": 9, "prefetch": 10, "writeback": True, "free-space-ratio": "0.2",
+    "cache-partial-only": True, "open-cache": 11, "sub-dir": "a/b",
+}  # fmt: skip
+
+
+def test_a_csi_driver_is_given_the_options_that_the_agent_gives_to_the_client() -> None:
+    """The driver passes on what the volume names: by a name that the client does not know, nothing mounts."""
+    made = make_set(spec={"csi": {"juiceFSMountOptions": EVERY_OPTION}})
+    given = dict(spec_of(made).mount_options)
+    caches = {"cache-dir", "cache-size"}
+    assert set(given) == {kebab_case(name) for name in JuiceFSMountOptions.model_fields} - caches
+    items = {item for item in render.csi_options(spec_of(made)) if item.partition("=")[0] not in caches}
+    assert items == {argument.removeprefix("--") for argument in mount_options(given)}
+    assert "subdir=a/b" in items
 
 
 def test_the_claim_is_bound_to_its_volume_by_name_and_label() -> None:
@@ -163,7 +210,7 @@ def test_the_service_is_headless() -> None:
 
 
 def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
-    made, meta = render.stateful_set(OWNER, SPEC, CONFIG), metadata("digits-runtime")
+    made, meta = render.stateful_set(OWNER, SPEC, CONFIG, 2), metadata("digits-runtime")
     digest = render.template_digest(made["spec"]["template"])
     meta["annotations"] = {**meta["annotations"], "paddlepaddle.org/template": digest}
     assert made == {
@@ -172,7 +219,7 @@ def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
         "metadata": meta,
         "spec": {
             "replicas": 2,
-            "podManagementPolicy": "OrderedReady",
+            "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "RollingUpdate"},
             "serviceName": "digits-runtime-service",
             "selector": {"matchLabels": SELECTOR},
@@ -202,7 +249,7 @@ AT_HOME = {
 
 
 def pod_of(spec: SetSpec, config: RuntimeConfig) -> dict[str, Any]:
-    template = render.stateful_set(OWNER, spec, config)["spec"]["template"]
+    template = render.stateful_set(OWNER, spec, config, 1)["spec"]["template"]
     return dict(template["spec"])
 
 

@@ -26,6 +26,7 @@ from dataset_controller.domain.actions import (
     WriteRun,
 )
 from dataset_controller.domain.reports import UNSAID_MAX, settled
+from dataset_controller.domain.sampleset.runtime import REPORT_SECONDS, is_fresh
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.watch import Wakes, make_watch
 from paddlewheel.bus.memory import MemoryBus
@@ -376,6 +377,22 @@ async def test_a_report_that_the_bus_gives_once_more_becomes_no_newer() -> None:
     again.set()
     await following
     assert [r.updated_at for r in nodes.of("set-uid")] == [NOW]
+
+
+@pytest.mark.parametrize("skew", [-600, 0, 600])
+async def test_a_node_whose_clock_is_wrong_is_silent_when_it_says_nothing_and_only_then(skew: int) -> None:
+    bus, clock = MemoryBus(), ManualClock(NOW)
+    nodes, bucket, woken = NodeRecords(clock), bus.key_value(NODES_BUCKET), list[object]()
+    async with followed(bus, RunRecords(clock), nodes, woken):
+        for number in range(1, 4):
+            woken.clear()
+            at = clock.now() + timedelta(seconds=skew)
+            await bucket.put("set-uid.0", to_json(NodeStatus(updated_at=at, cached_bytes=number)))
+            await eventually(lambda: len(woken) == 1)
+            assert is_fresh(nodes.of("set-uid")[0], clock.now())
+            await clock.advance(REPORT_SECONDS)
+        await clock.advance(1)
+        assert not is_fresh(nodes.of("set-uid")[0], clock.now())
 
 
 async def test_a_report_that_the_bus_loses_counts_until_the_set_is_gone() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
@@ -106,3 +109,32 @@ async def test_what_a_run_says_of_its_success_is_the_jobs_message(data: DataHarn
 )
 def test_percent_is_rounded_down_and_empty_before_the_total_is_known(state: RunState, percent: str) -> None:
     assert progress_of(state)["percent"] == percent
+
+
+BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+GOES_ON: dict[str, Any] = {
+    "phase": RunPhase.RUNNING,
+    "listed": True,
+    "started_at": BEGAN,
+    "heartbeat": BEGAN + timedelta(seconds=60),
+}
+
+
+@pytest.mark.parametrize(
+    ("figures", "seconds"),
+    [
+        ({"bytes_done": 25, "bytes_total": 100, "files_done": 1, "files_total": 2}, 180),
+        ({"files_done": 1, "files_total": 3}, 120),
+        ({"bytes_done": 99_000, "bytes_total": 100_000}, 1),
+        ({"bytes_done": 100, "bytes_total": 100}, None),
+        ({"bytes_total": 100}, None),
+        ({"bytes_done": 25, "bytes_total": 100, "listed": False}, None),
+        ({"bytes_done": 25, "bytes_total": 100, "heartbeat": BEGAN}, None),
+        ({"bytes_done": 25, "bytes_total": 100, "heartbeat": None}, None),
+        ({"bytes_done": 25, "bytes_total": 100, "phase": RunPhase.FAILED}, None),
+    ],
+)
+def test_a_run_that_goes_on_has_the_seconds_until_its_end(
+    figures: dict[str, Any], seconds: int | None
+) -> None:
+    assert progress_of(RunState(**{**GOES_ON, **figures})).get("etaSeconds") == seconds

@@ -37,6 +37,7 @@ from dataset_controller.domain.sampleset.model import (
     RuntimePod,
     SampleSet,
     SetStatus,
+    Warmth,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set, resolve_spec
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
@@ -112,7 +113,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
         "runtimeStatus": {"specReplicas": 2},
         "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"]},
         "cacheStatus": {"totalFiles": "10"},
-        "lastCacheChange": {"time": EARLIER, "sampleJobName": "j1"},
+        "lastCacheChange": {"time": EARLIER, "sampleJobName": "j1", "warmedBytes": 9, "heldBytes": 8},
         **COMMON,
     }
     obj = stored(make_sample_set(), status)
@@ -135,6 +136,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
             runtime={"specReplicas": 2},
             cache={"totalFiles": "10"},
             cache_mark=CacheMark(EARLIER, "j1"),
+            warmth=Warmth(9, 8),
         ),
         spec=resolve_spec(obj),
     )
@@ -396,8 +398,7 @@ def test_a_plan_without_troubles_reports_what_was_created() -> None:
     )
     created = Applied(children=children)
     events = (
-        KubernetesEvent("Normal", "SuccessfulCreate", "created PersistentVolume x"),
-        KubernetesEvent("Normal", "SuccessfulCreate", "created Secret default/y"),
+        KubernetesEvent("Normal", "SuccessfulCreate", "created PersistentVolume x, Secret default/y"),
         DONE,
     )
     assert conclude(JobStatus(), TODO, created, (), NOW) == replace(TODO, events=events)
@@ -492,6 +493,79 @@ def test_the_figures_of_a_set_are_texts() -> None:
         total_bytes=58 * MIB, total_files=128_660, cached_bytes=20 * MIB
     )
     assert measure(()) == CacheFigures()
+
+
+def test_the_figures_say_what_agents_could_not_measure() -> None:
+    failed = make_report(OWNER_UID, 1, NOW, figures_problem="/ssd/a: Input/output error")
+    found = cache_status((make_report(OWNER_UID, 0, NOW), failed), 3)
+    assert found["errorMassage"] == "partition 1: /ssd/a: Input/output error; partition 2 reports no figures"
+
+
+UNMEASURED = {"size_unknown": True, "total_bytes": 0, "total_files": 0, "cached_bytes": 0}
+REPEATED = {"size_unknown": True, "total_bytes": 18 * MIB, "total_files": 9}
+
+
+@pytest.mark.parametrize(
+    ("others", "size"),
+    [
+        ([UNMEASURED], (20 * MIB, 10)),
+        ([UNMEASURED, REPEATED], (20 * MIB, 10)),
+        ([{"mounted": False, "total_bytes": 1, "total_files": 1}], (20 * MIB, 10)),
+    ],
+    ids=["new agent", "new agent that knows its predecessor's figures", "mount that is down"],
+)
+def test_the_size_of_a_set_is_that_of_who_has_measured_it(
+    others: list[dict[str, Any]], size: tuple[int, int]
+) -> None:
+    """A pod that restarts reports before its mount or its measurement: it is the newest report then."""
+    measured = make_report(OWNER_UID, 0, NOW - SECOND)
+    reports = (measured, *(make_report(OWNER_UID, i, NOW, **other) for i, other in enumerate(others, 1)))
+    figures = measure(reports)
+    assert (figures.total_bytes, figures.total_files) == size
+    assert cache_status(reports, 3)["nodes"][0]["cachedPercent"] == 100
+
+
+def test_a_set_that_was_emptied_has_the_size_that_was_measured_and_not_that_which_is_repeated() -> None:
+    empty = make_report(OWNER_UID, 0, NOW - SECOND, total_bytes=0, total_files=0)
+    repeated = make_report(OWNER_UID, 1, NOW, **REPEATED)
+    assert measure((empty, repeated)).total_files == 0
+    unmeasured = make_report(OWNER_UID, 2, NOW + SECOND, **UNMEASURED)
+    assert measure((repeated, unmeasured)).total_files == 9
+
+
+OLDER = {"cached_at": None, "total_bytes": 0, "total_files": 0, "cached_bytes": 0}
+"""An agent of a release that does not say whether it has measured the set."""
+
+
+@pytest.mark.parametrize("other", [{}, REPEATED], ids=["measured", "repeated"])
+def test_an_agent_of_an_older_release_that_may_not_have_measured_hides_no_figures(
+    other: dict[str, Any],
+) -> None:
+    known, older = make_report(OWNER_UID, 0, NOW - SECOND, **other), make_report(OWNER_UID, 1, NOW, **OLDER)
+    assert measure((known, older)).total_files == known.total_files
+    sized = make_report(OWNER_UID, 2, NOW - SECOND, cached_at=None, total_bytes=MIB, total_files=1)
+    assert measure((sized, older)).total_files == 1
+    recorded = cache_status((known,), 2)
+    unmeasured = make_report(OWNER_UID, 0, NOW, **UNMEASURED)
+    assert cache_status((unmeasured, older), 2, recorded)["totalFiles"] == recorded["totalFiles"]
+
+
+def test_the_word_of_agents_of_an_older_release_counts_where_there_is_no_other() -> None:
+    """Of a set that was emptied while only they run."""
+    recorded = cache_status((make_report(OWNER_UID, 0, NOW),), 2)
+    older = [make_report(OWNER_UID, i, NOW, **OLDER) for i in range(2)]
+    assert cache_status(older, 2, recorded)["totalFiles"] == "0"
+
+
+def test_recorded_totals_stay_while_nobody_has_measured_the_set() -> None:
+    recorded = cache_status((make_report(OWNER_UID, 0, NOW - SECOND), make_report(OWNER_UID, 1, NOW)), 2)
+    restarted = (make_report(OWNER_UID, 0, NOW, **UNMEASURED), make_report(OWNER_UID, 1, NOW, **UNMEASURED))
+    assert cache_status(restarted, 2, recorded) == {
+        **recorded,
+        "cachedSize": "0 B",
+        "nodes": [node_figures(i, 100, cachedSize="0 B") for i in range(2)],
+    }
+    assert cache_status(restarted, 2)["totalSize"] == "0 B"
 
 
 def test_sizes_are_rounded_to_two_digits_and_have_units_up_to_exbibytes() -> None:

@@ -22,7 +22,7 @@ from dataset_controller.domain.samplejob.credentials import run_keys
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import plan
 from dataset_controller.domain.samplejob.request import BUILDERS, read_request
-from dataset_controller.domain.sampleset.model import CacheMark
+from dataset_controller.domain.sampleset.model import CacheMark, SyncOrigin
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -104,6 +104,13 @@ def warning(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
             {**SYNC, "syncOptions": {"source": "minio://host/b", "manager": "m", "http-port": 1}},
             SyncOperation(source="minio://host/b", threads=10),
             "without effect: manager, http-port (the runtime distributes the work itself)",
+        ),
+        (
+            {**SYNC, "syncOptions": {"source": "gs://b/d", "manager": "m"}},
+            SyncOperation(source="gs://b/d", threads=10),
+            "without effect: manager (the runtime distributes the work itself); without effect: the keys in"
+            " Secret default/source: the client of Google Cloud Storage takes the role of the node, which"
+            " must be allowed to read the bucket",
         ),
         ({"type": "warmup", "syncOptions": {"manager": "m"}}, WARMUP, ""),
     ],
@@ -272,11 +279,13 @@ def test_a_job_cancels_what_runs_on_its_set_and_waits() -> None:
     cancelling = condition("OthersCancelled", False, "CancellingOthers")
     assert plan(seen, NOW) == JobPlan(
         status_of(JobPhase.NEW, ACCEPTED, cancelling, run_id="r0", cancels_since=AT, cancelled_runs=("r1",)),
-        (CancelRun(RunKey(OWNER_UID, "r1")),),
-        requeue_after=15.0,
+        requeue_after=0.0,
     )
-    begun = recorded(seen, conditions=(cancelling,), cancels_since=ago(59))
-    assert plan(begun, NOW).requeue_after == 1.0
+    begun = recorded(seen, conditions=(cancelling,), cancels_since=AT, cancelled_runs=("r1",))
+    todo = plan(begun, NOW)
+    assert (todo.actions, todo.requeue_after) == ((CancelRun(RunKey(OWNER_UID, "r1")),), 15.0)
+    later = recorded(seen, conditions=(cancelling,), cancels_since=ago(59), cancelled_runs=("r1",))
+    assert plan(later, NOW).requeue_after == 1.0
 
 
 LATE = "cancelled, but not ended 60 s later: run r0, run r1"
@@ -290,7 +299,8 @@ def test_a_job_waits_for_cancelled_runs_only_while_there_are_some_and_not_foreve
 ) -> None:
     since = condition("OthersCancelled", False, "CancellingOthers", since=ago(seconds))
     seen = replace(make_observed_job(terminate=True), runs=runs)
-    seen = recorded(seen, conditions=(since,), cancels_since=ago(seconds))
+    ends = ("r0", "r1") if message else ()
+    seen = recorded(seen, conditions=(since,), cancels_since=ago(seconds), cancelled_runs=ends)
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert todo.status.phase is JobPhase.PENDING
@@ -698,6 +708,19 @@ def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
     todo = plan(outlived("Succeeded", seconds, 0, is_noted=False, type="clear"), NOW)
     assert (EXPIRED in todo.actions) is is_deleted
     assert todo.requeue_after == (None if is_deleted else 2.0)
+
+
+@pytest.mark.parametrize("overwrites", [True, False])
+def test_a_job_waits_for_its_set_to_note_that_it_has_removed_what_a_failed_sync_had_left(
+    overwrites: bool,
+) -> None:
+    seen = outlived("Succeeded", 0, 0, type="sync", syncOptions={"delete-dst": True})
+    assert seen.sample_set is not None
+    synced = Condition("Synced", "True", "Synced", "", EARLIER)
+    origin = SyncOrigin("s3://bucket/v2", overwrites=overwrites)
+    status = replace(seen.sample_set.status, conditions=(synced,), sync_origin=origin)
+    todo = plan(replace(seen, sample_set=replace(seen.sample_set, status=status)), NOW)
+    assert (EXPIRED in todo.actions) is not overwrites
 
 
 def test_a_job_is_not_deleted_while_another_has_still_to_see_that_it_succeeded() -> None:

@@ -354,10 +354,27 @@ def test_a_job_that_ends_the_others_ends_runs_that_no_agent_has_taken_yet() -> N
     elsewhere = make_other_job("f", "Pending", of="mnist")
     seen = rival_of(*asked, *done, elsewhere, make_other_job("g"), terminate=True)
     seen = replace(seen, runs={"run-of-c": RunState(phase=RunPhase.SUCCEEDED)})
-    todo = plan(seen, NOW)
+    todo = plan(recorded(seen), NOW)
     assert todo.actions == tuple(CancelRun(RunKey(OWNER_UID, run)) for run in ("run-of-a", "run-of-b"))
     assert todo.status is not None
     assert todo.status.phase is JobPhase.NEW
+
+
+def test_no_run_is_cancelled_before_those_who_wait_for_it_can_see_that_they_are_ended_too() -> None:
+    """It may end at once, and they would begin."""
+    seen = rival_of(make_other_job("a", "Running"), terminate=True)
+    first = plan(seen, NOW)
+    assert (first.actions, first.requeue_after) == ((), 0.0)
+    assert first.status is not None
+    assert first.status.cancels_since
+    assert plan(recorded(seen), NOW).actions == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
+
+
+def recorded(seen: ObservedJob) -> ObservedJob:
+    """With the status that it gets now."""
+    status = plan(seen, NOW).status
+    assert status is not None
+    return replace(seen, job=replace(seen.job, status=status))
 
 
 SYNCING = make_set("Syncing", status={"jobsName": {"syncJobName": "first"}})
@@ -375,7 +392,7 @@ def test_a_job_that_ends_the_others_ends_the_runs_of_the_set_that_no_agent_has_t
     own: SampleSet, spec: dict[str, Any], run: str, name: str
 ) -> None:
     seen = replace(rival_of(terminate=True, **spec), sample_set=own)
-    todo = plan(seen, NOW)
+    todo = plan(recorded(seen), NOW)
     assert todo.actions == (CancelRun(RunKey(OWNER_UID, run)),)
     late = replace(seen, job=replace(seen.job, status=replace(seen.status, cancels_since=ago(60))))
     status = plan(late, NOW).status
@@ -599,8 +616,8 @@ def test_a_job_that_ends_the_others_waits_for_the_id_of_a_run_that_was_just_deci
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.actions, todo.requeue_after) == (JobPhase.NEW, (), 1.0)
-    recorded = replace(seen, others={"a": make_other_job("a", "Pending")})
-    assert plan(recorded, NOW).actions == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
+    requested = replace(seen, others={"a": make_other_job("a", "Pending")})
+    assert plan(recorded(requested), NOW).actions == (CancelRun(RunKey(OWNER_UID, "run-of-a")),)
     for others, starting in (({}, {"a"}), ({"a": make_other_job("a", of="mnist")}, {"a"}), (seen.others, {})):
         status = plan(replace(seen, others=others, starting=frozenset(starting)), NOW).status
         assert status is not None

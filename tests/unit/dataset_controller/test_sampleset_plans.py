@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from tests.unit.dataset_controller.builders import (
+    CLAIM_UID,
     CONFIG,
     HOME,
     LABEL,
     NOW,
     OWNER_UID,
+    VOLUME_UID,
     ago,
     make_labels,
     make_observed,
@@ -36,7 +38,9 @@ from dataset_controller.domain.sampleset.model import (
     RuntimePod,
     SetPlan,
     SetStatus,
+    SyncOrigin,
 )
+from dataset_controller.domain.sampleset.parse import parse_status
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
 from dataset_controller.domain.sampleset.runtime import is_fresh
@@ -65,6 +69,7 @@ AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
 RUNTIME = Key("default", "digits-runtime")
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
 WARMUP = WarmupOperation(strategy="sequence", threads=50)
+ORIGIN = SyncOrigin(SYNC.source)
 SYNC_RUN = run_id(OWNER_UID, "sync", "0", digest(SYNC), "/")
 WARMUP_RUNS = [run_id(OWNER_UID, "warmup", str(n), digest(WARMUP), "node-0") for n in range(65)]
 VALUES = {f"engine.{name}": value for name, value in ENGINE.items()} | {
@@ -108,6 +113,7 @@ def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) 
     """A set whose Secret is up to date, with these conditions and, by name, parts of its status."""
     parts = (
         "sync_job",
+        "sync_origin",
         "warmup_job",
         "warmup_nodes",
         "warmup_series",
@@ -169,7 +175,7 @@ def decide(seen: ObservedSet) -> SetPlan:
 # --- the path
 
 
-def test_a_new_set_gets_its_secret_and_its_volume() -> None:
+def test_a_new_set_gets_its_secret_and_its_claim() -> None:
     seen = observe("", 0, children=Children())
     own = seen.sample_set
     assert decide(seen) == SetPlan(
@@ -183,15 +189,99 @@ def test_a_new_set_gets_its_secret_and_its_volume() -> None:
         ),
         actions=(
             Create("Secret", render.secret(own.identity, VALUES)),
-            Create("PersistentVolume", render.volume(own.identity, spec_of(own), False)),
+            Create("PersistentVolumeClaim", render.claim(own.identity)),
         ),
         requeue_after=1.0,
     )
 
 
-def test_the_claim_follows_the_volume() -> None:
+def test_the_volume_follows_the_claim_and_is_its_own_from_the_start() -> None:
     full = observe("", 0)
-    known = {**(full.children.volume or {}), "status": {"phase": "Available"}}
+    own, claim = full.sample_set, {**(full.children.claim or {}), "status": {"phase": "Pending"}}
+    todo = decide(replace(full, children=Children(claim=claim, secret=full.children.secret)))
+    volume = render.volume(own.identity, spec_of(own), False, CLAIM_UID)
+    assert todo.actions == (Create("PersistentVolume", volume),)
+    assert volume["spec"]["claimRef"]["uid"] == CLAIM_UID
+
+
+@pytest.mark.parametrize(
+    ("volume", "claim", "told", "is_announced"),
+    [
+        ("", "Pending", "", False),
+        ("Available", "Pending", "", False),
+        ("Bound", "Pending", "", True),
+        ("Bound", "Pending", "uid-of-a-former-volume", True),
+        ("Bound", "Pending", VOLUME_UID, False),
+        ("Bound", "Bound", "", False),
+    ],
+)
+def test_a_claim_changes_once_the_binder_has_noticed_its_volume(
+    volume: str, claim: str, told: str, is_announced: bool
+) -> None:
+    """The binder has seen it before its volume, and would look at it again only after 15 s."""
+    full = observe("", 0)
+    children = replace(
+        full.children,
+        volume={**(full.children.volume or {}), "status": {"phase": volume} if volume else {}},
+        claim=told_claim(full, claim, told),
+        service=None,
+        stateful_set=None,
+    )
+    told_now = {"paddlepaddle.org/volume-uid": VOLUME_UID, "pv.kubernetes.io/bind-completed": "yes"}
+    patch = {"metadata": {"annotations": told_now}}
+    wanted = Patch("PersistentVolumeClaim", Key("default", "digits"), patch, uid=CLAIM_UID)
+    assert (wanted in decide(replace(full, children=children)).actions) is is_announced
+
+
+def told_claim(seen: ObservedSet, phase: str, volume: str) -> dict[str, Any]:
+    """The set's claim in a phase, with the volume that it was told of."""
+    claim = seen.children.claim or {}
+    annotations = {**claim["metadata"]["annotations"], "paddlepaddle.org/volume-uid": volume}
+    return {
+        **claim,
+        "metadata": {**claim["metadata"], "annotations": annotations},
+        "status": {"phase": phase},
+    }
+
+
+def test_a_claim_that_is_bound_to_a_volume_of_somebody_else_gets_no_runtime() -> None:
+    full = observe("", 0)
+    foreign = replace(full.children, volume=None, service=None, stateful_set=None)
+    done = decide(replace(full, children=foreign))
+    assert [action.kind for action in done.actions] == ["PersistentVolume"]
+    assert done.status is not None
+    assert done.status.phase is SetPhase.NOT_BOUND
+
+
+def volume_of_claim(seen: ObservedSet, uid: str, phase: str) -> dict[str, Any]:
+    """The set's volume in a phase, for the claim with this uid; "" = as older releases made it."""
+    volume = seen.children.volume or {}
+    named = {name: value for name, value in volume["spec"]["claimRef"].items() if name != "uid"}
+    spec = {**volume["spec"], "claimRef": {**named, "uid": uid} if uid else named}
+    return {**volume, "spec": spec, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize("claim", ["none", "made anew"])
+@pytest.mark.parametrize("phase", ["", "Available", "Bound", "Released"])
+def test_a_volume_of_a_claim_that_is_gone_makes_room_for_another(phase: str, claim: str) -> None:
+    """Bound to it, a claim would be lost. That its own is gone is the binder's word: a claim is seen late."""
+    full = observe("", 0)
+    volume = volume_of_claim(full, "uid-of-a-former-claim", phase)
+    now = None if claim == "none" else {**(full.children.claim or {}), "status": {"phase": "Pending"}}
+    children = Children(volume, now, full.children.secret)
+    given_up = Delete("PersistentVolume", Key("", volume["metadata"]["name"]), VOLUME_UID)
+    asked = Create("PersistentVolumeClaim", render.claim(full.sample_set.identity))
+    expected: dict[tuple[str, str], tuple[Any, ...]] = {
+        ("Released", claim): (given_up,),
+        # It may be somebody's claim of the same name: the API server says so.
+        ("Bound", "none"): (asked,),
+    }
+    assert decide(replace(full, children=children)).actions == expected.get((phase, claim), ())
+
+
+def test_a_claim_that_is_made_anew_follows_the_volume() -> None:
+    full = observe("", 0)
+    known = volume_of_claim(full, "", "Available")
     todo = decide(replace(full, children=Children(known, secret=full.children.secret)))
     assert todo.actions == (Create("PersistentVolumeClaim", render.claim(full.sample_set.identity)),)
     unknown = {**known, "status": {}}
@@ -214,11 +304,74 @@ def test_a_bound_set_gets_its_runtime() -> None:
         ),
         actions=(
             Create("Service", render.service(own.identity)),
-            Create("StatefulSet", render.stateful_set(own.identity, spec_of(own), CONFIG)),
+            Create("StatefulSet", render.stateful_set(own.identity, spec_of(own), CONFIG, 1)),
         ),
         events=normal("Bound", "phase is Bound"),
         requeue_after=0.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("reports", "started"),
+    [
+        ((), 1),
+        # They may be of the pod that is alone.
+        ((make_report(OWNER_UID, 0, NOW, mounted=False),), 1),
+        ((make_report(OWNER_UID, 2, NOW, mounted=False, volume_id="volume"),), 3),
+    ],
+)
+def test_the_first_pod_of_a_set_that_was_never_mounted_is_alone(
+    reports: tuple[NodeStatus, ...], started: int
+) -> None:
+    """It makes the volume; two at once would make two."""
+    full = observe("Bound", 0, spec={"partitions": 3}, reports=reports)
+    [made] = [
+        action
+        for action in decide(replace(full, children=replace(full.children, stateful_set=None))).actions
+        if isinstance(action, Create)
+    ]
+    assert made.manifest["spec"]["podManagementPolicy"] == "Parallel"
+    assert made.manifest["spec"]["replicas"] == started
+
+
+def test_the_other_pods_follow_when_the_first_has_mounted() -> None:
+    alone = observe("Bound", 0, replicas=1, spec={"partitions": 3}, pods=(make_pod(0, ready=False),))
+    report = make_report(OWNER_UID, 0, NOW, mounted=False)
+    for waits in (alone, replace(alone, reports=(report,)), replace(alone, pods=())):
+        assert decide(waits).actions == ()
+    for mounted in (
+        replace(alone, reports=(report.model_copy(update={"volume_id": "volume"}),)),
+        replace(alone, pods=(make_pod(0),)),
+    ):
+        todo = decide(mounted)
+        assert resized(3) in todo.actions
+        assert todo.status is not None
+        assert todo.status.condition("Scaling") is None, "nobody has scaled it"
+
+
+def test_a_set_that_somebody_scaled_to_nothing_before_it_was_mounted_begins_with_one_pod() -> None:
+    assert decide(observe("Bound", 0, replicas=0, spec={"partitions": 3})).actions == (resized(1),)
+
+
+def test_pods_that_were_started_together_before_stay() -> None:
+    """Of an earlier release, which started them one after the other."""
+    pods = tuple(make_pod(i, ready=False) for i in range(3))
+    assert decide(observe("Bound", 0, replicas=3, spec={"partitions": 3}, pods=pods)).actions == ()
+
+
+def test_a_stateful_set_of_an_earlier_release_keeps_the_order_of_its_pods() -> None:
+    """The API server refuses another, and whoever made it anew would end all mounts."""
+    seen = observe("Ready", 2, SYNCED, spec={"partitions": 2})
+    stateful_set = seen.children.stateful_set
+    assert stateful_set is not None
+    earlier = {**stateful_set, "spec": {**stateful_set["spec"], "podManagementPolicy": "OrderedReady"}}
+    seen = replace(seen, children=replace(seen.children, stateful_set=earlier))
+    assert decide(seen).actions == ()
+    [update] = plan(seen, replace(CONFIG, image="runtime:2"), NOW).actions
+    assert isinstance(update, Patch)
+    assert set(update.patch["spec"]) == {"template", "updateStrategy"}
+    grown = replace(seen, sample_set=make_set("Ready", spec={"partitions": 3}))
+    assert resized(3) in decide(grown).actions
 
 
 def test_a_set_without_a_mount_says_what_is_wrong_with_its_first_partition() -> None:
@@ -256,7 +409,15 @@ def test_a_mounted_set_labels_its_nodes() -> None:
 
 def test_a_mounted_set_records_the_id_of_its_sync() -> None:
     assert decide(observe("Mount")) == SetPlan(
-        status_of(SetPhase.SYNCING, ACCEPTED, MOUNTED, unready("Syncing"), sync_job=SYNC_RUN),
+        status_of(
+            SetPhase.SYNCING,
+            ACCEPTED,
+            MOUNTED,
+            condition("Synced", False, "Syncing"),
+            unready("Syncing"),
+            sync_job=SYNC_RUN,
+            sync_origin=ORIGIN,
+        ),
         events=normal("Syncing", f"started sync {SYNC_RUN}"),
         requeue_after=0.0,
     )
@@ -306,6 +467,39 @@ def test_a_sync_of_a_public_source_needs_no_keys() -> None:
     public = make_secret(values={k: v for k, v in ENGINE.items() if not k.endswith("-key")})
     todo = decide(observe("Syncing", sync_job="s1", source_secret=public))
     assert record("s1", sync=SYNC.model_copy(update={"secret": ""})) in todo.actions
+
+
+GS = {"uri": "gs://b/d", "secretRef": {"name": "source"}}
+KEYLESS = (
+    "the client of Google Cloud Storage takes the role of the node, which must be allowed to read the bucket"
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "remark"),
+    [
+        ({"source": GS}, {}, f"without effect: the keys in Secret default/source: {KEYLESS}"),
+        ({"source": GS}, {"source_secret": make_secret(values={})}, ""),
+        ({"source": {"uri": "gs://b/d"}}, {}, ""),
+        ({"source": {"uri": "gs://A:S@b/d"}}, {}, f"without effect: the keys in spec.source.uri: {KEYLESS}"),
+        ({"source": {**GS, "uri": "s3://b/d"}}, {}, ""),
+        ({"source": GS, "noSync": True}, {}, ""),
+        (
+            {},
+            {"engine_secret": make_secret(values={**ENGINE, "storage": "gs"})},
+            f"without effect: the keys in Secret default/digits: {KEYLESS}",
+        ),
+    ],
+    ids=["keys", "none", "those of the engine", "in the address", "another store", "no sync", "engine"],
+)
+def test_keys_that_the_client_of_a_store_does_not_read_are_said_to_have_no_effect(
+    spec: dict[str, Any], changes: dict[str, Any], remark: str
+) -> None:
+    status = decide(observe("Ready", 1, SYNCED, spec=spec, **changes)).status
+    assert status is not None
+    accepted = status.condition("Accepted")
+    assert accepted is not None
+    assert (accepted.status, accepted.reason, accepted.message) == ("True", "Accepted", remark)
 
 
 def test_a_sync_whose_source_is_taken_away_is_requested_all_the_same_and_fails() -> None:
@@ -413,13 +607,107 @@ def test_a_changed_sync_begins_anew_under_another_id() -> None:
     assert (todo.status.phase, todo.status.sync_job) == (SetPhase.MOUNT, SYNC_RUN)
     assert (todo.actions, todo.events) == ((forget,), normal("Mounted", "phase is Mount"))
     next_run = run_id(OWNER_UID, "sync", "1", digest(SYNC), "u/2")
-    todo = decide(after_failure("Mount", source_secret=changed))
+    todo = decide(after_failure("Mount", source_secret=changed, sync_origin=ORIGIN))
     assert todo.status is not None
     assert (todo.status.phase, todo.status.sync_job) == (SetPhase.SYNCING, next_run)
     assert (todo.actions, todo.events) == (
         (forget,),
         normal("Syncing", f"started sync {next_run}"),
     )
+
+
+OTHER = SyncOperation(source="s3://bucket.s3.example.com/v2", secret="source", threads=10)
+V2 = {"source": {"uri": OTHER.source}}
+OVERWRITES = SyncOrigin(OTHER.source, overwrites=True)
+
+
+@pytest.mark.parametrize("before", [ORIGIN, SyncOrigin()], ids=["recorded", "of an older release"])
+def test_a_sync_from_another_source_overwrites_what_the_first_has_copied(before: SyncOrigin) -> None:
+    """Of files of the same size nobody knows from which of the two they are."""
+    overwriting = OTHER.model_copy(update={"force_update": True})
+    run = run_id(OWNER_UID, "sync", "1", digest(overwriting), "/")
+    status = decide(after_failure("Mount", spec=V2, sync_origin=before)).status
+    assert status is not None
+    assert (status.phase, status.sync_job, status.sync_origin) == (SetPhase.SYNCING, run, OVERWRITES)
+    again = decide(observe("Syncing", spec=V2, sync_job=run, sync_origin=OVERWRITES))
+    assert again.actions == (record(run, sync=overwriting),)
+
+
+def test_a_sync_that_has_changed_nothing_but_its_keys_copies_what_is_missing() -> None:
+    """The outage of a store is no reason to copy all of it again."""
+    secret = make_secret()
+    changed = {**secret, "metadata": {**secret["metadata"], "uid": "u", "resourceVersion": "2"}}
+    status = decide(after_failure("Mount", source_secret=changed, sync_origin=ORIGIN)).status
+    assert status is not None
+    assert (status.phase, status.sync_origin) == (SetPhase.SYNCING, ORIGIN)
+
+
+def test_every_sync_overwrites_after_one_from_another_source_has_failed() -> None:
+    """Also one from the first source again: what is there is of both."""
+    run = run_id(OWNER_UID, "sync", "0", digest(OTHER.model_copy(update={"force_update": True})), "/")
+    failed = {"sync_job": run, "sync_origin": OVERWRITES, "announcements": (fact("SyncFailed"),)}
+    unchanged = decide(observe("SyncFailed", 1, FAILED_SYNC, spec=V2, **failed)).status
+    assert unchanged is not None
+    assert (unchanged.phase, unchanged.sync_job) == (SetPhase.SYNC_FAILED, run)
+    back = decide(observe("Mount", 1, FAILED_SYNC, **failed)).status
+    assert back is not None
+    assert (back.phase, back.sync_origin) == (SetPhase.SYNCING, SyncOrigin(SYNC.source, overwrites=True))
+
+
+def test_a_run_keeps_the_source_that_it_was_begun_with() -> None:
+    """The bus may lose its record after the spec was changed: under this id, the other source would be added
+    to what was copied from the first."""
+    todo = decide(observe("Syncing", spec=V2, sync_job="s1", sync_origin=ORIGIN))
+    assert todo.actions == (record("s1", sync=SYNC),)
+
+
+def test_a_set_says_what_its_sync_has_not_looked_at() -> None:
+    kept = "2 files were there with the same size and not compared"
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW, message=kept)}
+    status = decide(observe("Syncing", sync_job="s1", sync_origin=ORIGIN, runs=done)).status
+    assert status is not None
+    assert status.condition("Synced") == condition("Synced", True, "Synced", kept)
+    silent = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW)}
+    status = decide(observe("Syncing", sync_job="s1", sync_origin=OVERWRITES, runs=silent)).status
+    assert status is not None
+    synced = status.condition("Synced")
+    assert synced is not None
+    assert "files that only the source of a failed sync had may still be there" in synced.message
+
+
+OF_FORMER = (
+    "files that only the source of a failed sync had may still be there: a SampleJob of type sync with"
+    " delete-dst removes what the source does not have"
+)
+
+
+@pytest.mark.parametrize(
+    ("mirrored_at", "message", "is_over"),
+    [
+        ("", f"2 files kept; {OF_FORMER}", False),
+        ("2026-01-01T11:59:00Z", f"2 files kept; {OF_FORMER}", False),
+        ("2026-01-01T11:59:30Z", "2 files kept", True),
+    ],
+    ids=["no such job", "one that began before the sync had ended", "one after it"],
+)
+@pytest.mark.parametrize("is_on_bus", [True, False])
+def test_a_set_says_no_more_that_files_are_left_once_a_job_has_removed_them(
+    mirrored_at: str, message: str, is_over: bool, is_on_bus: bool
+) -> None:
+    synced = condition("Synced", True, "Synced", f"2 files kept; {OF_FORMER}", ago(30))
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW, message="2 files kept")}
+    values = {"runs": done if is_on_bus else {}, "mirrored_at": mirrored_at}
+    status = decide(observe("Ready", 1, synced, sync_job="s1", sync_origin=OVERWRITES, **values)).status
+    assert status is not None
+    assert status.condition("Synced") == replace(synced, message=message)
+    assert status.sync_origin.overwrites is not is_over
+    assert status.sync_origin.uri == OVERWRITES.uri
+
+
+def test_the_source_of_a_sync_is_read_as_it_is_written() -> None:
+    status = SetStatus(sync_job="s1", sync_origin=OVERWRITES)
+    assert parse_status({"status": status.render()}).sync_origin == OVERWRITES
+    assert parse_status({"status": SetStatus(sync_job="s1").render()}).sync_origin == SyncOrigin()
 
 
 def test_a_set_with_figures_is_partially_ready() -> None:
@@ -438,11 +726,46 @@ def test_a_set_with_figures_is_partially_ready() -> None:
     )
 
 
+def test_a_mounted_agent_that_has_not_measured_the_set_has_no_figures() -> None:
+    """It may read the names of all files first: the set says since when."""
+    at = {"mount_changed_at": NOW - timedelta(hours=2), "size_unknown": True}
+    report = make_report(OWNER_UID, 0, NOW, **at)
+    status = decide(observe("Mount", 1, SYNCED, sync_job="s1", reports=(report,))).status
+    assert status is not None
+    assert (status.phase, status.condition("Ready")) == (
+        SetPhase.MOUNT,
+        unready(
+            "WaitingForFigures",
+            "partition 0 has been measuring the size of the set since 2026-01-01T10:00:00Z; where that means"
+            " to read the names of all files, it takes long",
+        ),
+    )
+    failed = make_report(OWNER_UID, 0, NOW, **at, figures_problem="size of the set: Input/output error")
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW - timedelta(hours=1))}
+    seen = observe("Mount", 1, SYNCED, sync_job="s1", reports=(failed,), runs=done)
+    ready = (decide(seen).status or SetStatus()).condition("Ready")
+    assert ready is not None
+    assert ready.message.startswith("partition 0 has been measuring the size of the set since 2026-01-01T11:")
+    assert ready.message.endswith("; size of the set: Input/output error")
+
+
+def test_a_set_that_does_not_fit_keeps_saying_so_while_nobody_has_measured_it() -> None:
+    small = condition("CacheFits", False, "CacheTooSmall", "50 % of 20 MiB fit", ago(30))
+    new = {"size_unknown": True, "total_bytes": 0, "total_files": 0, "cache_capacity": 10 << 20}
+    status = decide(
+        observe("Ready", 1, SYNCED, small, reports=(make_report(OWNER_UID, 0, NOW, **new),))
+    ).status
+    assert status is not None
+    assert status.condition("CacheFits") == small
+
+
 def test_figures_from_before_the_end_of_the_sync_do_not_count() -> None:
     done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW + timedelta(seconds=1))}
     status = decide(observe("Mount", 1, SYNCED, sync_job="s1", runs=done)).status
     assert status is not None
-    assert status.condition("Ready") == unready("WaitingForFigures")
+    assert status.condition("Ready") == unready(
+        "WaitingForFigures", "a report of after the end of the sync, 2026-01-01T12:00:01Z, has not come yet"
+    )
 
 
 def test_a_set_without_sync_says_so() -> None:
@@ -1263,6 +1586,50 @@ def test_a_child_of_another_owner_stops_everything() -> None:
     )
 
 
+def mounted_by_driver(seen: ObservedSet) -> ObservedSet:
+    """The same, but the volume is the driver's."""
+    own, children = seen.sample_set, seen.children
+    assert children.volume is not None
+    volume = {**children.volume, "spec": render.volume(own.identity, spec_of(own), True, CLAIM_UID)["spec"]}
+    return replace(seen, children=replace(children, volume=volume))
+
+
+def with_options(**options: object) -> dict[str, Any]:
+    return {"csi": {"juiceFSMountOptions": options}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "option"),
+    [
+        (with_options(**{"sub-dir": "date=1"}), "subdir=date=1"),
+        (with_cache(("/ssd/a=b", 10)), "cache-dir=/ssd/a=b/default/uid-1"),
+    ],
+)
+def test_what_the_driver_would_never_mount_is_refused_where_it_mounts(
+    spec: dict[str, Any], option: str
+) -> None:
+    """It takes one `=` in an option; agents take more."""
+    new = observe("", 0, spec=spec, children=Children())
+    refused = decide(replace(new, has_csi=True))
+    assert not [action for action in refused.actions if isinstance(action, Create)]
+    assert refused.status is not None
+    assert refused.status.condition("Accepted") == condition(
+        "Accepted",
+        False,
+        "InvalidSpec",
+        f"{option}: JuiceFS' CSI driver, which mounts the volume, takes no '=' in the value of an option;"
+        " name it without",
+    )
+    assert [action.key.name for action in decide(new).actions if isinstance(action, Create)]
+
+
+def test_what_a_driver_has_mounted_already_is_not_stopped() -> None:
+    going_on = mounted_by_driver(observe("Ready", 1, SYNCED, spec=with_options(**{"sub-dir": "date=1"})))
+    done = decide(going_on)
+    assert done.status is not None
+    assert done.status.phase is SetPhase.READY
+
+
 @pytest.mark.parametrize("phase", ["", "Ready"])
 def test_no_runtime_mounts_elsewhere_than_the_volume_that_exists(phase: str) -> None:
     """Pods would read and write a plain directory of their node."""
@@ -1725,7 +2092,7 @@ def test_what_an_agent_has_reported_when_it_had_unmounted_and_ended_stays_true()
         assert freedom(ended) == condition("Free", True, "Terminating")
     # Its next agent may have mounted, and not told, and a driver mounts by itself.
     own = seen.sample_set
-    volume = render.volume(own.identity, spec_of(own), True)
+    volume = render.volume(own.identity, spec_of(own), True, CLAIM_UID)
     by_csi = replace(seen, pods=(), children=replace(seen.children, volume=volume))
     for kept in (seen, by_csi):
         assert freedom(kept) == condition("Free", False, "StagedWrites")

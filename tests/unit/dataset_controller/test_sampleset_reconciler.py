@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 from unittest.mock import AsyncMock
@@ -10,12 +11,15 @@ import pytest
 from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
+from dataset_controller.domain.indexes import kept_of_pod
+from dataset_controller.watch import make_watch
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET
 from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
+from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Objects, Resource
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
@@ -80,9 +84,24 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
     assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/view/data"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
-    assert {"created PersistentVolume default.digits", "created StatefulSet default/digits-runtime"} <= set(
-        created
-    )
+    assert sorted(created) == [
+        "created PersistentVolume default.digits",
+        "created Secret default/digits-runtime, PersistentVolumeClaim default/digits",
+        "created Service default/digits-runtime-service, StatefulSet default/digits-runtime",
+    ]
+
+
+async def test_of_runtime_pods_containers_and_volumes_are_not_kept(data: DataHarness) -> None:
+    """They are most of a pod, and nothing reads them."""
+    await data.ready_set()
+    (pod,) = await data.cluster.list(ports.PODS)
+    assert set(pod["spec"]) > {"containers", "volumes", "nodeName"}
+    assert kept_of_pod(pod) == {**pod, "spec": {"nodeName": "node-0"}}
+    informer = make_watch(data.cluster, "", data.clock).of("Pod")
+    task = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    await end(task)
+    assert informer.list() == [kept_of_pod(pod)]
 
 
 async def test_a_csi_driver_is_used_where_it_is_installed(data: DataHarness) -> None:
@@ -122,6 +141,40 @@ async def test_the_csi_drivers_secret_follows_the_engines_and_goes_with_the_set(
     await data.delete(SET)
     await data.wait(6)
     assert await data.names(ports.SECRETS) == ["digits"]
+
+
+async def test_a_node_that_gets_another_sets_label_does_not_wake_a_set(data: DataHarness) -> None:
+    await data.ready_set()
+    other = {"metadata": {"labels": {node_label("default", "other"): "0"}}}
+    await data.cluster.patch(ports.NODES, Key("", "node-0"), other)
+    await data.catch_up()
+    assert not data.woken
+
+
+@pytest.mark.parametrize("taken", [[LABEL], [LABEL, set_label("digits")], [set_label("digits")]])
+async def test_a_label_that_somebody_takes_is_put_back_at_once(data: DataHarness, taken: list[str]) -> None:
+    """No report comes meanwhile, and no time passes."""
+    await data.ready_set(partitions=2)
+    before = await data.get(Key("", "node-0"), ports.NODES)
+    await data.cluster.patch(ports.NODES, Key("", "node-0"), {"metadata": {"labels": dict.fromkeys(taken)}})
+    await data.catch_up()
+    await data.drive()
+    after = await data.get(Key("", "node-0"), ports.NODES)
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    await data.expect_phase("Ready")
+
+
+async def test_a_secret_that_was_written_is_not_read(data: DataHarness) -> None:
+    """The answer has it."""
+    read: list[str] = []
+
+    def note(verb: str, resource: Resource, key: Key) -> None:
+        if (verb, resource.plural) == ("get", "secrets"):
+            read.append(key.name)
+
+    with data.intercepted(note):
+        await data.ready_set()
+    assert read.count("digits-runtime") == 1
 
 
 async def test_a_set_outlives_the_csi_driver_that_mounts_it(data: DataHarness) -> None:
@@ -179,13 +232,22 @@ async def test_a_volume_of_an_older_version_stays_the_sets_own_and_goes_with_it(
     await rename_volume(data)
     await data.wait(5)
     assert await data.names(ports.PERSISTENT_VOLUMES) == [OLD_VOLUME.name]
-    await data.cluster.delete(ports.PERSISTENT_VOLUME_CLAIMS, SET)
-    await data.drive()
-    claim = await data.get(SET, ports.PERSISTENT_VOLUME_CLAIMS)
-    assert claim["spec"]["volumeName"] == OLD_VOLUME.name
     await data.delete(SET)
     await data.wait(6)
     assert await data.names(ports.PERSISTENT_VOLUMES) == []
+
+
+async def test_after_its_claim_was_deleted_by_hand_a_set_gets_another_one_with_a_volume_of_its_own(
+    data: DataHarness,
+) -> None:
+    await data.ready_set()
+    await rename_volume(data)
+    await data.cluster.delete(ports.PERSISTENT_VOLUME_CLAIMS, SET)
+    await data.wait(6)
+    assert await data.names(ports.PERSISTENT_VOLUMES) == [VOLUME.name]
+    claim = await data.get(SET, ports.PERSISTENT_VOLUME_CLAIMS)
+    volume = await data.get(VOLUME, ports.PERSISTENT_VOLUMES)
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
 
 async def test_a_volume_of_an_older_version_gets_no_runtime_that_mounts_elsewhere(data: DataHarness) -> None:
@@ -391,6 +453,26 @@ async def test_a_set_with_a_warmup_is_ready_only_when_warm(data: DataHarness) ->
     [warmed] = [e.data for e in data.published if isinstance(e.data, SampleSetWarmed)]
     assert (warmed.files, warmed.cached_percent) == (10, 100.0)
     assert data.facts().index("SampleSetWarmed") < data.facts().index("SampleSetReady")
+
+
+async def test_a_partition_that_finds_no_node_holds_up_no_other(data: DataHarness) -> None:
+    data.kubernetes.unready.add("digits-runtime-1")
+    uid = await data.start_set(partitions=3)
+    await data.runtime.report(uid, 1)
+    await data.drive()
+    assert (await data.status(SET))["runtimeStatus"]["runtimeReady"] == "2/3"
+    assert await data.labels() == {"node-0": "0", "node-2": "2"}
+
+
+async def test_no_other_pod_is_there_before_the_first_has_mounted(data: DataHarness) -> None:
+    data.kubernetes.unready.add("digits-runtime-0")
+    await data.start_set(partitions=3)
+    assert [pod["metadata"]["name"] for pod in await data.objects(ports.PODS)] == ["digits-runtime-0"]
+    data.kubernetes.unready.clear()
+    await data.drive()
+    assert len(await data.objects(ports.PODS)) == 3
+    with pytest.raises(LookupError):
+        await data.condition(SET, "Scaling")
 
 
 async def test_a_lost_partition_degrades_the_set_until_it_is_back(data: DataHarness) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,7 +16,18 @@ from paddlewheel.bus.admin.accounts_gen import text
 from paddlewheel.bus.admin.permissions import ROLES, user_of
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.testkit.chart_bus import teams_of
-from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
+from paddlewheel.testkit.charts import (
+    CHARTS,
+    REPOSITORY,
+    Manifest,
+    Manifests,
+    helm,
+    named,
+    pod_specs,
+    render,
+    render_notes,
+    services,
+)
 
 CONTROLLERS = ("job-controller", "dataset-controller", "serving-controller", "trigger-controller")
 RUNTIME = {
@@ -144,22 +157,95 @@ def test_pods_get_no_service_environment_variables() -> None:
         assert pod["enableServiceLinks"] is False, name
 
 
+def spread_of(manifests: Manifests) -> str:
+    """Whether servers are on different nodes: "required", "preferred", or "" without a rule."""
+    affinity = dict(pod_specs(manifests))["nats"].get("affinity")
+    if not affinity:
+        return ""
+    [(rule, [term])] = affinity["podAntiAffinity"].items()
+    term = term.get("podAffinityTerm", term)
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    assert term["labelSelector"]["matchLabels"] == {"app.kubernetes.io/name": "nats"}
+    return str(rule).removesuffix("DuringSchedulingIgnoredDuringExecution")
+
+
 @pytest.mark.parametrize(
-    ("profile", "replicas", "sync", "claims"),
-    [("development", 1, '"2m"', 0), ("production", 3, '"always"', 1)],
+    ("values", "spread"),
+    [
+        (("nats.replicas=3",), "preferred"),
+        (("nats.replicas=3", "nats.antiAffinity=required"), "required"),
+        (("profile=production", "nats.antiAffinity=preferred"), "preferred"),
+        (("nats.antiAffinity=required",), ""),
+    ],
 )
-def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int) -> None:
+def test_whether_servers_share_a_node_can_be_chosen(values: tuple[str, ...], spread: str) -> None:
+    assert spread_of(render("paddlewheel", "crds.install=false", *values)) == spread
+
+
+@pytest.mark.parametrize(
+    ("profile", "replicas", "sync", "claims", "spread"),
+    [("development", 1, '"2m"', 0, ""), ("production", 3, '"always"', 1, "required")],
+)
+def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int, spread: str) -> None:
     manifests = render("paddlewheel", "crds.install=false", f"profile={profile}")
     server = named(manifests, "StatefulSet", "nats")["spec"]
 
     assert server["replicas"] == replicas
     assert len(server.get("volumeClaimTemplates", [])) == claims
+    assert spread_of(manifests) == spread
     assert f"sync_interval: {sync}" in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
     pod = dict(pod_specs(manifests))["job-controller"]
     env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     assert env["JOB_CONTROLLER_NATS_PROFILE"] == profile
     assert env["JOB_CONTROLLER_NATS_REPLICAS"] == str(replicas)
-    assert env["JOB_CONTROLLER_NATS_MONITOR_URL"] == "http://nats-servers.paddle-system.svc:8222"
+    hosts = [f"nats-{n}.nats-servers.paddle-system.svc" for n in range(replicas)]
+    assert env["JOB_CONTROLLER_NATS_MONITOR_URL"] == ",".join(f"http://{host}:8222" for host in hosts)
+
+
+@pytest.mark.parametrize(
+    ("values", "warnings"),
+    [
+        (("profile=production",), ["nats.auth=certificates"]),
+        (("profile=production", "nats.tls.existing=true"), ["nats.auth=certificates"]),
+        (("profile=production", "nats.auth=tokens"), []),
+        (
+            ("profile=production", "nats.auth=tokens", "nats.antiAffinity=preferred"),
+            ["nats.antiAffinity=preferred"],
+        ),
+        ((), ["profile=development may lose facts"]),
+        (("nats.enabled=false", "nats.url=tls://bus.example:4222", "profile=production"), []),
+    ],
+)
+def test_the_notes_warn_of_what_production_should_not_have(
+    values: tuple[str, ...], warnings: list[str], tmp_path: Path
+) -> None:
+    said = re.findall(r"WARNING: ([^:\n]+?)(?::| and)", render_notes(tmp_path, *values))
+
+    assert said == warnings
+
+
+@pytest.mark.parametrize("auth", ["certificates", "tokens"])
+def test_the_notes_name_members_that_cannot_connect(auth: str, tmp_path: Path) -> None:
+    """They show tokens, which a bus of certificates does not know."""
+    members = [
+        f"nats.{kind}[0].{field}"
+        for kind, name in (("subscribers", "vision"), ("services", "labels"))
+        for field in (f"name={name}", "members={team-a/notifier}")
+    ]
+
+    said = "members of vision, labels have no effect" in render_notes(tmp_path, *members, f"nats.auth={auth}")
+    assert said is (auth == "certificates")
+
+
+def test_the_notes_say_what_a_certificate_is_worth_and_how_to_switch(tmp_path: Path) -> None:
+    said = render_notes(tmp_path, "profile=production").partition("WARNING: nats.auth=certificates")[2]
+
+    assert "in a Secret of each namespace with a SampleSet" in said
+    assert "no certificate can be revoked alone" in said
+    assert "--set nats.auth=tokens" in said
+    title = "Switch from certificates"
+    assert f'"{title}" in docs/tasks/access.md' in said
+    assert f"\n## {title}\n" in (REPOSITORY / "docs/tasks/access.md").read_text()
 
 
 @pytest.mark.parametrize(

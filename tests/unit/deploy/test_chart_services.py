@@ -194,7 +194,7 @@ def test_streams_of_services_and_their_copies_count_among_what_the_server_keeps(
         ),
         (
             (f"{FIRST}.name=a", f"{FIRST}.follows={{jobs,notebooks}}"),
-            "nats.services[0].follows: nobody publishes notebooks; name contexts of cache, datasets, jobs",
+            "nats.services[0].follows: nobody publishes notebooks; name contexts of cache, cacheprogress",
         ),
         ((f"{FIRST}.name=a", f"{FIRST}.follows={{work}}"), "nats.services[0].follows: nobody publishes work"),
         ((f"{FIRST}.name=A",), "nats.services.0.name"),

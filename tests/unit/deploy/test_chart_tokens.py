@@ -218,3 +218,49 @@ def test_with_certificates_of_ones_own_no_key_is_made() -> None:
     made = {m["metadata"]["name"] for m in manifests if m["kind"] in ("Secret", "ConfigMap")}
     assert not made & {"bus-auth-key", "bus-ca", "nats-tls-server"}
     assert "bus-auth" in pods(manifests)
+
+
+MEMBERS = ("nats.subscribers[0].name=vision", "nats.subscribers[0].members={team-a/notifier,team-b/mail.v2}")
+
+
+def test_members_of_a_team_belong_to_it_and_may_watch_its_namespaces() -> None:
+    manifests = render("paddlewheel", *TOKENS, *MEMBERS, "nats.subscribers[0].namespaces={team-a,team-c}")
+
+    for account in ("notifier", "mail.v2"):
+        assert bindings_of(manifests, account) == {
+            ("RoleBinding", "paddle-system", "bus-team-vision"),
+            ("RoleBinding", "team-a", "paddlewheel-watch-facts"),
+            ("RoleBinding", "team-c", "paddlewheel-watch-facts"),
+        }
+    [subjects] = [m["subjects"] for m in manifests if m["metadata"]["name"] == "bus-team-vision-members"]
+    assert subjects == [
+        {"kind": "ServiceAccount", "namespace": "team-a", "name": "notifier"},
+        {"kind": "ServiceAccount", "namespace": "team-b", "name": "mail.v2"},
+    ]
+
+
+def test_members_of_a_team_of_all_namespaces_may_watch_all() -> None:
+    assert bindings_of(render("paddlewheel", *TOKENS, *MEMBERS), "notifier") == {
+        ("RoleBinding", "paddle-system", "bus-team-vision"),
+        ("ClusterRoleBinding", "", "paddlewheel-watch-facts"),
+    }
+
+
+def test_members_of_a_service_connect_as_it_and_may_nothing_else() -> None:
+    path = "nats.services[0]"
+    values = (f"{path}.name=notebooks", f"{path}.follows={{jobs}}", f"{path}.members={{team-a/notebooks}}")
+
+    assert bindings_of(render("paddlewheel", *TOKENS, *values), "notebooks") == {
+        ("RoleBinding", "paddle-system", "bus-notebooks")
+    }
+
+
+def test_with_certificates_nobody_is_bound() -> None:
+    assert bindings_of(render("paddlewheel", "crds.install=false", *MEMBERS), "notifier") == set()
+
+
+def test_a_member_is_an_account_with_its_namespace() -> None:
+    value = "nats.auth=tokens,nats.subscribers[0].name=vision,nats.subscribers[0].members={notifier}"
+    ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value)
+    assert ended.returncode != 0
+    assert "members" in ended.stderr

@@ -21,7 +21,16 @@ from job_controller.config import Settings as JobSettings
 from paddlewheel.contracts.crds import KINDS
 from paddlewheel.core.settings import ServiceSettings
 from paddlewheel.testkit.chart_bus import local_config, write_certificates
-from paddlewheel.testkit.charts import CHARTS, Manifest, helm, named, pod_specs, render, services
+from paddlewheel.testkit.charts import (
+    CHARTS,
+    Manifest,
+    helm,
+    named,
+    pod_specs,
+    render,
+    render_notes,
+    services,
+)
 from serving_controller.config import Settings as ServingSettings
 from trigger_controller.config import Settings as TriggerSettings
 
@@ -348,26 +357,12 @@ def pattern_of(field: FieldInfo) -> str | None:
 def test_the_notes_name_every_kind_and_every_controller_that_runs(
     disabled: tuple[str, ...], tmp_path: Path
 ) -> None:
-    notes = rendered_notes(tmp_path, *(f"{part}.enabled=false" for part in disabled))
+    notes = render_notes(tmp_path, *(f"{part}.enabled=false" for part in disabled))
 
     waited = set(re.findall(r"deployment/(\S+)", notes))
     assert waited == {name for name in SETTINGS if to_camel(name.replace("-", "_")) not in disabled}
     (listed,) = re.findall(r"kubectl get (\S+) -A", notes)
     assert set(listed.split(",")) == {kind.plural for kind in KINDS}
-
-
-def rendered_notes(folder: Path, *values: str) -> str:
-    """`helm template` leaves the notes out, and `helm install --dry-run` asks a cluster."""
-    chart = shutil.copytree(CHARTS / "paddlewheel", folder / "paddlewheel")
-    notes = chart / "templates" / "NOTES.txt"
-    text = (
-        f'{{{{ define "notes" }}}}{notes.read_text()}{{{{ end }}}}text: {{{{ include "notes" . | toJson }}}}'
-    )
-    notes.rename(notes.with_name("notes.yaml")).write_text(text)
-    flags = [part for value in values for part in ("--set", value)]
-    ended = helm("template", "release", str(chart), "--show-only", "templates/notes.yaml", *flags)
-    assert ended.returncode == 0, ended.stderr
-    return str(yaml.safe_load(ended.stdout)["text"])
 
 
 def test_a_new_run_id_replaces_the_demos_stores() -> None:

@@ -223,6 +223,27 @@ async def test_a_watch_event_is_not_listed() -> None:
     assert listed == [True, True, False]
 
 
+async def test_of_each_object_only_what_is_kept_is_reported_and_remembered() -> None:
+    """Also of one whose deletion a later list shows."""
+    script = Script(FIRST, [event("MODIFIED", "a", 6), failure(410, "Expired")], ([obj("a", 7)], "20"))
+    reported: list[Object] = []
+
+    def keep(found: Object) -> Object:
+        return {"metadata": found["metadata"], "kept": True}
+
+    async def follow() -> None:
+        async for change in ApiWatch(script, ForwardClock(), CONFIG_MAPS, "n", {}, keep).follow():
+            reported.append(change.obj)
+
+    task = asyncio.create_task(follow())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [key_of(found).name for found in reported] == ["a", "b", "a", "b", "a"]
+    assert all(set(found) == {"metadata", "kept"} for found in reported)
+
+
 ABSENT = NotFound("404 page not found")
 
 

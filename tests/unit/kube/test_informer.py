@@ -88,6 +88,12 @@ async def test_stale_changes_are_not_passed_on(flow: Flow) -> None:
     assert flow.passed == [("MODIFIED", "7", False)]
 
 
+async def test_of_an_own_write_only_what_is_kept_is_remembered() -> None:
+    informer = Informer(Feed(), CONFIG_MAPS, clock=ManualClock(), keep=lambda o: {"metadata": o["metadata"]})
+    informer.wrote({**obj(7), "data": {"a": "b"}})
+    assert informer.get(KEY) == {"metadata": obj(7)["metadata"]}
+
+
 async def test_an_event_that_arrives_before_the_answer_is_known_as_own(flow: Flow) -> None:
     answered = asyncio.Event()
     write = asyncio.create_task(flow.informer.write(KEY, answers(answered, obj(6))))

@@ -157,6 +157,19 @@ def test_a_token_is_shown_over_tls_only(tmp_path: Path) -> None:
     assert (found.token_file, found.role) == (env["NATS_TOKEN_FILE"], "subscriber")
 
 
+def test_a_token_is_shown_as_a_member_of_the_team_that_is_named(tmp_path: Path) -> None:
+    Authority(tmp_path, "test")
+    (tmp_path / "token").write_text("a.b.c")
+    env = {"NATS_URL": "tls://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_TEAM": "vision"}
+    shown = {**env, "NATS_TOKEN_FILE": str(tmp_path / "token")}
+
+    found = resolve_access(environment=shown)
+
+    assert (found.role, found.inbox_prefix) == ("vision", "_INBOX_subscriber")
+    assert resolve_access(environment=shown, role="operator").role == "operator"
+    assert resolve_access(environment={"NATS_URL": "nats://a:1", "NATS_TEAM": "vision"}).role == "subscriber"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -66,7 +66,11 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
         (Wish(job="team-a/*"), {"pw.evt.jobs.*.*.v1.team-a.*", "pw.evt.progress.*.*.v1.team-a.*"}),
         (
             Wish(sample_set="team-a/set"),
-            {"pw.evt.datasets.sampleset.*.v1.team-a.*", "pw.evt.cache.*.*.v1.team-a.*"},
+            {
+                "pw.evt.datasets.sampleset.*.v1.team-a.*",
+                "pw.evt.cache.*.*.v1.team-a.*",
+                "pw.evt.cacheprogress.*.*.v1.team-a.*",
+            },
         ),
         (Wish(sample_job="*/sync"), {"pw.evt.datasets.samplejob.*.v1.*.*"}),
         (
@@ -86,6 +90,10 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
             Wish(service="job-controller"),
             {"pw.evt.jobs.*.*.v1.*.*", "pw.evt.models.*.*.v1.*.*", "pw.evt.progress.*.*.v1.*.*"},
         ),
+        (
+            Wish(service="cache-runtime"),
+            {"pw.evt.cache.*.*.v1.*.*", "pw.evt.cacheprogress.*.*.v1.*.*"},
+        ),
         (Wish(context="cache"), {"pw.evt.cache.*.*.v1.*.*"}),
         (Wish(context=["cache", "jobs"]), {"pw.evt.cache.*.*.v1.*.*", "pw.evt.jobs.*.*.v1.*.*"}),
         (Wish(context="objectstore"), {"pw.src.objectstore.*.*.v1.*.*"}),
@@ -104,7 +112,7 @@ def test_the_server_is_asked_for_what_subjects_can_say(wish: Wish, subjects: set
 def test_without_a_wish_all_our_services_facts_are_asked_for_and_nobody_elses() -> None:
     contexts = {subject.split(".")[2] for subject in select(Wish()).subjects}
     ours = {"jobs", "progress", "datasets", "cache", "models", "serving", "measurements", "triggers"}
-    assert contexts == ours
+    assert contexts == {*ours, "cacheprogress"}
 
 
 @pytest.mark.parametrize(

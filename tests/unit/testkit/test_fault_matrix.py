@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState
-from paddlewheel.testkit.fault_matrix.cases import Case, Fault, Operation, Scenario, draw, pairs
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
+from paddlewheel.testkit.fault_matrix.cases import AWAY, Case, Fault, Operation, Scenario, draw, pairs
 from paddlewheel.testkit.fault_matrix.judging import (
     Digests,
     Found,
@@ -35,6 +35,7 @@ def well(scenario: Scenario) -> Found:
     is_warmup = scenario.case.operation is Operation.WARMUP
     state = RunState(
         phase=RunPhase.SUCCEEDED, files_done=len(scenario.wanted), files_total=len(scenario.wanted),
+        message=f"{scenario.kept} files were there with" if scenario.kept else "",
         bytes_done=size, bytes_total=size, cached_percent=100.0 if is_warmup else 0.0,
     )  # fmt: skip
     cached = {path: len(data) for path, data in scenario.wanted.items()} if is_warmup else {}
@@ -42,7 +43,9 @@ def well(scenario: Scenario) -> Found:
     report = Report(NodeStatus(mounted=True, cached_bytes=blocks), blocks)
     node = Node(digests(scenario.after), cached, (), report)
     neighbours: Digests = {"neighbour": "1"}
-    return Found(state, (node, node), digests(scenario.source_after), {"bucket": (neighbours, neighbours)})
+    return Found(
+        state, (node, node), digests(scenario.source_after), {"bucket": (neighbours, neighbours)}, True, 0.0
+    )
 
 
 def scenario_of(operation: Operation) -> Scenario:
@@ -52,6 +55,14 @@ def scenario_of(operation: Operation) -> Scenario:
 def moving() -> Scenario:
     """A sync that empties its source."""
     return next(s for s in scenarios(Operation.SYNC) if not s.source_after)
+
+
+def test_a_warmup_may_lack_the_cache_of_an_agent_that_was_really_away_for_long() -> None:
+    scenario = scenario_of(Operation.WARMUP)
+    found = well(scenario)
+    partly = replace(found, state=found.state.model_copy(update={"reason": "PartlyCached"}))
+    assert judge(scenario, {}, partly) != []
+    assert judge(scenario, {}, replace(partly, outage=AWAY + 1)) == []
 
 
 def test_every_pair_is_in_the_matrix() -> None:
@@ -70,9 +81,16 @@ def test_seeds_reach_every_kind_of_sync_and_every_outcome_of_a_file() -> None:
     assert {(s.request.delete_dst, s.request.delete_src) for s in drawn} == {  # type: ignore[attr-defined]
         (False, False), (True, False), (False, True),
     }  # fmt: skip
+    manners = {(s.request.update, s.request.force_update) for s in drawn}  # type: ignore[attr-defined]
+    assert manners == {(False, False), (True, False), (False, True)}
+    assert {bool(s.written) for s in drawn} == {True, False}
+    ending = {(s.request.delete_dst, s.request.delete_src) for s in drawn if s.blow.ending}  # type: ignore[attr-defined]
+    assert ending == {(True, False), (False, True)}
     for scenario in drawn:
         before, after = scenario.before, scenario.after
-        assert any(len(before[p]) == len(after[p]) and before[p] != after[p] for p in {*before} & {*after})
+        assert any(before[p] != after[p] for p in {*before} & {*after})
+        others = {path: data for path, data in before.items() if after.get(path, data) != data}
+        assert scenario.kept == 0 or len(others) < 5 or scenario.left
         assert any(not data for data in scenario.source.values())
         assert any(path.startswith("kept/") for path in after)
 
@@ -149,6 +167,68 @@ def test_a_claim_of_the_run_that_is_not_so(
     found = well(scenario)
     problems = judge(scenario, {}, replace(found, state=found.state.model_copy(update=claim)))
     assert any(text.startswith(problem) for text in problems), problems
+
+
+def told(found: Found, count: int) -> Found:
+    return replace(found, state=found.state.model_copy(update={"message": f"{count} files were there with"}))
+
+
+def copying(manner: str) -> Scenario:
+    """A sync in the middle of which the fault comes, and that empties no source."""
+    return next(
+        s
+        for s in scenarios(Operation.SYNC)
+        if not s.blow.ending and s.source_after and manner_of(s) == manner
+    )
+
+
+def manner_of(scenario: Scenario) -> str:
+    assert isinstance(scenario.request, SyncOperation)
+    if scenario.request.update:
+        return "update"
+    return "force" if scenario.request.force_update else "size"
+
+
+@pytest.mark.parametrize("manner", ["size", "update"])
+@pytest.mark.parametrize("claim", [0, 1, 31])
+def test_a_sync_tells_of_all_that_it_has_not_compared(manner: str, claim: int) -> None:
+    scenario = copying(manner)
+    (problem,) = judge(scenario, {}, told(well(scenario), claim))
+    assert problem == f"says that {claim} files were not compared, of {scenario.kept} to 30"
+
+
+@pytest.mark.parametrize("manner", ["force", "size", "update"])
+def test_a_sync_tells_of_more_only_after_a_fault_in_its_midst(manner: str) -> None:
+    scenario = copying(manner)
+    more = told(well(scenario), scenario.kept + 1)
+    assert bool(judge(scenario, {}, more)) is (manner == "force")
+    ending = replace(scenario, blow=replace(scenario.blow, ending=True))
+    for case, found in ((scenario, replace(more, midway=False)), (ending, more)):
+        (problem,) = judge(case, {}, found)
+        assert problem.endswith(f" of {scenario.kept} to {scenario.kept}")
+
+
+def test_a_chunk_that_is_executed_again_replaces_what_has_the_same_size() -> None:
+    scenario = copying("size")
+    found = well(scenario)
+    path, content = next(iter(digests(scenario.replaced).items()))
+    nodes = tuple(replace(node, files={**node.files, path: content}) for node in found.nodes)
+    again = replace(found, nodes=nodes)
+    assert judge(scenario, {}, told(again, scenario.kept - 1)) == []
+    assert judge(scenario, {}, told(again, scenario.kept - 2)) != []
+    assert judge(scenario, {}, told(replace(again, midway=False), scenario.kept)) == [
+        f"mount {number}: {path!r} has other contents" for number in (0, 1)
+    ]
+
+
+def test_what_an_update_keeps_is_neither_lost_in_the_source_nor_replaced() -> None:
+    scenario = next(s for s in scenarios(Operation.SYNC) if s.request.update)  # type: ignore[attr-defined]
+    path = next(iter(scenario.newer))
+    found = well(scenario)
+    files = {**found.nodes[0].files, path: digests(scenario.wanted)[path.removeprefix("in/")]}
+    nodes = (replace(found.nodes[0], files=files), found.nodes[1])
+    (problem,) = judge(scenario, {}, replace(found, nodes=nodes))
+    assert problem == f"mount 0: {path!r} has other contents"
 
 
 def test_a_warmup_claims_no_more_than_the_caches_hold() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlewheel.testkit.parallel import FIRST, TOGETHER, rank_of, scope_of
+from paddlewheel.testkit.parallel import FIRST, TOGETHER, ports_of, rank_of, scope_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,3 +46,9 @@ def test_a_group_is_not_torn_by_the_order() -> None:
     for path, group in TOGETHER.items():
         ranks.setdefault(group, set()).add(rank_of(path))
     assert [group for group, found in ranks.items() if max(found) - min(found) >= len(found)] == []
+
+
+def test_no_two_workers_find_the_same_port_free() -> None:
+    ports = range(12_000, 22_000)
+    shares = [ports_of(ports, worker, 3) for worker in range(3)]
+    assert sorted(port for share in shares for port in share) == list(ports)

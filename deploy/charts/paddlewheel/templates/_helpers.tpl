@@ -25,10 +25,14 @@ app.kubernetes.io/name: {{ .name }}
 {{- end -}}
 {{- end }}
 
-{{/* URL of the servers' HTTP monitor; "" when unknown. */}}
+{{/* URLs of all servers' HTTP monitors, joined by commas: each server is asked. "" when unknown. */}}
 {{- define "paddlewheel.natsMonitorUrl" -}}
 {{- if .Values.nats.enabled -}}
-http://nats-servers.{{ .Release.Namespace }}.svc:8222
+{{- $urls := list -}}
+{{- range $index := until (include "paddlewheel.natsReplicas" . | int) -}}
+{{- $urls = append $urls (printf "http://nats-%d.nats-servers.%s.svc:8222" $index $.Release.Namespace) -}}
+{{- end -}}
+{{ join "," $urls }}
 {{- else -}}
 {{ .Values.nats.monitorUrl }}
 {{- end -}}
@@ -257,4 +261,41 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
 {{- end }}
+{{- end }}
+
+{{/*
+Those of the namespaces `names` that objects can be created in, as a JSON array: one that is gone, or is being deleted, must not stop
+an upgrade. The release's own may be created after this. Without a cluster, as in `helm template`, it is all of them.
+*/}}
+{{- define "paddlewheel.existing" -}}
+{{- $found := list }}
+{{- $hasCluster := lookup "v1" "Namespace" "" "default" }}
+{{- range $name := .names }}
+{{- $namespace := lookup "v1" "Namespace" "" $name }}
+{{- $isThere := and $namespace (not (dig "metadata" "deletionTimestamp" "" $namespace)) }}
+{{- if or $isThere (not $hasCluster) (eq $name $.root.Release.Namespace) }}
+{{- $found = append $found $name }}
+{{- end }}
+{{- end }}
+{{- $found | toRawJson }}
+{{- end }}
+
+{{/* Namespaces that values name, in which RoleBindings would be made if they existed, as a JSON array. */}}
+{{- define "paddlewheel.missing" -}}
+{{- $named := without .Values.datasetController.namespaces "*" }}
+{{- if include "paddlewheel.busTokens" . }}
+{{- range .Values.nats.subscribers }}
+{{- if .members }}
+{{- $named = concat $named (.namespaces | default list) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $existing := include "paddlewheel.existing" (dict "root" . "names" $named) | fromJsonArray }}
+{{- $missing := list }}
+{{- range uniq $named }}
+{{- if not (has . $existing) }}
+{{- $missing = append $missing . }}
+{{- end }}
+{{- end }}
+{{- $missing | toRawJson }}
 {{- end }}

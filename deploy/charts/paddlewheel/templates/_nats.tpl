@@ -111,11 +111,10 @@ cluster {
 {{- range .publishes }}
 {{- $parts = append $parts (dict "context" .context "part" $added.publishes) }}
 {{- $live := $added.live | toRawJson | replace "@context@" .context | fromJson }}
-{{- $lives = append $lives (set $live "account" $service.name) }}
+{{- $lives = append $lives $live }}
 {{- $streams = append $streams (printf "PW_%s" (upper .context)) }}
 {{- $_ := set $account "exports" (append $account.exports (dict "stream" $live.subject "accounts" (list "WATCHERS"))) }}
-{{- $heard := dict "stream" (pick $live "account" "subject") }}
-{{- $_ := set $accounts.WATCHERS "imports" (append $accounts.WATCHERS.imports $heard) }}
+{{- $_ := set $accounts.WATCHERS "imports" (append $accounts.WATCHERS.imports $live.all) }}
 {{- end }}
 {{- range .follows }}
 {{- $parts = append $parts (dict "context" . "part" $added.follows) }}
@@ -149,10 +148,10 @@ cluster {
 {{- range $live := $heard }}
 {{- if $namespaces }}
 {{- range $namespace := $namespaces }}
-{{- $imports = append $imports (dict "stream" (dict "account" $live.account "subject" (replace "@namespace@" $namespace $live.within))) }}
+{{- $imports = append $imports ($live.one | toRawJson | replace "@namespace@" $namespace | fromJson) }}
 {{- end }}
 {{- else }}
-{{- $imports = append $imports (dict "stream" (dict "account" $live.account "subject" $live.subject)) }}
+{{- $imports = append $imports $live.all }}
 {{- end }}
 {{- end }}
 {{- $limits := $.Values.nats.subscriberLimits }}
@@ -235,17 +234,32 @@ cluster {
 {{- $teams | toRawJson }}
 {{- end }}
 
+{{/* The members of a team or a service of others, "namespace/account", as subjects of a RoleBinding. */}}
+{{- define "paddlewheel.busMembers" -}}
+{{- $subjects := list }}
+{{- range .members }}
+{{- $subjects = append $subjects (dict "kind" "ServiceAccount" "namespace" (splitList "/" . | first) "name" (splitList "/" . | last)) }}
+{{- end }}
+{{- $subjects | toRawJson }}
+{{- end }}
+
 {{- define "paddlewheel.natsTlsFiles" -}}
 ca_file: /etc/nats-tls/ca.crt
 cert_file: /etc/nats-tls/tls.crt
 key_file: /etc/nats-tls/tls.key
 {{- end }}
 
-{{/* The profile's defaults: number of servers, sync interval, persistence. */}}
+{{/* The profile's defaults: number of servers, whether they must be on different nodes, sync interval, persistence. */}}
 
 {{- define "paddlewheel.natsReplicas" -}}
 {{- $byProfile := ternary 3 1 (eq .Values.profile "production") -}}
 {{ .Values.nats.replicas | default $byProfile }}
+{{- end }}
+
+{{/* "required" or "preferred". */}}
+{{- define "paddlewheel.natsAntiAffinity" -}}
+{{- $byProfile := ternary "required" "preferred" (eq .Values.profile "production") -}}
+{{ .Values.nats.antiAffinity | default $byProfile }}
 {{- end }}
 
 {{- define "paddlewheel.natsSyncInterval" -}}

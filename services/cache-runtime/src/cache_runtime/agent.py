@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Any
@@ -26,7 +27,8 @@ from cache_runtime.domain.runs import (
     with_chunk,
 )
 from cache_runtime.domain.shares import partitions_of
-from cache_runtime.execution import execute_chunk, tidy
+from cache_runtime.engines.ports import NotBegun
+from cache_runtime.execution import FIRST, Before, execute_chunk, tidy
 from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
@@ -56,6 +58,9 @@ CUT_OFF = 10.0
 leads or stands in: the run may end without this agent, and nothing may be deleted or copied after that."""
 LOOK = 2.0
 """Seconds between two tries to read of it."""
+AWAY_PATIENCE = 1800.0
+"""Seconds for which a chunk waits because servers of its objects are away. An object that can never be copied
+may look the same."""
 COUNT_PATIENCE = 120.0
 """Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
 LOOK_AGAIN = 30.0
@@ -147,7 +152,8 @@ class Agent:
         if chunk is None:
             await self._miss(partition, number)
             return False
-        await persistently(lambda: self._begin(partition, chunk), clock)
+        now = clock.now()  # the same for each try: it may have been written, and not been answered
+        await persistently(lambda: self._begin(partition, now), clock)
         if not is_recorded(self._known[partition].part, chunk.id):
             outcome = await self._execute(chunk, self._known[partition].part.attempts)
             if outcome is None:
@@ -176,11 +182,11 @@ class Agent:
             with suppress(Retry):
                 await self._write(lacking(part))
 
-    async def _begin(self, partition: int, chunk: Chunk) -> None:
+    async def _begin(self, partition: int, now: datetime) -> None:
         """Before the first chunk of a partition it is written down: it may be what ended the agent before."""
         if partition in self._begun:
             return
-        await self._write(begun(self._known[partition].part))
+        await self._write(begun(self._known[partition].part, now))
         self._begun.add(partition)
 
     async def _execute(self, chunk: Chunk, attempts: int) -> Outcome | None:
@@ -223,20 +229,26 @@ class Agent:
         if not await self._is_wanted(chunk):
             return None
         part = self._known[chunk.partition].part
-        is_first, self._is_tried = not self._is_tried and is_first_try(part), True
+        was_tried, self._is_tried = self._is_tried, True
+        is_first = not was_tried and is_first_try(part)
         # A recount that takes longer than that is not waited for; a chunk of files has limits of its own.
         limit = None if chunk.files else COUNT_PATIENCE
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
                 clock, warmed = self._context.clock, part.cached_bytes
-                work = execute_chunk(self._operation, self._spec, chunk, clock, warmed, is_first=is_first)
-                outcome = await self._while_connected(work)
+                may_wait = clock.monotonic() - self._began_at < AWAY_PATIENCE
+                before = FIRST if is_first else Before(part.begun_at)
+                work = execute_chunk(
+                    self._operation, self._spec, chunk, clock, warmed, before=before, may_wait=may_wait
+                )
+                return await self._while_connected(work)
+        except NotBegun:
+            self._is_tried = was_tried
+            raise
         except (Retry, OSError) as error:
             if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
                 raise
             return all_failed(chunk, as_failure(error).message)
-        # What a later try finds, an earlier one may have caused: that a path did not exist, which it removed.
-        return outcome if is_first else replace(outcome, notes=())
 
     async def _while_connected(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Broken off with Retry once this agent is cut off."""

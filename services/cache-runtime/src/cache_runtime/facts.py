@@ -16,11 +16,11 @@ from paddlewheel.contracts.generated.cache_v1 import (
     NodeMounted,
     NodeUnmounted,
     RunEnded,
-    RunProgressed,
     RunSpec,
     RunStarted,
     RunState,
 )
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.telemetry import traceparent

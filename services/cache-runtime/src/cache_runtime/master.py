@@ -231,7 +231,9 @@ class Master:
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
-        return judge(chunks.totals, chunks.digest, self._sums, fills_cache=operation.fills_cache)
+        sums = self._sums
+        remark = operation.remark(self._spec, sums.uncompared)
+        return judge(chunks.totals, chunks.digest, sums, fills_cache=operation.fills_cache, remark=remark)
 
     async def _finish(self, judgement: Ending) -> Ending:
         """What another master has begun is done again.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -16,7 +17,7 @@ from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine, VolumeRecord
 from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
-from paddlewheel.bus.ports import KeyValue
+from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import NodeKey, set_pattern
@@ -24,6 +25,7 @@ from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, has_writes, l
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
@@ -41,18 +43,23 @@ MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
 
 RECENT = 3
-"""Intervals after which a report says nothing of the present."""
+"""Intervals after which a look at the reports says nothing of the present."""
 ELSEWHERE_MAX = 8
 """Nodes with writes that a partition has left, of those that are named."""
 
 
 @dataclass(frozen=True)
 class Disks:
-    """Bytes over the distinct file systems that hold the cache directories."""
+    """Bytes over the distinct file systems that hold the cache directories.
+
+    Args:
+        problem: which directories are left out, and why.
+    """
 
     size: int = 0
     used: int = 0
     available: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,8 @@ class CacheLimit:
 
 
 class NodeReporter:
-    """Writes NodeStatus every `interval` seconds, and at once when `changed` is set."""
+    """Writes NodeStatus every `interval` seconds, and at once when `changed` is set, the mount falls silent,
+    or answers again."""
 
     def __init__(
         self,
@@ -88,14 +96,23 @@ class NodeReporter:
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._is_writeback = is_writeback
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
+        self._used_at: datetime | None = None
+        """When the measurement of `_use` began."""
+        self._is_size_known = False
+        self._size_problem, self._cache_problem = "", "cache: not measured yet"
         lasts = RECENT * interval + PATIENCE
         self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
         self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
         self._told_until = 0.0
+        self._heard: Mapping[str, int] = {}
+        """Revisions of all partitions' reports when they were looked at last, and when that was."""
+        self._heard_at = -math.inf
         measures = (self._measure_disks, self._staged.measure, self._measure_size, self._measure_cache)
         self._measurements = [_Measurement(measure) for measure in measures]
         self._seen: tuple[int, int] | None = None
+        self._was_silent = False
+        """When it was reported last."""
         self._settled_at = self._measured_again_at = 0.0
         self._measured_at = -math.inf
         self.changed = asyncio.Event()
@@ -104,11 +121,10 @@ class NodeReporter:
         """Until cancelled."""
         while True:
             await self.report()
-            waiter = asyncio.create_task(self.changed.wait())
-            try:
-                await asyncio.wait({waiter}, timeout=self._interval)
-            finally:
-                waiter.cancel()
+            mount = self._engine.mount
+            await _first_of(
+                self.changed.wait(), mount.wait_silent(is_silent=not self._was_silent), timeout=self._interval
+            )
             self.changed.clear()
 
     async def report_last(self) -> None:
@@ -145,7 +161,7 @@ class NodeReporter:
         await self._recall()
         await self._measure()
         await self._keep_elsewhere()
-        disks, ailment = self._disks, mount.ailment
+        disks, ailment, self._was_silent = self._disks, mount.ailment, mount.is_silent
         use = self._use if mount.is_mounted else CacheUse()
         return NodeStatus(
             set_uid=me.set_uid,
@@ -155,6 +171,7 @@ class NodeReporter:
             mounted=mount.is_mounted,
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
+            cached_at=self._used_at,
             cache_capacity=self._limit.of(disks, use.cached),
             staged_bytes=self._staged.bytes,
             staged_unknown=self._staged.is_unknown,
@@ -167,6 +184,8 @@ class NodeReporter:
             disk_available=disks.available,
             total_bytes=self._tree.bytes,
             total_files=self._tree.files,
+            size_unknown=not self._is_size_known,
+            figures_problem=self._figures_problem[:MESSAGE_MAX],
             updated_at=self._clock.now(),
             ailment=ailment.reason if ailment else "",
             ailment_message=ailment.message[:MESSAGE_MAX] if ailment else "",
@@ -178,11 +197,19 @@ class NodeReporter:
 
     async def _measure(self) -> None:
         """Bring the figures up to date as far as that is possible soon. While a database or a disk does not
-        answer, the last ones are reported."""
+        answer, the last ones are reported; that the mount does not is reported at once."""
         running = {measurement.running() for measurement in self._measurements}
-        done, _ = await asyncio.wait(running, timeout=PATIENCE)
-        for task in done:
-            task.result()
+        silent = self._engine.mount.wait_silent(is_silent=True)
+        await _first_of(asyncio.wait(running), silent, timeout=PATIENCE)
+        for task in running:
+            if task.done():
+                task.result()
+
+    @property
+    def _figures_problem(self) -> str:
+        """Without a mount there is nothing to measure but disks; why, says `message`."""
+        mounted = (self._cache_problem, self._size_problem) if self._engine.mount.is_mounted else ()
+        return "; ".join(problem for problem in (self._disks.problem, *mounted) if problem)
 
     async def _measure_disks(self) -> None:
         self._disks = await in_own_thread(lambda: measure_disks(self._dirs))
@@ -193,23 +220,27 @@ class NodeReporter:
             return
         try:
             await self._measure_tree()
+            self._size_problem = ""
         except Retry as error:
+            self._size_problem = f"size of the set: {error.message}"
             log.warning("data set not measured", problem=str(error))
 
     async def _measure_cache(self) -> None:
         if not self._engine.mount.is_mounted:
             return
+        begun_at = self._clock.now()
         try:
-            self._use = await self._engine.cache.use()
+            self._use, self._used_at = await self._engine.cache.use(), begun_at
+            self._cache_problem = ""
         except Retry as error:
-            self._use = CacheUse()
+            self._use, self._used_at, self._cache_problem = CacheUse(), None, f"cache: {error.message}"
             log.warning("cache not measured", problem=str(error))
 
     async def _recall(self) -> None:
-        """Once, before the first report replaces that of the agent before. What that has found on this node
-        counts until there is a figure of one's own; what it has left on others stays known, and so does the
-        set's volume, which may be in that report only. Once more while that cannot be read: somebody may have
-        restored or deleted it. Raises Retry."""
+        """Once, before the first report replaces that of the agent before. What that has found on this node,
+        and the size of the set, count until there is a figure of one's own. What it has left on others stays
+        known, and so does the set's volume, which may be in that report only. Once more while that cannot be
+        read: somebody may have restored or deleted it. Raises Retry."""
         if self._has_recalled and not self._is_volume_unknown:
             return
         last = await self._last_report()
@@ -218,6 +249,7 @@ class NodeReporter:
         if self._has_recalled:
             return
         self._has_recalled = True
+        self._tree = TreeSize(last.total_files, last.total_bytes)
         if last.node == self._identity.node:
             self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
@@ -263,19 +295,20 @@ class NodeReporter:
         except Retry as error:
             log.warning("reports of other partitions not read", problem=str(error))
             return
-        for entry in entries:
+        for entry in self._written_since(entries):
             with suppress(Permanent):
                 report = from_json(NodeStatus, entry.value or b"{}")
-                if report.mounted and report.partition != me.partition and self._is_recent(report):
+                if report.mounted and report.partition != me.partition:
                     taken.add(report.node)
         self._elsewhere = tuple(left for left in self._elsewhere if left.node not in taken)
 
-    def _is_recent(self, report: NodeStatus) -> bool:
-        """Reports outlive their agents: an old one does not say that anybody looks after that node."""
-        if report.updated_at is None:
-            return False
-        age = (self._clock.now() - report.updated_at).total_seconds()
-        return age < RECENT * self._interval
+    def _written_since(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that were written since the last look, if that was lately. Reports outlive their agents, and
+        the clock of another node may be ahead: only a new one says that somebody looks after that node."""
+        now = self._clock.monotonic()
+        before = self._heard if now - self._heard_at < RECENT * self._interval else {}
+        self._heard, self._heard_at = {entry.key: entry.revision for entry in entries}, now
+        return [entry for entry in entries if before.get(entry.key, entry.revision) < entry.revision]
 
     async def _measure_tree(self) -> None:
         """Ask for the size only while the counters of the file system change, and once more a little later.
@@ -289,10 +322,19 @@ class NodeReporter:
         if self._measured_at < self._settled_at and now >= self._measured_again_at:
             try:
                 self._tree = await self._engine.volume.size()
-                self._measured_at = now
+                self._is_size_known, self._measured_at = True, now
             finally:
                 ended = self._clock.monotonic()
                 self._measured_again_at = ended + MEASURE_SHARE * (ended - now)
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any], timeout: float) -> None:
+    """Until one has ended; the others are cancelled."""
+    tasks = {asyncio.create_task(each) for each in waits}
+    try:
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(*tasks)
 
 
 class _Measurement:
@@ -329,15 +371,19 @@ def left_behind(last: NodeStatus, node: str) -> tuple[StagedElsewhere, ...]:
 def measure_disks(directories: Iterable[str]) -> Disks:
     """Each file system is counted once, however many cache directories it holds."""
     seen: dict[int, os.statvfs_result] = {}
+    problems = []
     for directory in directories:
         try:
             seen.setdefault(os.stat(directory).st_dev, os.statvfs(directory))  # noqa: PTH116
-        except OSError:  # not there yet, or a disk that has failed, which the engine reports
+        except FileNotFoundError:  # not there yet
             continue
+        except OSError as error:
+            problems.append(f"{directory}: {error.strerror}")
     return Disks(
         size=sum(v.f_blocks * v.f_frsize for v in seen.values()),
         used=sum((v.f_blocks - v.f_bfree) * v.f_frsize for v in seen.values()),
         available=sum(v.f_bavail * v.f_frsize for v in seen.values()),
+        problem="; ".join(problems),
     )
 
 

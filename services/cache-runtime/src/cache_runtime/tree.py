@@ -82,7 +82,7 @@ class Tree:
 
     def file(self, path: bytes) -> File:
         """A file that does not exist gets size 0: the agent reports it by name."""
-        found = self._stat(path)
+        found = self._stat(path, stat.S_ISREG)
         return File(encode_path(path), found.size if found else 0)
 
     async def next_batch(self, listing: Iterator[Batch]) -> Batch | None:
@@ -97,17 +97,21 @@ class Tree:
         found = await asyncio.gather(*(_asked(partial(self._stat_all, each)) for each in shares))
         return [each for answers in found for each in answers]
 
-    async def are_directories(self, paths: Sequence[bytes]) -> list[bool]:
-        """Whether each path is a directory."""
-        return await _asked(lambda: [self._is_directory(path) for path in paths])
+    async def directories(self, paths: Sequence[bytes]) -> list[FileStat | None]:
+        """None for what is no directory."""
+        return await _asked(lambda: [self._stat(path, stat.S_ISDIR) for path in paths])
 
-    async def make_directories(self, paths: Sequence[bytes], field: str) -> None:
-        """Create directories with their parents. Raises Permanent for one outside the data set."""
-        await _asked(lambda: self._make_directories(paths, field))
+    async def make_directories(self, paths: Sequence[bytes], field: str) -> list[str]:
+        """Create directories with their parents; gives why each could not be made, "" for those made."""
+        return await in_own_thread(lambda: [self._make_directories(path, field) for path in paths])
 
     async def remove_leftovers(self, paths: Sequence[bytes]) -> None:
         """Remove what copies of these files that were broken off have left beside them."""
         await _asked(lambda: self._remove_leftovers(paths))
+
+    async def remove_files(self, paths: Sequence[bytes]) -> None:
+        """Remove regular files; what is none, or not there, stays as it is."""
+        await _asked(lambda: self._remove_files(paths))
 
     async def locate(self, path: bytes, field: str) -> Path:
         """The path of an entry whose parent is inside the data set; the entry itself is not followed.
@@ -156,21 +160,17 @@ class Tree:
             raise _named(error, path) from error
 
     def _stat_all(self, paths: Sequence[bytes]) -> list[FileStat | None]:
-        return [self._stat(path) for path in paths]
+        return [self._stat(path, stat.S_ISREG) for path in paths]
 
-    def _stat(self, path: bytes) -> FileStat | None:
+    def _stat(self, path: bytes, is_wanted: Callable[[int], bool]) -> FileStat | None:
         found = self._lstat(path)
-        if found is None or not stat.S_ISREG(found.st_mode):
+        if found is None or not is_wanted(found.st_mode):
             return None
-        return FileStat(found.st_ino, found.st_size)
+        return FileStat(found.st_ino, found.st_size, found.st_ctime)
 
     def _is_own(self, path: bytes) -> bool | None:
         found = self._lstat(path)
         return None if found is None else self._own().has(found.st_ino, found.st_dev)
-
-    def _is_directory(self, path: bytes) -> bool:
-        found = self._lstat(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def _remove_leftovers(self, paths: Sequence[bytes]) -> None:
         names = defaultdict[bytes, list[bytes]](list)
@@ -184,17 +184,34 @@ class Tree:
                 if error.errno not in _ABSENT:
                     raise _named(error, directory) from error
 
-    def _make_directories(self, paths: Sequence[bytes], field: str) -> None:
+    def _remove_files(self, paths: Sequence[bytes]) -> None:
         for path in paths:
-            self._make_directory(path, field)
+            above, _, name = path.rpartition(b"/")
+            if self._stat(path, stat.S_ISREG) is None:
+                continue
+            try:
+                with opened_beneath(os.fsencode(self._root), above, os.O_PATH | os.O_DIRECTORY) as handle:
+                    os.unlink(name, dir_fd=handle)
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise _named(error, path) from error
 
-    def _make_directory(self, path: bytes, field: str) -> None:
-        """With its parents, each in the one before that is open."""
+    def _make_directories(self, path: bytes, field: str) -> str:
         names = [name for name in path.split(b"/") if name]
-        for count, name in enumerate(names):
-            above = b"/".join(names[:count])
-            with self._opened(above, os.O_PATH | os.O_DIRECTORY, field) as handle, suppress(FileExistsError):
-                os.mkdir(name, dir_fd=handle)
+        try:
+            for count, name in enumerate(names):
+                self._make_directory(b"/".join(names[:count]), name, field)
+        except OSError as error:
+            return as_failure(error).message
+        except Permanent as error:
+            return error.message
+        return ""
+
+    def _make_directory(self, above: bytes, name: bytes, field: str) -> None:
+        """In the one above, which is open meanwhile."""
+        opened = self._opened(above, os.O_PATH | os.O_DIRECTORY, field)
+        with opened as handle, suppress(FileExistsError):
+            os.mkdir(name, dir_fd=handle)
 
 
 def _next_batch(listing: Iterator[Batch]) -> Batch | None:

@@ -10,7 +10,7 @@ from dataset_controller.observe import Observer
 from dataset_controller.reconciler import SampleJobKind, SampleSetKind
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
-from dataset_controller.watch import JOB, SET, Wakes, make_watch, set_of_jobs
+from dataset_controller.watch import JOB, SET, Wakes, are_being_bound, make_watch, set_of_jobs
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.kube.ports import SECRETS
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -32,12 +32,13 @@ def build(settings: Settings, host: Host) -> Operator:
     secrets = SecretReads(api, reads, clock, settings.pod_namespace)
     observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets, clock)
     resources = {kind: store.resource for kind, store in watch.stores.items()} | {names.SECRET: SECRETS}
-    executor = Executor(api, resources, watch.stores, clock, claim)
+    executor = Executor(api, resources, {**watch.stores, names.SECRET: secrets}, clock, claim)
     applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), secrets, metrics)
     outbox = operator.outbox(DATASETS, metrics.fact)
     set_kind = SampleSetKind(observer, applier, settings.runtime, clock)
     job_kind = SampleJobKind(observer, applier, clock)
-    sets = operator.control(SET, Reconciler(set_kind, operator.outside(SET, outbox)))
+    set_reconciler = Reconciler(set_kind, operator.outside(SET, outbox))
+    sets = operator.control(SET, set_reconciler, is_first=are_being_bound(watch))
     jobs = operator.control(JOB, Reconciler(job_kind, operator.outside(JOB, outbox)), set_of_jobs(watch))
     wakes = Wakes(watch, sets.wake, jobs.wake, observer.forget, nodes.forget)
     operator.background(lambda: watch.run(wakes.changed))

@@ -30,7 +30,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, NotFound, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
-from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, Verb, earliest
+from paddlewheel.operator.domain.plan import Action, Applied, Trouble, Verb, earliest
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.failures import Failures, Owner
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -68,10 +68,10 @@ class Applier:
     async def apply(self, owner: Owner, actions: Sequence[Any]) -> Applied:
         """Try everything that is due; never raises for a child or a record."""
         children = [action for action in actions if isinstance(action, Action)]
-        applied = await self._executor.apply(owner, children)
         for action in children:
-            if isinstance(action, Create | Patch | Delete) and action.kind == SECRET:
+            if action.kind == SECRET:
                 self._secrets.forget(action.key)
+        applied = await self._executor.apply(owner, children)
         for trouble in applied.troubles:
             if trouble.reason == FORBIDDEN:
                 self._secrets.forget_namespace(trouble.key.namespace)

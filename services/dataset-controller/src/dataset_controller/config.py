@@ -34,6 +34,9 @@ class Settings(OperatorSettings):
         env_prefix="DATASET_CONTROLLER_", frozen=True, extra="ignore", populate_by_name=True
     )
 
+    workers: int = Field(default=8, ge=1, le=256)
+    """Until a set is bound, its passes wait for some ten answers of the API server, one after the other."""
+
     runtime_image: str = Field(
         default="paddlewheel/cache-runtime:latest",
         min_length=1,

@@ -10,7 +10,7 @@ from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
 from dataset_controller.domain.names import Cond, JobPhase, SetPhase
 from dataset_controller.domain.paths import Places
-from dataset_controller.domain.samplejob.cache_changes import last_change
+from dataset_controller.domain.samplejob.cache_changes import changes_of, mirrored_at
 from dataset_controller.domain.samplejob.credentials import SYNC, has_keys, job_secret_key, run_keys
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
@@ -86,6 +86,7 @@ class Observer:
         self._certificate = certificate
         self._secrets = secrets
         self._clock = clock
+        self._started = clock.monotonic()
         self._users_of: dict[str, tuple[float, tuple[str, ...]]] = {}
         """By uid of the set, with the moment from which they are looked up again."""
         self._unused: dict[str, _Unused] = {}
@@ -125,7 +126,8 @@ class Observer:
             reports=self._nodes.of(own.uid),
             replayed=self._nodes.replayed(own.uid),
             job_keys=job_keys,
-            cache_change=last_change(jobs),
+            cache_changes=changes_of(jobs),
+            mirrored_at=mirrored_at(jobs),
             cancelled_runs=frozenset(run for job in jobs for run in job.status.cancelled_runs),
             users=None if isinstance(users, Trouble) else users,
             are_users_fresh=kept is None,
@@ -158,6 +160,7 @@ class Observer:
             progress_due=progress_due,
             others=self._others(job),
             are_records_known=self._are_records_known,
+            service_age=self._clock.monotonic() - self._started,
         )
 
     def forget(self, obj: Object) -> None:

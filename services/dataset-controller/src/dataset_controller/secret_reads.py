@@ -15,6 +15,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import SECRETS, Cluster, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
@@ -80,8 +81,17 @@ class SecretReads:
         self._drop_unused(now)
         return answer
 
+    def wrote(self, obj: Object) -> None:
+        """As the API server holds it since our write."""
+        now = self._clock.monotonic()
+        self._held[key_of(obj)] = _Held(obj, now, now, now)
+
+    def deleting(self, key: Key, uid: str, *, vanishes: bool = False) -> None:
+        """The API server accepted our delete of it."""
+        self.forget(key)
+
     def forget(self, key: Key) -> None:
-        """It was written, and is read again when it is needed."""
+        """It is read again when it is needed."""
         self._held.pop(key, None)
 
     def forget_namespace(self, namespace: str) -> None:

@@ -9,11 +9,15 @@ from dataset_controller.domain import names
 from dataset_controller.domain.indexes import (
     as_jobs_see,
     as_others_see,
+    as_sets_see,
     concerns_set,
+    is_being_bound,
     is_finished,
     is_waiting,
+    kept_of_pod,
     label_of_set,
     labels_of_node,
+    labels_to_wake,
     owner_of_volume,
     run_of_job,
     runtime_of_pod,
@@ -38,9 +42,11 @@ from paddlewheel.kube.ports import (
     SERVICES,
     STATEFUL_SETS,
     Change,
+    Keep,
     Object,
     Resource,
     Watches,
+    whole,
 )
 from paddlewheel.operator.watch import Watch
 
@@ -56,7 +62,7 @@ V = TypeVar("V")
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
     """Informers of everything a plan depends on but Secrets. `namespace` "" means all."""
-    managed = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, SERVICES, STATEFUL_SETS, PODS)
+    managed = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, SERVICES, STATEFUL_SETS)
     informers = [
         Informer(
             watches,
@@ -79,11 +85,14 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
         Informer(watches, NODES, clock=clock, indexes={BY_LABEL: labels_of_node}),
         Informer(watches, CSI_DRIVERS, clock=clock),
         *(_managed(watches, resource, namespace, clock) for resource in managed),
+        _managed(watches, PODS, namespace, clock, kept_of_pod),
     ]
     return Watch({informer.resource.kind: informer for informer in informers})
 
 
-def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock) -> Informer:
+def _managed(
+    watches: Watches, resource: Resource, namespace: str, clock: Clock, keep: Keep = whole
+) -> Informer:
     return Informer(
         watches,
         resource,
@@ -91,6 +100,7 @@ def _managed(watches: Watches, resource: Resource, namespace: str, clock: Clock)
         clock=clock,
         label_selector=names.MANAGED_SELECTOR,
         indexes={BY_SET: runtime_of_pod, BY_OWNER: owner_of_volume},
+        keep=keep,
     )
 
 
@@ -102,6 +112,17 @@ def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
         return None if job is None else Key(key.namespace, set_name(job))
 
     return set_of
+
+
+def are_being_bound(watch: Watch) -> Callable[[Key], bool]:
+    """By the key of a SampleSet."""
+    sets = watch.of(SET)
+
+    def is_one(key: Key) -> bool:
+        sample_set = sets.get(key)
+        return sample_set is not None and is_being_bound(sample_set)
+
+    return is_one
 
 
 class Views(Generic[V]):
@@ -137,15 +158,15 @@ class Wakes:
         forget: Callable[[Object], None] = lambda _: None,
         forget_reports: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._sets, self._jobs = watch.of(SET), watch.of(JOB)
+        self._sets, self._jobs, self._nodes = watch.of(SET), watch.of(JOB), watch.of(names.NODE)
         self._wake_set = wake_set
         self._wake_job = wake_job
         self._forget = forget
         self._forget_reports = forget_reports
         self._sets_as_jobs_see = Views(as_jobs_see)
         self._jobs_as_others_see = Views(as_others_see)
+        self._nodes_as_sets_see = Views(as_sets_see)
         self._by_kind: Mapping[str, Callable[[Object], None]] = {
-            names.NODE: self._node_changed,
             names.POD: self._pod_changed,
             names.VOLUME: self._volume_changed,
             names.CLAIM: self._child_changed,
@@ -161,6 +182,8 @@ class Wakes:
             self._set_changed(change)
         elif kind == JOB:
             self._job_changed(change)
+        elif kind == names.NODE:
+            self._node_changed(change)
         elif kind in self._by_kind:
             self._by_kind[kind](change.obj)
 
@@ -219,8 +242,13 @@ class Wakes:
         if concerns_set(job) and (name := set_name(job)):
             self._wake_set(Key(key_of(job).namespace, name))
 
-    def _node_changed(self, obj: Object) -> None:
-        for label in labels_of_node(obj):
+    def _node_changed(self, change: Change) -> None:
+        """A set that took its own label off needs no look; one that was robbed of it puts it back."""
+        before, after = self._nodes_as_sets_see.taken_in(change)
+        labels = labels_to_wake(before or {}, after or {})
+        if self._nodes.is_own(change):
+            labels.intersection_update(labels_of_node(change.obj))
+        for label in labels:
             for sample_set in self._sets.by_index(BY_LABEL, label):
                 self._wake_set(key_of(sample_set))
 

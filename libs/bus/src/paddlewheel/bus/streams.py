@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from paddlewheel.core.errors import Permanent
 
@@ -29,11 +30,12 @@ TRIGGERS_BUCKET = "pw_triggers"
 class StreamSpec:
     """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
 
-    `live`: the headers of each message are published once it is stored, on `live_subject`, for readers
-    without a consumer. `expendable`: what it holds is published again by itself, so that it is made anew
-    where it cannot be changed. `declaration` is raised whenever another field changes: a service with an
-    older declaration leaves the stream as it is, so that two releases do not undo each other's changes during
-    an upgrade.
+    `live`: what of each message is published once it is stored, on `live_subject`. The headers are for
+    readers without a consumer. Whole messages are what subscribers hear in place of what is published, where
+    publishers share an account: there an answer to one can have the subject of another's fact. `expendable`:
+    what it holds is published again by itself, so that it is made anew where it cannot be changed.
+    `declaration` is raised whenever another field changes: a service with an older declaration leaves the
+    stream as it is, so that two releases do not undo each other's changes during an upgrade.
     """
 
     name: str
@@ -51,7 +53,7 @@ class StreamSpec:
     allow_msg_ttl: bool = False
     allow_direct: bool = False
     num_replicas: int = 1
-    live: bool = False
+    live: Literal["", "headers", "messages"] = ""
     expendable: bool = False
     declaration: int = 1
 
@@ -71,7 +73,7 @@ def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> Strea
         deny_delete=True,
         allow_msg_ttl=True,
         allow_direct=True,
-        live=True,
+        live="headers",
         declaration=3,
     )
 
@@ -87,7 +89,7 @@ DATASETS = StreamSpec(
     max_bytes=256 * _MIB,
     max_age=7 * _DAY,
     allow_direct=True,
-    live=True,
+    live="headers",
     declaration=2,
 )
 TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
@@ -98,7 +100,7 @@ MODELS = StreamSpec(
     max_bytes=64 * _MIB,
     max_age=365 * _DAY,
     allow_direct=True,
-    live=True,
+    live="headers",
     declaration=2,
 )
 SERVING = StreamSpec("PW_SERVING", ("pw.evt.serving.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
@@ -111,11 +113,11 @@ MEASUREMENTS = StreamSpec(
     max_msg_size=8 * 1024,
     max_msgs_per_subject=256,
     allow_direct=True,
-    live=True,
+    live="headers",
     declaration=2,
 )
 SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
-# Published by agents: the five facts of one set take a sixth of it at most, and push out no others.
+# Published by agents: the four facts of one set take an eighth of it at most, and push out no others.
 CACHE = StreamSpec(
     "PW_CACHE",
     ("pw.evt.cache.>",),
@@ -124,7 +126,18 @@ CACHE = StreamSpec(
     max_msg_size=4 * 1024,
     # A set has up to 1,000 partitions, of each of which it may be told that it was mounted.
     max_msgs_per_subject=1024,
-    declaration=2,
+    live="messages",
+    declaration=3,
+)
+# The last progress of each data set, apart from the facts that must not be lost.
+CACHE_PROGRESS = StreamSpec(
+    "PW_CACHEPROGRESS",
+    ("pw.evt.cacheprogress.>",),
+    max_bytes=16 * _MIB,
+    max_age=_DAY,
+    max_msg_size=4 * 1024,
+    max_msgs_per_subject=1,
+    live="messages",
 )
 WORK = StreamSpec(
     "PW_WORK",
@@ -176,6 +189,7 @@ STREAMS = (
     MEASUREMENTS,
     SOURCES,
     CACHE,
+    CACHE_PROGRESS,
     WORK,
     DEAD_LETTERS,
     REPLAYS,

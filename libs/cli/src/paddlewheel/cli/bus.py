@@ -19,9 +19,11 @@ from paddlewheel.bus import Access
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus, unread_replays
 from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
+from paddlewheel.bus.admin.services import left_over
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
 from paddlewheel.cli import letters
+from paddlewheel.cli.declared import declared_services
 from paddlewheel.cli.events import as_option, describe_fact, json_line
 from paddlewheel.cli.on_bus import connected, open_access, operated
 from paddlewheel.cli.output import (
@@ -45,6 +47,11 @@ from paddlewheel.sdk.subscription import Query, query, read
 SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
 """Percent from which a stream that refuses more when full is a fault."""
+_MAKER = "bus-installer, which looks every few seconds,"
+_ELSE = (
+    "if not, `kubectl --namespace paddle-system logs deployment/bus-installer` says why; without one, on a "
+    "server of your own, run `paddlewheel bus install`"
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -66,10 +73,14 @@ app = typer.Typer(
 
 @dataclass(frozen=True)
 class Look:
-    """The observed state of the bus, and dead letters by durable."""
+    """The observed state of the bus, and dead letters by durable.
+
+    `left_over` is what services of others may have left, to the commands that remove it; None = not known.
+    """
 
     status: BusStatus
     dead_letters: Mapping[str, int]
+    left_over: Mapping[str, Sequence[str]] | None = None
 
     @property
     def faults(self) -> list[str]:
@@ -80,14 +91,13 @@ class Look:
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
-            remedy = "the controllers create it when they start, or log why they cannot"
-            yield f"stream {name} is missing: {remedy}"
+            yield f"stream {name} is missing: {_MAKER} makes it; {_ELSE}"
 
     def _drifted(self) -> Iterator[str]:
         for stream in self.status.streams:
             if stream.drift:
-                remedy = "restart a controller: it corrects that, or logs why it cannot"
-                yield f"stream {stream.name} differs in {', '.join(stream.drift)}; {remedy}"
+                differs = f"stream {stream.name} differs in {', '.join(stream.drift)}"
+                yield f"{differs}: {_MAKER} corrects that; {_ELSE}"
 
     def _crowded(self) -> Iterator[str]:
         for stream in self.status.streams:
@@ -122,7 +132,8 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
     """
     seen = asyncio.run(_look(name))
     if output is Format.JSON:
-        print_json({**asdict(seen.status), "dead_letters": seen.dead_letters, "faults": seen.faults})
+        found = {"dead_letters": seen.dead_letters, "left_over": seen.left_over, "faults": seen.faults}
+        print_json({**asdict(seen.status), **found})
     else:
         _print_look(seen)
     if seen.faults:
@@ -203,7 +214,9 @@ async def _look(name: str) -> Look:
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
         # The wanted number of replicas is a setting of the controllers: the largest one is taken for it.
-        return seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
+        seen = seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
+        services = await declared_services(name)
+        return seen if services is None else replace(seen, left_over=left_over(seen.status, services))
 
 
 async def _install(name: str, replicas: int) -> BusStatus:
@@ -268,26 +281,38 @@ def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
 
 def _print_look(seen: Look) -> None:
     out = console()
-    out.print(_streams_table(seen.status.streams))
+    out.print(_streams_table(seen.status))
     out.print(_durables_table(seen.status.durables, seen.dead_letters))
     if seen.status.mirrors:
         out.print(_mirrors_table(seen.status.mirrors))
     for warning in seen.status.warnings:
         out.print(Text(f"warning: {warning}", style="yellow"))
+    for what, commands in (seen.left_over or {}).items():
+        out.print(
+            Text(f"left over? {what} is of no service in nats.services; an operator removes it by", "yellow")
+        )
+        for command in commands:
+            out.print(Text(f"  {command}", "yellow"), soft_wrap=True)
     for fault in seen.faults:
         out.print(Text(f"fault: {fault}", style="red"))
     if not seen.faults:
         out.print(Text("no faults", style="green"))
 
 
-def _streams_table(streams: Sequence[StreamStatus]) -> Table:
+def _streams_table(status: BusStatus) -> Table:
     numbers = [Column(title, justify="right") for title in ("messages", "size", "full", "replicas")]
     table = Table("stream", *numbers, "drift")
-    for s in streams:
-        full = f"{_percent(s):.1f} %" if s.max_bytes else ""
+    for s in status.streams:
         drift = "; ".join(f"{field} is {have}, declared {want}" for field, (want, have) in s.drift.items())
-        table.add_row(s.name, f"{s.messages:,}", amount(s.bytes), full, str(s.replicas), Text(drift, "red"))
+        table.add_row(*_figures(s), Text(drift, "red"))
+    for s in status.others:
+        table.add_row(*_figures(s), Text("declared by others", "dim"))
     return table
+
+
+def _figures(s: StreamStatus) -> tuple[str, ...]:
+    full = f"{_percent(s):.1f} %" if s.max_bytes else ""
+    return s.name, f"{s.messages:,}", amount(s.bytes), full, str(s.replicas)
 
 
 def _durables_table(durables: Sequence[DurableStatus], dead_letters: Mapping[str, int]) -> Table:

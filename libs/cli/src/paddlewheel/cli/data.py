@@ -46,7 +46,7 @@ from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object
 
 app = typer.Typer(
     add_completion=False,
-    help="""Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, remove, clear.
+    help="""Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, evict, remove.
 
 [bold]Examples[/bold]
 
@@ -293,7 +293,7 @@ def clear(
     name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
-    """Empty the caches of a data set on its nodes. The data stays in the store.
+    """Empty all caches of a data set on its nodes. The data stays in the store.
 
     [bold]Example[/bold]
 
@@ -304,6 +304,43 @@ def clear(
         key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
     )
     _run(asked, "clear", {})
+
+
+@app.command("evict")
+def evict(
+    sample_set: Name,
+    cache: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache", metavar="DIR", help="Only this path of spec.cache.levels; repeatable; default: all."
+        ),
+    ] = None,
+    after: After = None,
+    priority: Priority = 0,
+    ttl: Ttl = None,
+    follow_: Follow = True,
+    namespace: Namespace = "default",
+    context: Context = "",
+    name: KubeClusterName = "demo",
+    output: Output = Format.TEXT,
+) -> None:
+    """Drop a data set from the caches of its nodes, or from some of them. Never deletes data.
+
+    The files stay in the data set and in the store; writes that are not uploaded yet stay on their nodes.
+    What is read afterwards comes from the store and is cached again; `data warm` loads all of it. Without
+    --cache, this is the same as `data clear`. To delete files, for all who use them, see `data remove`.
+
+    [bold]Examples[/bold]
+
+    [cyan]paddlewheel data evict team-a/imagenet[/cyan]
+
+    [cyan]paddlewheel data evict imagenet --cache /dev/shm[/cyan]  give back memory, keep what is on disks
+    """
+    key = key_in(namespace, sample_set)
+    asked = _Request(
+        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
+    )
+    _run(asked, "clear", {"paths": cache or []})
 
 
 @app.command("cancel")

@@ -116,7 +116,7 @@ async def _again(witness: Witness, key: Key) -> Object:
 
 
 def state(status: SampleJobStatus) -> str:
-    """`Running, 120 of 340 files, 1.2 GiB of 3.0 GiB`, or what the run waits for."""
+    """`Running, 120 of 340 files, 1.2 GiB of 3.0 GiB, about 3 min left`, or what the run waits for."""
     if not status.phase:
         return "waits for dataset-controller"
     if status.phase == "Running" and status.progress is not None:
@@ -133,8 +133,18 @@ def _counts(status: SampleJobStatus) -> Iterator[str]:
     yield f"{done.files_done:,} of {done.files_total:,} files{more}"
     if done.bytes_total:
         yield f"{amount(done.bytes_done)} of {amount(done.bytes_total)}{more}"
+    if done.eta_seconds:
+        yield f"about {rounded_time(done.eta_seconds)} left"
     if done.files_failed:
         yield f"{done.files_failed:,} failed"
+
+
+def rounded_time(seconds: int) -> str:
+    """`40 s`, `12 min`, `3 h 20 min`: an estimate is worth no more digits."""
+    if seconds < 60:
+        return f"{seconds} s"
+    hours, minutes = divmod(-(-seconds // 60), 60)
+    return " ".join(part for part in (f"{hours} h" * bool(hours), f"{minutes} min" * bool(minutes)) if part)
 
 
 def _share(status: SampleJobStatus) -> float:

@@ -73,7 +73,8 @@ def events(
     context: Annotated[
         str,
         typer.Option(
-            help="jobs, progress, datasets, cache, models, serving, measurements, triggers, or * for all."
+            help="jobs, progress, datasets, cache, cacheprogress, models, serving, measurements, triggers, "
+            "or * for all."
         ),
     ] = "*",
     since: Annotated[

@@ -40,7 +40,7 @@ COMMANDS = {
         "a job that was created goes on: `job list` shows it; it is safe to run other commands again",
     ),
     "data": (
-        "Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, remove, clear.",
+        "Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, evict, remove.",
         "a run that was started goes on: `data show` shows it, `data cancel` ends it",
     ),
     "explain": ("Why an object is as it is, and what to do about it.", "it is safe to run it again"),

@@ -164,6 +164,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
     Reason.CACHE_CLEARED: "nothing, or: paddlewheel data warm {key}",
+    Reason.DATA_CHANGED: "nothing, or: paddlewheel data warm {key}",
+    Reason.PARTLY_WARMED: "nothing, or: paddlewheel data warm {key}",
     Reason.CACHE_TOO_SMALL: f"nothing, or give the set more partitions or a larger cacheSize: {_EDIT_SET}",
     Reason.CACHE_LARGE_ENOUGH: "nothing: it fits",
     Reason.PARTLY_CACHED: (
@@ -219,6 +221,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.MOUNT_LOST: (
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
     ),
+    Reason.MOUNT_SILENT: f"nothing: it answers again, or is mounted again; if not: {_SEE_THE_RUNTIME}",
     Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
     Reason.STOPPED: f"nothing, while its pod is replaced; else: {_SEE_THE_RUNTIME}",
     Reason.AGENT_ENDED: f"nothing: the data is mounted again; if not: {_SEE_THE_RUNTIME}",

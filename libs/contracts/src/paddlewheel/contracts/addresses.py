@@ -38,6 +38,10 @@ class Source:
     uri: str
     keys: Credentials = Credentials()
 
+    @property
+    def scheme(self) -> str:
+        return self.uri.partition("://")[0]
+
 
 def parse_address(uri: str, where: str) -> Source:
     """Check the address; an absolute path is a `file://`.

@@ -11,6 +11,7 @@ import hashlib
 LABEL_DOMAIN = "paddlepaddle.org"
 SET_NAME_MAX = 44
 _LABEL_NAME_MAX = 63
+"""Of a label's name, and of its value."""
 
 
 def node_label(namespace: str, set_name: str) -> str:
@@ -45,9 +46,16 @@ def claim_name(set_name: str) -> str:
 
 
 def pv_name(namespace: str, set_name: str) -> str:
-    """The cluster-wide PersistentVolume, also for CSI drivers. Neither part contains a dot, so no two sets
-    share a name."""
-    return f"{namespace}.{set_name}"
+    """The cluster-wide PersistentVolume, also for the CSI driver, which labels its mount pods with it.
+
+    Neither part contains a dot, so no two sets share a name. One that is longer than a label's value may be
+    has the namespace hashed, and two dots.
+    """
+    name = f"{namespace}.{set_name}"
+    if len(name) <= _LABEL_NAME_MAX:
+        return name
+    digest = hashlib.sha256(namespace.encode()).hexdigest()[:10]
+    return f"ns.{digest}.{set_name}"
 
 
 def runtime_name(set_name: str) -> str:

@@ -207,6 +207,11 @@ class Reason(StrEnum):
         "DatabaseUnreachable",
         "The volume's database does not answer; reading and writing wait for it.",
     )
+    MOUNT_SILENT = (
+        "MountSilent",
+        "The mount of the data on a node does not answer: it hangs, or its node is very busy. If that goes"
+        " on, it is mounted again.",
+    )
     STORE_UNREACHABLE = (
         "StoreUnreachable",
         "The object store does not answer; only what is cached can be read.",
@@ -220,6 +225,11 @@ class Reason(StrEnum):
     WARMING = "Warming", "The set's own warmup is running."
     WARMED = "Warmed", "The set's own warmup has succeeded."
     CACHE_CLEARED = "CacheCleared", "A SampleJob has emptied the cache since it was warmed."
+    DATA_CHANGED = "DataChanged", "A SampleJob has copied files into the set since it was warmed."
+    PARTLY_WARMED = (
+        "PartlyWarmed",
+        "A SampleJob has warmed a part of what spec.warmup asks for; the rest is not warm.",
+    )
     CACHE_TOO_SMALL = (
         "CacheTooSmall",
         "The set is larger than its caches; the message says how much fits.",
@@ -263,7 +273,8 @@ class Reason(StrEnum):
     FILES_CHANGED = "FilesChanged", "The files changed while they were listed."
     PARTLY_CACHED = (
         "PartlyCached",
-        "The warmup has succeeded, and the caches do not hold all of it; the message has the share.",
+        "The warmup has succeeded, and the caches do not hold all of it, or not any more; the message has the"
+        " share.",
     )
     INVALID_PATH = "InvalidPath", "A path leaves the data set or may not be used."
     PATH_NOT_FOUND = "PathNotFound", "A path does not exist in the data set."

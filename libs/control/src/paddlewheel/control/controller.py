@@ -35,6 +35,10 @@ def _owns_all(_: Key) -> bool:
     return True
 
 
+def _none(_: Key) -> bool:
+    return False
+
+
 class Controller:
     """Calls `reconcile` for each key that was woken, never twice at once for one key.
 
@@ -50,6 +54,7 @@ class Controller:
         name: label of the metrics, one word.
         keys: all keys there are, read at start and every `resync` seconds.
         owns: which keys are this replica's share; asked again just before the work.
+        is_first: of keys that have changed, which go before the others.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Controller:
         clock: Clock,
         keys: Callable[[], Iterable[Key]],
         owns: Callable[[Key], bool] = _owns_all,
+        is_first: Callable[[Key], bool] = _none,
         workers: int = 4,
         backoff: Backoff[Key] | None = None,
         resync: float = 300.0,
@@ -73,7 +79,7 @@ class Controller:
         self._workers = workers
         self._backoff = backoff or Backoff()
         self._resync = resync
-        self._queue: KeyedQueue[Key] = KeyedQueue(clock)
+        self._queue: KeyedQueue[Key] = KeyedQueue(clock, is_first)
         self._stopped = asyncio.Event()
         self._metrics = make_instruments(meter or metrics.get_meter(__name__), name, self._queue.__len__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
 from paddlewheel.control.timers import Timers
@@ -15,35 +16,37 @@ K = TypeVar("K")
 Timer = Literal["wake", "requeue", "retry"]
 """Why a key will be added: somebody outside asked for it, the last success did, or the last try failed."""
 
-ROUTINE_SHARE = 4
-"""Of so many keys one is routine while both sorts wait: it is late, but never starved."""
+LATER_SHARE = 4
+"""Of so many keys one is of a later lane while several wait: it is late, but never starved."""
+FIRST, CHANGED, ROUTINE = range(3)
 
 
 class _Ready(Generic[K]):
-    """Keys in order of arrival, those with a change before the routine ones."""
+    """Keys in order of arrival in each of three lanes: what comes first, other changes, what is routine."""
 
     def __init__(self) -> None:
-        self._changed: OrderedDict[K, None] = OrderedDict()
-        self._routine: OrderedDict[K, None] = OrderedDict()
+        self._lanes: tuple[OrderedDict[K, None], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
         self._handed_out = 0
 
     def __len__(self) -> int:
-        return len(self._changed) + len(self._routine)
+        return sum(map(len, self._lanes))
 
-    def add(self, key: K, *, routine: bool) -> bool:
-        """Whether the key is new; a routine key that has changed moves to the changes."""
-        if key in self._changed or (routine and key in self._routine):
+    def add(self, key: K, lane: int) -> bool:
+        """Whether the key is new; one that waits in a later lane moves to this one."""
+        found = next((number for number, keys in enumerate(self._lanes) if key in keys), None)
+        if found is not None and found <= lane:
             return False
-        is_new = key not in self._routine
-        self._routine.pop(key, None)
-        (self._routine if routine else self._changed)[key] = None
-        return is_new
+        if found is not None:
+            del self._lanes[found][key]
+        self._lanes[lane][key] = None
+        return found is None
 
     def pop(self) -> K:
         self._handed_out += 1
-        is_routines_turn = self._handed_out % ROUTINE_SHARE == 0
-        lane = self._routine if self._routine and (is_routines_turn or not self._changed) else self._changed
-        key, _ = lane.popitem(last=False)
+        lanes, turn = [lane for lane in self._lanes if lane], self._handed_out
+        while len(lanes) > 1 and turn % LATER_SHARE == 0:
+            lanes, turn = lanes[1:], turn // LATER_SHARE
+        key, _ = lanes[0].popitem(last=False)
         return key
 
 
@@ -55,10 +58,14 @@ class KeyedQueue(Generic[K]):
 
     Routine keys are those that nothing is known to have happened to: they are looked at again because time
     has passed. They wait for the others, or a change would wait for a resync of all objects.
+
+    Args:
+        is_first: of keys that have changed, which go before the others.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_first: Callable[[K], bool] = lambda _: False) -> None:
         self._clock = clock
+        self._is_first = is_first
         self._ready: _Ready[K] = _Ready()
         self._places = asyncio.Semaphore(0)
         self._working: set[K] = set()
@@ -79,8 +86,13 @@ class KeyedQueue(Generic[K]):
         """Hand the key out as soon as a worker is free."""
         if key in self._working:
             self._again[key] = routine and self._again.get(key, True)
-        elif self._ready.add(key, routine=routine):
+        elif self._ready.add(key, self._lane_of(key, routine=routine)):
             self._places.release()
+
+    def _lane_of(self, key: K, *, routine: bool) -> int:
+        if routine:
+            return ROUTINE
+        return FIRST if self._is_first(key) else CHANGED
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key once `seconds` have passed; of several such delays the earliest counts."""

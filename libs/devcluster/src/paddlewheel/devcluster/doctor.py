@@ -6,7 +6,7 @@ import os
 import platform
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,17 +83,22 @@ def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
     missing = {check.name for check in checks if not check.ok}
     packages = sorted({package for program, package in PACKAGES.items() if program in missing})
     if packages:
-        report(f"installing {', '.join(packages)}")
-        run(("apt-get", "update"), env=_apt_environment(), timeout=APT_TIMEOUT)
-        install = ("apt-get", "install", "-y", "--no-install-recommends", *packages)
-        run(install, env=_apt_environment(), timeout=APT_TIMEOUT)
+        install(packages, report)
     if "go" in missing:
         report("installing Go")
         uv = os.environ.get("UV", GO_REMEDY[0])  # set by `uv run`; uv need not be on PATH
         run((uv, *GO_REMEDY[1:]), env=dict(os.environ), timeout=APT_TIMEOUT)
 
 
-def _apt_environment() -> dict[str, str]:
+def install(packages: Sequence[str], report: Callable[[str], None]) -> None:
+    """Install Debian packages. Raises Permanent as `mend`."""
+    report(f"installing {', '.join(packages)}")
+    run(("apt-get", "update"), env=apt_environment(), timeout=APT_TIMEOUT)
+    command = ("apt-get", "install", "-y", "--no-install-recommends", *packages)
+    run(command, env=apt_environment(), timeout=APT_TIMEOUT)
+
+
+def apt_environment() -> dict[str, str]:
     """The caller's environment, which may set a proxy, with interactive questions disabled."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
 

@@ -24,7 +24,7 @@ from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.api_log import log_lines
 from paddlewheel.kube.api_watch import ApiWatch
 from paddlewheel.kube.objects import without_managed_fields
-from paddlewheel.kube.ports import LEASES, PODS, Change, Object, Objects, Resource
+from paddlewheel.kube.ports import LEASES, PODS, Change, Keep, Object, Objects, Resource, whole
 
 CALL_TIMEOUT = 15.0
 """Seconds one call may take, from sending to the last byte."""
@@ -167,9 +167,10 @@ class ApiCluster:
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
+        keep: Keep = whole,
     ) -> AsyncGenerator[Change, None]:
         query = selection(label_selector, field_selector)
-        return ApiWatch(self, self._clock, resource, namespace, query).follow(on_synced, on_absent)
+        return ApiWatch(self, self._clock, resource, namespace, query, keep).follow(on_synced, on_absent)
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open answer of a GET without an end; the caller closes it."""

@@ -17,7 +17,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, PaddlewheelError, Retry
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of, without_managed_fields
-from paddlewheel.kube.ports import Change, Object, Objects, Resource
+from paddlewheel.kube.ports import Change, Keep, Object, Objects, Resource, whole
 
 SERVER_TIMEOUT = (240, 300)
 """Seconds after which the server ends a watch, drawn at random so that watches do not end together."""
@@ -46,13 +46,20 @@ class ApiWatch:
     """One watch: what it has reported so far, and from which resourceVersion it continues."""
 
     def __init__(
-        self, lister: Lister, clock: Clock, resource: Resource, namespace: str, query: Mapping[str, str]
+        self,
+        lister: Lister,
+        clock: Clock,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        keep: Keep = whole,
     ) -> None:
         self._lister = lister
         self._clock = clock
         self._resource = resource
         self._namespace = namespace
         self._query = dict(query)
+        self._keep = keep
         self._known: dict[Key, Object] = {}
         self._version = ""
         self._backoff: Backoff[Resource] = Backoff(*PAUSE, jitter=JITTER)
@@ -94,7 +101,7 @@ class ApiWatch:
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
-        listed = {key_of(obj): obj for obj in objects}
+        listed = {key_of(obj): self._keep(obj) for obj in objects}
         changes = differences(self._known, listed, self._version)
         self._known = listed
         return changes
@@ -141,7 +148,7 @@ class ApiWatch:
         if event["type"] == "BOOKMARK":
             self._version = version_of(obj)
             return None
-        key, self._version = key_of(obj), version_of(obj)
+        key, self._version, obj = key_of(obj), version_of(obj), self._keep(obj)
         if event["type"] == "DELETED":
             self._known.pop(key, None)
             return Change("DELETED", obj)

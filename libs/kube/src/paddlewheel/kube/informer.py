@@ -13,7 +13,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.indexed import Index
 from paddlewheel.kube.objects import key_of, version_of
-from paddlewheel.kube.ports import Change, Object, Resource, Watches
+from paddlewheel.kube.ports import Change, Keep, Object, Resource, Watches, whole
 from paddlewheel.kube.store import WatchedStore
 
 log = structlog.get_logger(__name__)
@@ -30,6 +30,7 @@ class Informer(WatchedStore):
         namespace: "" means everywhere.
         optional: its CRD may be missing, come and go; without it the store is empty and counts as synced.
         indexes: name -> the values under which an object is found by `by_index`.
+        keep: what of an object is kept, in place of all of it; indexes and `on_change` get no more.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Informer(WatchedStore):
         field_selector: str = "",
         indexes: Mapping[str, Index] | None = None,
         optional: bool = False,
+        keep: Keep = whole,
     ) -> None:
         super().__init__(clock, indexes)
         self._watches = watches
@@ -51,6 +53,7 @@ class Informer(WatchedStore):
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._optional = optional
+        self._keep = keep
         self._writing: Counter[Key] = Counter()
         self._held: dict[Key, list[Change]] = {}
         self._on_change: Callable[[Change], None] = _ignore
@@ -92,7 +95,7 @@ class Informer(WatchedStore):
             self._pass_on_held(key)
 
     def wrote(self, obj: Object) -> None:
-        super().wrote(obj)
+        super().wrote(self._keep(obj))
         held = self._held.get(key_of(obj), ())
         if any(version_of(change.obj) == version_of(obj) and not change.listed for change in held):
             self._mark_own(obj)
@@ -115,6 +118,7 @@ class Informer(WatchedStore):
             field_selector=self._field_selector,
             on_synced=lambda: self._set_installed(True, on_installed),
             on_absent=(lambda: self._empty(on_installed)) if self._optional else None,
+            keep=self._keep,
         )
         async with aclosing(changes):
             async for change in changes:

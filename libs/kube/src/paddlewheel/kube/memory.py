@@ -8,6 +8,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from paddlewheel.kube import ports
 from paddlewheel.kube.memory_watch import MemoryWatch
 from paddlewheel.kube.merge import merge
 from paddlewheel.kube.objects import key_of, uid_of, version_of
-from paddlewheel.kube.ports import Change, Object, Objects, Resource
+from paddlewheel.kube.ports import Change, Keep, Object, Objects, Resource, whole
 from paddlewheel.kube.selectors import matches
 
 WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, ports.LEASES, ports.CSI_DRIVERS})
@@ -154,6 +155,7 @@ class MemoryCluster:
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
+        keep: Keep = whole,
     ) -> AsyncGenerator[Change, None]:
         watch = MemoryWatch(resource, namespace, label_selector, field_selector)
         if resource in self._absent:
@@ -163,7 +165,7 @@ class MemoryCluster:
         self._watches.append(watch)
         try:
             async for change in watch.follow(on_synced, on_absent):
-                yield change
+                yield replace(change, obj=keep(change.obj))
         finally:
             self._watches.remove(watch)
 

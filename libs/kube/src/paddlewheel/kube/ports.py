@@ -131,6 +131,14 @@ class Cluster(Protocol):
         ...
 
 
+Keep = Callable[[Object], Object]
+
+
+def whole(obj: Object) -> Object:
+    """All of an object is kept."""
+    return obj
+
+
 class Store(Protocol):
     """A watched, read-only copy of one resource (list + watch with bookmarks and relist), in no order."""
 
@@ -158,9 +166,11 @@ class Watches(Protocol):
         field_selector: str = "",
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
+        keep: Keep = whole,
     ) -> AsyncGenerator[Change, None]:
         """List, then follow forever; relists by itself and reports the differences as changes.
 
+        `keep` makes of each object what is reported and remembered of it: its metadata and what is read.
         `on_synced` is called once every object of a (re)list has been yielded. `on_absent` is called when the
         server does not know the resource (its CRD is not installed): it holds no objects then, and is looked
         for again within 5 s. Close the generator when done.

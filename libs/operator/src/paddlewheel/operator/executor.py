@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, PaddlewheelError, Permanent, Retry
-from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Cluster, Object, Resource
 from paddlewheel.operator.concurrency import gather_bounded
@@ -44,6 +44,18 @@ def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None
     return Refusal(Reason.OWNED_BY_ANOTHER, message)
 
 
+class Copies(Protocol):
+    """What is remembered of one kind, such as a watched copy."""
+
+    def wrote(self, obj: Object) -> None:
+        """The API server answered one of our writes with this object."""
+        ...
+
+    def deleting(self, key: Key, uid: str, *, vanishes: bool = False) -> None:
+        """The API server accepted our delete of this very object."""
+        ...
+
+
 _Child = tuple[Verb, str, Key]
 
 
@@ -52,7 +64,7 @@ class Executor:
 
     Args:
         resources: where each kind lives in the API.
-        stores: watched copies, by kind; they take in what the API server answers.
+        stores: copies, by kind; they take in what the API server answers.
         claim: decides about an object that exists already under a wanted name.
     """
 
@@ -60,7 +72,7 @@ class Executor:
         self,
         cluster: Cluster,
         resources: Mapping[str, Resource],
-        stores: Mapping[str, Informer],
+        stores: Mapping[str, Copies],
         clock: Clock,
         claim: Claim = claim_controlled,
     ) -> None:

@@ -91,6 +91,7 @@ class MakeControl(Protocol):
         clock: Clock,
         keys: Callable[[], Iterable[Key]],
         owns: Callable[[Key], bool],
+        is_first: Callable[[Key], bool],
         workers: int,
         resync: float,
     ) -> Control: ...
@@ -165,12 +166,19 @@ class Operator:
             store.resource, store, self.api, outbox, self.events, self.clock, self.name, finalizer=finalizer
         )
 
-    def control(self, kind: str, reconciler: Passes, falls_with: FallsWith = _by_itself) -> Control:
+    def control(
+        self,
+        kind: str,
+        reconciler: Passes,
+        falls_with: FallsWith = _by_itself,
+        is_first: Callable[[Key], bool] = lambda _: False,
+    ) -> Control:
         """Reconcile the objects of a watched kind that fall to this replica.
 
         Args:
             falls_with: by the key of an object, that of another one whose replica it falls to; None for one
                 that is gone, which every replica forgets.
+            is_first: of objects that have changed, which go before the others.
         """
         keys = self.watch.of(kind).keys
 
@@ -184,6 +192,7 @@ class Operator:
             clock=self.clock,
             keys=keys,
             owns=owns,
+            is_first=is_first,
             workers=self.settings.workers,
             resync=self.settings.resync,
         )

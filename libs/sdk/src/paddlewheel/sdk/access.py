@@ -21,7 +21,8 @@ def resolve_access(
     """Use NATS_URL, NATS_TLS_DIR, NATS_TOKEN_FILE and NATS_CREDS for arguments that are not given.
 
     NATS_TOKEN_FILE is a projected service-account token, where the bus lets in by tokens: the folder then has
-    ca.crt alone. NATS_TLS_HOSTNAME is the name in the server's certificate if it differs from the address.
+    ca.crt alone, and NATS_TEAM is the team of subscribers whose member one is. NATS_TLS_HOSTNAME is the name
+    in the server's certificate if it differs from the address.
 
     Raises:
         InvalidArgument: there is no address, or a file cannot be used; names the argument or the variable.
@@ -45,7 +46,7 @@ def resolve_access(
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
         streams="assume",
         inbox_prefix=inbox_prefix(role),
-        role=role,
+        role=(token and role == SUBSCRIBER and env.get("NATS_TEAM")) or role,
     )
 
 

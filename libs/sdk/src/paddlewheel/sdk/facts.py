@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paddlewheel.contracts.generated.cache_v1 import *  # noqa: F403
+from paddlewheel.contracts.generated.cacheprogress_v1 import *  # noqa: F403
 from paddlewheel.contracts.generated.common_v1 import *  # noqa: F403
 from paddlewheel.contracts.generated.datasets_v1 import *  # noqa: F403
 from paddlewheel.contracts.generated.jobs_v1 import *  # noqa: F403

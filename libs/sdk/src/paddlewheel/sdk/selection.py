@@ -25,7 +25,7 @@ _OURS = "pw.evt"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
     "job": ((_JOBS, _ANY), ("progress", _ANY)),
-    "sample_set": (("datasets", "sampleset"), ("cache", _ANY)),
+    "sample_set": (("datasets", "sampleset"), ("cache", _ANY), ("cacheprogress", _ANY)),
     "sample_job": (("datasets", "samplejob"),),
     "paddle_service": (("serving", _ANY), ("measurements", _ANY)),
 }
@@ -33,7 +33,7 @@ _PLACES = {
 _OWNERS = {
     "job-controller": (_JOBS, "models", "progress"),
     "dataset-controller": ("datasets",),
-    "cache-runtime": ("cache",),
+    "cache-runtime": ("cache", "cacheprogress"),
     "trigger-controller": ("triggers",),
     "serving-controller": ("serving",),
     "evaluator": ("measurements",),

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from paddlewheel.bus import Access, connect
+from paddlewheel.bus.admin.teams import READER_PREFIX
 from paddlewheel.bus.ports import OtherSelection, Reader, Reading
 from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.errors import InvalidArgument
@@ -18,9 +19,6 @@ from paddlewheel.sdk.model import Event, received
 from paddlewheel.sdk.moment import BEGINNING, Since, moment
 from paddlewheel.sdk.narrowing import JobNarrowing
 from paddlewheel.sdk.selection import Selection, Type, Wish, select
-
-DURABLE_PREFIX = "sub-"
-"""Before every durable name on the server, so that none is ever a service's own."""
 
 _REMEMBERED = 10_000
 """Event ids kept to recognize repeats; `events` tells."""
@@ -56,7 +54,7 @@ def query(
         selection.subjects,
         began,
         follow,
-        durable=f"{DURABLE_PREFIX}{durable}" if durable else "",
+        durable=f"{READER_PREFIX}{durable}" if durable else "",
         selection=str(wish),
         selection_key=wish.key,
         open_within=open_within,
@@ -84,12 +82,12 @@ def events(
     """The facts that the services publish: `async for event in paddlewheel.events(...)`.
 
     Events of one object are yielded in the order in which they happened, with three exceptions: those of a
-    SampleSet and of its cache, those of a PaddleService and what was measured of its revisions, and those of
-    a PaddleJob and the progress of its program, are in streams of their own. Stored events of several
-    streams are merged by time, unless `durable` is given; new events are yielded as they arrive. An
-    event that was stored twice is yielded once if fewer than 10,000 others lie between, by its id. Lost
-    connections, restarted servers and recreated streams do not end the loop; docs/events.md says what a
-    recreated stream does to the order.
+    SampleSet, of its cache and the progress of its runs, those of a PaddleService and what was measured of
+    its revisions, and those of a PaddleJob and the progress of its program, are in streams of their own.
+    Stored events of several streams are merged by time, unless `durable` is given; new events are yielded as
+    they arrive. An event that was stored twice is yielded once if fewer than 10,000 others lie between, by
+    its id. Lost connections, restarted servers and recreated streams do not end the loop; docs/events.md says
+    what a recreated stream does to the order.
 
     Args:
         job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
@@ -99,8 +97,8 @@ def events(
         sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
         paddle_service: the same for a PaddleService.
         service: only what this service publishes, "job-controller" for example.
-        context: only facts of these contexts: jobs, progress, datasets, cache, models, serving,
-            measurements, triggers.
+        context: only facts of these contexts: jobs, progress, datasets, cache, cacheprogress,
+            models, serving, measurements, triggers.
         types: only these facts, by class or name: JobSucceeded, "JobFailed".
         since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
             "all", or None = now (without `follow`: the oldest stored event).
@@ -109,8 +107,8 @@ def events(
             again, before any later one, at most 5 s after a crash. `since` applies the first time only.
             Processes with the same name share the events of each stream, one at a time, in order. On the
             server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_PROGRESS, PW_DATASETS,
-            PW_CACHE, PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for 30 days without
-            a reader. A name is for one selection only.
+            PW_CACHE, PW_CACHEPROGRESS, PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for
+            30 days without a reader. A name is for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
         tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
@@ -150,7 +148,7 @@ async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
                 if asked.selection.wants(event) and seen.is_new(event.id):
                     yield event
         except OtherSelection as error:
-            name = asked.reading.durable.removeprefix(DURABLE_PREFIX)
+            name = asked.reading.durable.removeprefix(READER_PREFIX)
             problem = f"{name!r} was created to read {error.kept}, not {asked.reading.selection}"
             raise InvalidArgument("durable", problem, "pass the same selection, or another name") from error
 

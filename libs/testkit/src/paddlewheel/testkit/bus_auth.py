@@ -22,6 +22,7 @@ from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
+from paddlewheel.bus.nats.listener import Listener
 from paddlewheel.bus.nats.set_reader import SetReader
 from paddlewheel.bus.nats.set_writer import SetWriter
 from paddlewheel.bus.turns import Limits
@@ -62,6 +63,7 @@ class BusAuthStand:
         home: a namespace of this test alone, as that of the release.
         folder: for files and logs.
         env: further settings of bus-auth, without their prefix.
+        values: of the chart, beside `VALUES`.
     """
 
     cluster: ApiCluster
@@ -70,6 +72,7 @@ class BusAuthStand:
     folder: Path
     bus: ChartBus
     env: dict[str, str] = field(default_factory=dict)
+    values: tuple[str, ...] = ()
     port: int = 0
     service: Service | None = None
     made: list[tuple[Resource, Key]] = field(default_factory=list)
@@ -83,7 +86,7 @@ class BusAuthStand:
         """Start bus-auth and return when the bus's requests reach it."""
         self.service = Service("bus_auth", self._environment(env), self.folder / "bus-auth.log")
         await self.service.start()
-        await eventually(self._is_ready, within=30, what="bus-auth is ready")
+        await eventually(self._is_ready, within=90, what="bus-auth is ready")
 
     async def stop(self) -> None:
         """SIGKILL."""
@@ -97,7 +100,7 @@ class BusAuthStand:
         """
         own = ("paddlewheel-bus-auth", "paddlewheel-bus-auth-cluster")
         for name in (*own, "paddlewheel-watch-facts"):
-            role = named(rendered(), "ClusterRole", name)
+            role = named(rendered(*self.values), "ClusterRole", name)
             await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
         await ensure_account(self.cluster, AUTH)
         for name in own:
@@ -138,9 +141,19 @@ class BusAuthStand:
         """The account belongs to the team."""
         await self._bound(account, f"bus-team-{team}")
 
+    async def allow_service(self, service: str, account: str, *, of: str) -> None:
+        """The chart's Role of a service of others, and what `kubectl create rolebinding --role` does."""
+        name = f"bus-{service}"
+        found = named(rendered(*self.values), "Role", name)
+        await self.create(RBAC_ROLES, {**found, "metadata": {"name": name, "namespace": self.home}})
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": of}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+        metadata = {"name": service, "namespace": self.home}
+        await self.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": [subject]})
+
     async def _bound(self, account: str, role: str) -> None:
         for kind, resource in (("Role", RBAC_ROLES), ("RoleBinding", ROLE_BINDINGS)):
-            found = named(rendered(), kind, role)
+            found = named(rendered(*self.values), kind, role)
             subjects = [
                 {**each, "name": account, "namespace": self.home} for each in found.get("subjects", [])
             ]
@@ -178,7 +191,7 @@ class BusAuthStand:
         """A pod of the namespace's default account; without a kubelet it waits for ever."""
         container = {"name": "runtime", "image": "none"}
         metadata = {"name": name, "namespace": namespace, "labels": labels}
-        await eventually(lambda: self._has_default_account(namespace), within=30)
+        await eventually(lambda: self._has_default_account(namespace), within=90)
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
         found = await self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
         self.made.append((PODS, Key(namespace, name)))
@@ -261,7 +274,7 @@ class BusAuthStand:
             "KUBECONFIG": str(self.folder / "kubeconfig"),
             "HTTP_PORT": str(self.port),
             "POD_NAMESPACE": self.home,
-            "TEAMS": env_of("bus-auth")["BUS_AUTH_TEAMS"],
+            **{name: env_of(AUTH, *self.values)[f"BUS_AUTH_{name}"] for name in ("TEAMS", "SERVICES")},
             **self.env,
             **env,
         }
@@ -292,14 +305,14 @@ def agent_labels(name: str) -> dict[str, str]:
     }
 
 
-def rendered() -> tuple[Manifest, ...]:
+def rendered(*values: str) -> tuple[Manifest, ...]:
     """The chart with tokens."""
-    return render("paddlewheel", "crds.install=false", *VALUES)
+    return render("paddlewheel", "crds.install=false", *VALUES, *values)
 
 
-def env_of(deployment: str) -> dict[str, str]:
+def env_of(deployment: str, *values: str) -> dict[str, str]:
     """What the chart gives it, but for what the pod alone knows."""
-    [container] = dict(pod_specs(rendered()))[deployment]["containers"]
+    [container] = dict(pod_specs(rendered(*values)))[deployment]["containers"]
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
@@ -326,23 +339,40 @@ def _key_of(bus: ChartBus) -> CalloutKey:
 
 
 @asynccontextmanager
-async def answering(
-    bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL, quotas: Mapping[str, int] = QUOTAS
-) -> AsyncIterator[None]:
-    """The bus's requests are answered by a function in place of Kubernetes while the block runs."""
-    clock, access = SystemClock(), bus_auth_access(bus)
+async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL) -> AsyncIterator[None]:
+    """Who may enter is decided by a function in place of Kubernetes while the block runs."""
+    clock = SystemClock()
     server = CalloutServer(_key_of(bus), authorize, clock, lambda _: None, limits)
-    callout = NatsCallout(access, server, clock, name=AUTH)
-    reader = SetReader(access, clock, lambda _: None, name=f"{AUTH}-reader")
-    writer = SetWriter(access, clock, lambda _: None, name=f"{AUTH}-writer", quotas=quotas)
-    parts = (callout, reader, writer)
+    async with _at_work(NatsCallout(bus_auth_access(bus), server, clock, name=AUTH)):
+        yield
+
+
+@asynccontextmanager
+async def answering(
+    bus: ChartBus,
+    authorize: Authorize,
+    limits: Limits = _USUAL,
+    quotas: Mapping[str, int] = QUOTAS,
+    writer: type[SetWriter] = SetWriter,
+) -> AsyncIterator[None]:
+    """All that bus-auth does, where a function stands for Kubernetes, while the block runs."""
+    clock, access = SystemClock(), bus_auth_access(bus)
+    reads = SetReader(access, clock, lambda _: None, name=f"{AUTH}-reader")
+    writes = writer(access, clock, lambda _: None, name=f"{AUTH}-writer", quotas=quotas)
+    async with letting_in(bus, authorize, limits), _at_work(reads, writes):
+        yield
+
+
+@asynccontextmanager
+async def _at_work(*parts: Listener) -> AsyncIterator[None]:
+    """Parts of bus-auth; they are ready when the block begins."""
     tasks = [asyncio.create_task(each.run()) for each in parts]
 
     async def is_ready() -> bool:
         return all([await each.is_ready() is True for each in parts])
 
     try:
-        await eventually(is_ready, within=20)
+        await eventually(is_ready, within=90)
         yield
     finally:
         await end(*tasks)
@@ -350,11 +380,16 @@ async def answering(
 
 @asynccontextmanager
 async def standing(
-    cluster: ApiCluster, kubeconfig: str, home: str, folder: Path, **env: str
+    cluster: ApiCluster, kubeconfig: str, home: str, folder: Path, *values: str, **env: str
 ) -> AsyncIterator[BusAuthStand]:
-    """Everything runs while the block does."""
-    with running(folder / "bus", *VALUES) as bus:
-        stand = BusAuthStand(cluster, kubeconfig, home, folder, bus, env)
+    """Everything runs while the block does.
+
+    Args:
+        values: of the chart, beside `VALUES`.
+        env: further settings of bus-auth, without their prefix.
+    """
+    with running(folder / "bus", *VALUES, *values) as bus:
+        stand = BusAuthStand(cluster, kubeconfig, home, folder, bus, env, values)
         try:
             await stand.install()
             await stand.start()

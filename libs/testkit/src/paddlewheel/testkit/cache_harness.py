@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, TypeVar
 
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
+from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.base import WireModel
@@ -84,6 +87,11 @@ class CacheHarness:
         """Empty while there is none."""
         return await self._read(RUNS_BUCKET, self._key(run_id).part(partition), PartitionState)
 
+    async def put_part(self, run_id: str, part: PartitionState) -> None:
+        """Write a record as an agent has left it."""
+        bucket = self.bus.key_value(RUNS_BUCKET)
+        await bucket.put(self._key(run_id).part(part.partition), to_json(part))
+
     async def node_status(self, partition: int) -> NodeStatus:
         """Empty while there is none."""
         return await self._read(NODES_BUCKET, str(NodeKey(self.runtimes.uid, partition)), NodeStatus)
@@ -128,3 +136,15 @@ def fill(top: Path, files: int, size: int = 10_000) -> None:
         path = top / f"d{number % 3}" / f"{number}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes([number % 256]) * size)
+
+
+@asynccontextmanager
+async def running(runtimes: RuntimeSet, *partitions: int) -> AsyncIterator[CacheHarness]:
+    """Agents that have mounted; all of the set are ended whatever happens."""
+    harness = CacheHarness(runtimes, await connect(runtimes.nats_url, name="test"))
+    try:
+        await harness.start(*partitions)
+        yield harness
+    finally:
+        await asyncio.to_thread(runtimes.close)
+        await harness.bus.close()

@@ -34,6 +34,23 @@ def render(chart: str, *values: str, namespace: str = "paddle-system") -> Manife
     return tuple(document for document in yaml.load_all(ended.stdout, yaml.CSafeLoader) if document)
 
 
+def render_notes(folder: Path, *values: str) -> str:
+    """What Helm says after it has installed the main chart, a copy of which lies in `folder` then.
+
+    `helm template` leaves the notes out, and `helm install --dry-run` asks a cluster.
+    """
+    chart = shutil.copytree(CHARTS / "paddlewheel", folder / "paddlewheel")
+    notes = chart / "templates" / "NOTES.txt"
+    text = (
+        f'{{{{ define "notes" }}}}{notes.read_text()}{{{{ end }}}}text: {{{{ include "notes" . | toJson }}}}'
+    )
+    notes.rename(notes.with_name("notes.yaml")).write_text(text)
+    flags = [part for value in values for part in ("--set", value)]
+    ended = helm("template", "release", str(chart), "--show-only", "templates/notes.yaml", *flags)
+    assert ended.returncode == 0, ended.stderr
+    return str(yaml.safe_load(ended.stdout)["text"])
+
+
 def services() -> Manifests:
     """The main chart's own objects, without the CRDs, which take long to parse."""
     return render("paddlewheel", "crds.install=false")

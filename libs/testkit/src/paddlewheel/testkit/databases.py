@@ -5,11 +5,14 @@ Missing ones fail with the command that installs them; nothing is skipped.
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -20,6 +23,8 @@ from paddlewheel.testkit.shared import TestRun
 _POSTGRES = Path("/usr/lib/postgresql")
 _AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--")
 """Its server does not run as root."""
+_PASSWORD = "p@ss/w?rd#%"
+"""Whatever an address may be cut at."""
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +52,10 @@ def new_postgres_database(test_run: TestRun) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def etcd_address(test_run: TestRun) -> str:
-    """The etcd of this test run; a volume uses a prefix of its own, as in `etcd://ADDRESS/PREFIX`."""
+    """The etcd of this test run, `USER:PASSWORD@HOST:PORT`, which lets nobody else in.
+
+    A volume uses a prefix of its own, as in `etcd://ADDRESS/PREFIX`.
+    """
 
     def start(home: Path) -> Mapping[str, object]:
         program = binaries.ensure((binaries.KUBERNETES,), lambda _step, _share: None).path("etcd")
@@ -60,9 +68,23 @@ def etcd_address(test_run: TestRun) -> str:
         ]  # fmt: skip
         address = client.removeprefix("http://")
         test_run.spawn(command, home / "etcd.log", lambda: _listens(address))
-        return {"address": address}
+        _ask_for_a_password(client)
+        return {"address": f"root:{quote(_PASSWORD, safe='')}@{address}"}
 
     return str(test_run.share("etcd-of-volumes", start)["address"])
+
+
+def _ask_for_a_password(etcd: str) -> None:
+    """Of its user `root`, which the role of this name lets do everything."""
+    asked: Mapping[str, Mapping[str, str]] = {
+        "user/add": {"name": "root", "password": _PASSWORD},
+        "role/add": {"name": "root"},
+        "user/grant": {"user": "root", "role": "root"},
+        "enable": {},
+    }
+    for path, content in asked.items():
+        request = urllib.request.Request(f"{etcd}/v3/auth/{path}", json.dumps(content).encode())
+        urllib.request.urlopen(request, timeout=30).close()
 
 
 def _postgres(program: str, *arguments: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import NAMESPACES, NODES, PODS, Object, Resource
 from paddlewheel.testkit.rights import keep
-from paddlewheel.testkit.shared import TestRun
+from paddlewheel.testkit.shared import TestRun, kill
 from paddlewheel.testkit.wait import eventually
 
 if TYPE_CHECKING:
@@ -110,7 +109,8 @@ def own_servers(purpose: str) -> tuple[Any, Any]:
 
 
 def kill_api_server(started: Cluster) -> None:
-    """kill -9; the control plane's supervisor starts it again after half a second and more."""
+    """kill -9; return when it has ended. The control plane's supervisor starts it again after half a second
+    and more."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             argv = (entry / "cmdline").read_bytes().split(b"\0")
@@ -119,7 +119,7 @@ def kill_api_server(started: Cluster) -> None:
         if argv[0].endswith(b"kube-apiserver") and any(
             str(started.dirs.root).encode() in arg for arg in argv
         ):
-            os.kill(int(entry.name), signal.SIGKILL)
+            kill(int(entry.name))
             return
     raise LookupError(f"no API server of cluster {started.name} runs")
 
@@ -136,7 +136,7 @@ async def namespace(cluster: ApiCluster) -> AsyncIterator[str]:
     """A fresh namespace in which pods may be created; deleted after the test."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
-    await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")), within=30)
+    await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")), within=90)
     yield name
     await cluster.delete(NAMESPACES, Key("", name))
 
@@ -147,6 +147,9 @@ async def nodes(cluster: ApiCluster, namespace: str) -> AsyncIterator[list[str]]
     names = [f"node-{uuid.uuid4().hex[:8]}" for _ in range(3)]
     for name in names:
         await _create_node(cluster, name, taint(namespace))
+    await eventually(
+        lambda: _are_ready(cluster, names), within=90, what="nodes without a taint of Kubernetes"
+    )
     heartbeats = asyncio.create_task(_send_heartbeats(cluster, names))
     yield names
     await end(heartbeats)
@@ -172,6 +175,12 @@ async def _create_node(cluster: ports.Cluster, name: str, taint: Object) -> None
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
     await cluster.create(NODES, {"metadata": metadata, "spec": {"taints": [taint]}})
     await _send_heartbeat(cluster, name)
+
+
+async def _are_ready(cluster: ports.Cluster, names: Sequence[str]) -> bool:
+    """Until Kubernetes has seen the first heartbeat, a taint of its own keeps everything away."""
+    found = [await cluster.get(NODES, Key("", name)) for name in names]
+    return all(len(node["spec"]["taints"]) == 1 for node in found)
 
 
 async def _send_heartbeats(cluster: ports.Cluster, names: Sequence[str]) -> None:
@@ -200,7 +209,7 @@ async def install(kubeconfig: str, folder: Path) -> None:
         for manifest in manifests:
             await apply(cluster, INSTALLED[manifest["kind"]], manifest)
         keys = [key_of(manifest) for manifest in manifests if manifest["kind"] == CRDS.kind]
-        await eventually(lambda: _are_established(cluster, keys), within=30)
+        await eventually(lambda: _are_established(cluster, keys), within=90)
 
 
 def _documents(path: Path) -> list[Object]:

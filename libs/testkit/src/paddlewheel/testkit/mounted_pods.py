@@ -38,7 +38,7 @@ def running_pod(source: Path, inside: Path) -> Iterator[MountedPod]:
         yield pod
     finally:
         pod.process.kill()
-        pod.process.communicate(timeout=10)
+        pod.process.communicate(timeout=60)
 
 
 def share_mounts(directory: Path) -> None:

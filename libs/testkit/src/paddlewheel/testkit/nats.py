@@ -132,7 +132,7 @@ class NatsServer:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(10)
+            self._process.wait(60)
         if self._log is not None:
             self._log.close()
         self._process = self._log = None

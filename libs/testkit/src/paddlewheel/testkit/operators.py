@@ -88,6 +88,7 @@ class OperatorReplica:
         clock: Clock,
         keys: Callable[[], Iterable[Key]],
         owns: Callable[[Key], bool],
+        is_first: Callable[[Key], bool],
         workers: int,
         resync: float,
     ) -> Control:

@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which tests, and in what order.
+"""Which worker of pytest-xdist runs which tests, in what order, and which ports are its own.
 
 A test goes to the next free worker, slow folders first. Tests that share costly fixtures stay together on one
 worker. Both go by the path of the file, for that is what the scheduler knows of a test.
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from paddlewheel.core import sockets
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
+    "tests/attacks/test_open.py": "servers that guard nothing",
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
     "tests/e2e/docs/": "cluster with Paddlewheel",
     "tests/e2e/training/": "cluster with Paddlewheel",
@@ -78,6 +81,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     # Scopes are given out in the order of their tests, not by their size.
     config.option.loadscopereorder = False
     return Scheduler(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A port is free until somebody listens there, also that of a server that is down for a moment."""
+    if told := getattr(config, "workerinput", None):
+        number, count = int(told["workerid"].removeprefix("gw")), int(told["workercount"])
+        pytest.MonkeyPatch().setattr(sockets, "_RANGE", ports_of(sockets._RANGE, number, count))
+
+
+def ports_of(ports: range, worker: int, workers: int) -> range:
+    """One worker's share of the ports."""
+    return ports[worker::workers]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -44,7 +44,7 @@ class RedisServer:
         """As a power cut; idempotent."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         self._process = None
 
     def _answers(self) -> bool:

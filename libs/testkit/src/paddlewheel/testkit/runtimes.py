@@ -77,7 +77,7 @@ class RuntimeSet:
         self._left_behind += self.mount_processes(partition)
         process = self._processes.pop(partition)
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
     def kill_pod(self, partition: int) -> None:
         """SIGKILL for the agent and all that it has started, as at the end of a container."""
@@ -86,7 +86,7 @@ class RuntimeSet:
         for pid in (process.pid, *started):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def stop(self, partition: int) -> int:
         """SIGTERM; returns the exit code."""

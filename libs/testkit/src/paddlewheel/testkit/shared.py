@@ -131,7 +131,7 @@ class TestRun:
         """Remove everything that was started; idempotent."""
         for _ in range(_ROUNDS):
             for pid in self.processes():
-                _kill(pid)
+                kill(pid)
         for name in self._noted("clusters"):
             down(name)
         for files in self._noted("files"):
@@ -158,8 +158,10 @@ class TestRun:
             file.write(f"{line}\n")
 
     def _noted(self, kind: str) -> list[str]:
-        path = self.directory / kind
-        return path.read_text().splitlines() if path.exists() else []
+        """Nothing once somebody has ended the run: a run that was killed is ended by whoever comes first."""
+        with suppress(FileNotFoundError):
+            return (self.directory / kind).read_text().splitlines()
+        return []
 
 
 def remove_abandoned() -> None:
@@ -181,8 +183,8 @@ def guard(owner: int) -> None:
     TestRun(owner, 0).end()
 
 
-def _kill(pid: int) -> None:
-    """Return when it has ended: nothing writes to the run's directory any more."""
+def kill(pid: int) -> None:
+    """SIGKILL; return when it has ended: it answers nobody and writes nothing any more."""
     with suppress(ProcessLookupError):
         watched = os.pidfd_open(pid)
         try:

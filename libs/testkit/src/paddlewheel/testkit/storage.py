@@ -223,7 +223,7 @@ def _running(command: list[str], log: Path, ready: Callable[[], bool]) -> Iterat
         yield
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def _weed(top: Path, ports: list[int], config: Path) -> list[str]:

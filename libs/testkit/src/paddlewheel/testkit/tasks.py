@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-GRACE = 0.5
+GRACE = 10.0
 """Seconds for tasks that were cancelled to end."""
 
 

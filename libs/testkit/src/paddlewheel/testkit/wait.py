@@ -31,7 +31,8 @@ async def eventually(
     """Return the probe's first truthy answer.
 
     Args:
-        probe: sync or async function; it may raise AssertionError or LookupError while not there yet.
+        probe: sync or async function; it may raise AssertionError or LookupError while not there yet, and
+            Retry, as calls to a server do that is away or stands still for a moment.
         within: seconds until the wait fails.
         what: named in the failure.
 
@@ -47,7 +48,7 @@ async def eventually(
             if value:
                 return value
             last = value
-        except (AssertionError, LookupError) as error:
+        except (AssertionError, LookupError, Retry) as error:
             last = error
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {within} s: {what or probe}; last: {last!r}")

@@ -36,10 +36,15 @@ class ListedChunk:
 
 @dataclass(frozen=True)
 class FileStat:
-    """A regular file of the mounted tree."""
+    """A regular file or a directory of the mounted tree.
+
+    Args:
+        changed: when its content or attributes were changed last, in seconds since 1970.
+    """
 
     inode: int
     size: int
+    changed: float
 
 
 class FileName(NamedTuple):
@@ -104,6 +109,8 @@ class Outcome:
         recount: bytes of the partition's files that the cache holds when all of them are done; they replace
             what was found after each chunk.
         uncounted: they could not be looked up.
+        kept: files that are done, and were left as they were found without a look into them.
+        uncompared: the same without directories, and with those that an earlier try may have copied.
     """
 
     files: int = 0
@@ -113,6 +120,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     recount: int | None = None
     uncounted: bool = False
+    kept: int = 0
+    uncompared: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     RunState,
 )
+from paddlewheel.contracts.rates import seconds_left
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
 
@@ -107,6 +108,10 @@ class Progress:
     digest: int = 0
     uncounted: int = 0
     """Partitions whose caches could not be looked up at the end."""
+    kept: int = 0
+    """Files that were left as they were found."""
+    uncompared: int = 0
+    """The same without directories, and with those that an earlier try of their chunk may have copied."""
 
 
 def decide(run: RunRecords, agent: Candidate, silent_for: float) -> Duties:
@@ -243,6 +248,8 @@ def progress(parts: Sequence[PartitionState]) -> Progress:
         notes=tuple([note for part in parts for note in part.notes][:NAMED]),
         digest=sum_of(part.digest for part in parts),
         uncounted=sum(part.uncounted for part in parts),
+        kept=sum(part.files_kept for part in parts),
+        uncompared=sum(part.files_uncompared for part in parts),
     )
 
 
@@ -253,13 +260,19 @@ def is_done(listed: bool, totals: Sequence[PartitionTotals], parts: dict[int, Pa
 
 
 def judge(
-    totals: Sequence[PartitionTotals], digest: int, sums: Progress, *, fills_cache: bool = False
+    totals: Sequence[PartitionTotals],
+    digest: int,
+    sums: Progress,
+    *,
+    fills_cache: bool = False,
+    remark: str = "",
 ) -> Ending:
     """How a run ends when all of its chunks are done.
 
     Args:
         digest: of all files that were listed. Chunks are known by number, so of two listings that differ, one
             may have been done in part and skipped in the other.
+        remark: what a run that succeeded says before its notes.
     """
     if sums.files_failed:
         names = ", ".join(sums.failed_examples)
@@ -275,7 +288,7 @@ def judge(
         return Ending(RunPhase.FAILED, "FilesChanged", f"{text} listed, or the release did; start it again")
     if fills_cache and sums.cached_bytes < sums.bytes:
         return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, _partly_cached(sums))
-    return Ending(RunPhase.SUCCEEDED, message=_listed(sums.notes))
+    return Ending(RunPhase.SUCCEEDED, message="; ".join(filter(None, (remark, _listed(sums.notes)))))
 
 
 def _partly_cached(sums: Progress) -> str:
@@ -306,6 +319,7 @@ def with_progress(
             "bytes_total": bytes_total,
             "chunks_total": sum(total.chunks for total in totals),
             "files_done": sums.files,
+            "files_kept": sums.kept,
             "bytes_done": sums.bytes,
             "chunks_done": sums.chunks,
             "cached_percent": percent(sums.cached_bytes, bytes_total) if listed and fills_cache else 0.0,
@@ -319,10 +333,12 @@ def percent(part: int, whole: int) -> float:
 
 
 def eta(sums: Progress, state: RunState, elapsed: float) -> float:
-    """Seconds left at the average rate; 0 when unknown."""
-    if not state.listed or not sums.bytes or elapsed <= 0:
+    """Seconds left, by the bytes, or by the files when those are empty; 0 when unknown."""
+    if not state.listed:
         return 0.0
-    return round(max(0, state.bytes_total - sums.bytes) * elapsed / sums.bytes, 1)
+    if state.bytes_total:
+        return seconds_left(sums.bytes, state.bytes_total, elapsed)
+    return seconds_left(sums.files, state.files_total, elapsed)
 
 
 def is_recorded(part: PartitionState, number: int) -> bool:
@@ -340,9 +356,15 @@ def next_chunk(part: PartitionState) -> int:
     return part.watermark
 
 
-def begun(part: PartitionState) -> PartitionState:
-    """The record of a partition whose next chunk is an agent's first one."""
-    return part.model_copy(update={"attempts": part.attempts + 1})
+def begun(part: PartitionState, now: datetime) -> PartitionState:
+    """The record of a partition whose next chunk is an agent's first one.
+
+    Args:
+        now: by the clock of the agent's node, as are the times of what it copies.
+    """
+    is_first = not part.attempts and not finished_chunks(part)
+    earliest = now if is_first else part.begun_at and min(part.begun_at, now)
+    return part.model_copy(update={"attempts": part.attempts + 1, "begun_at": earliest})
 
 
 def is_first_try(part: PartitionState) -> bool:
@@ -380,6 +402,8 @@ def with_chunk(part: PartitionState, chunk: Chunk, outcome: Outcome) -> Partitio
             "reason": "",
             "message": "",
             "files": part.files + outcome.files,
+            "files_kept": part.files_kept + outcome.kept,
+            "files_uncompared": part.files_uncompared + outcome.uncompared,
             "bytes": part.bytes + outcome.bytes,
             "cached_bytes": _cached_bytes(part, outcome),
             "uncounted": part.uncounted or outcome.uncounted,

@@ -6,11 +6,18 @@ ready list. The shuffle is that of `numpy.random.RandomState`, whose stream NumP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import dataclass
-from posixpath import split
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
 
 from cache_runtime.domain.model import Batch, File
+from cache_runtime.domain.packed import NUMBERS, PackedFiles
+
+Indices = TypeVar("Indices", bound=MutableSequence[int])
 
 BATCH = 1_000
 """Files of one rank before those of the next: all ranks' first samples are warmed first."""
@@ -27,33 +34,44 @@ class SamplerOrder:
     epoch: int = 0
 
 
-def batches(files: Iterable[File], ranks: int, order: SamplerOrder) -> Iterator[Batch]:
+def batches(files: PackedFiles, ranks: int, order: SamplerOrder) -> Iterator[Batch]:
     """The files of each rank in the order of its reads. Some are at two ranks, to fill up the last round."""
-    numbered = list(files)
-    shares = split_by_rank(shuffled(padded(len(numbered), ranks), order), ranks, order.batch_size)
+    shares = split_by_rank(shuffled(padded(len(files), ranks), order), ranks, order.batch_size)
     for start in range(0, len(shares[0]), BATCH):
         for rank, share in enumerate(shares):
-            yield Batch([numbered[index] for index in share[start : start + BATCH]], rank)
+            yield Batch([files[index] for index in share[start : start + BATCH]], rank)
 
 
-def in_folder_order(files: Iterable[File], folder: str = "") -> list[File]:
+def in_folder_order(files: Iterable[File], folder: str = "") -> PackedFiles:
     """As DatasetFolder(folder) finds them: by class, which is the first directory, by directory, by name."""
     start = len(folder) + 1 if folder else 0
-    return sorted(files, key=lambda file: _place(file.path[start:]))
+    packed = PackedFiles()
+    found: defaultdict[str, array[int]] = defaultdict(partial(array, NUMBERS))
+    for number, file in enumerate(files):
+        packed.append(file)
+        found[file.path[start:].rpartition("/")[0]].append(number)
+    order = array(NUMBERS)
+    for directory in sorted(found, key=lambda path: (path.partition("/")[0], path)):
+        order.extend(_by_name(packed, found.pop(directory)))
+    packed.reorder(order)
+    return packed
 
 
-def _place(path: str) -> tuple[str, str, str]:
-    directory, name = split(path)
-    return directory.partition("/")[0], directory, name
+def _by_name(files: PackedFiles, numbers: array[int]) -> Iterable[int]:
+    """Files of one directory. Most are listed in this order, and to sort a million takes 100 MB."""
+    in_order = pairwise(files[number].path for number in numbers)
+    if all(before <= after for before, after in in_order):
+        return numbers
+    return sorted(numbers, key=lambda number: files[number].path)
 
 
-def padded(samples: int, ranks: int) -> list[int]:
+def padded(samples: int, ranks: int) -> array[int]:
     """0 to samples - 1, and again from 0 until the ranks share them evenly; empty without samples."""
     total = -(-samples // ranks) * ranks
-    return [index % samples for index in range(total)]
+    return array(NUMBERS, (index % samples for index in range(total)))
 
 
-def shuffled(indices: list[int], order: SamplerOrder) -> list[int]:
+def shuffled(indices: Indices, order: SamplerOrder) -> Indices:
     """As `numpy.random.RandomState(epoch).shuffle(indices)`, if the sampler shuffles."""
     if not order.shuffle:
         return indices
@@ -64,15 +82,16 @@ def shuffled(indices: list[int], order: SamplerOrder) -> list[int]:
     return indices
 
 
-def split_by_rank(indices: Sequence[int], ranks: int, batch_size: int) -> list[list[int]]:
+def split_by_rank(indices: array[int], ranks: int, batch_size: int) -> list[array[int]]:
     """Batches go to the ranks in turn; what is left after whole rounds is split evenly."""
     left = len(indices) % (batch_size * ranks)
     whole, share = len(indices) - left, left // ranks
     found = []
     for rank in range(ranks):
-        starts = range(rank * batch_size, whole, batch_size * ranks)
-        own = [index for start in starts for index in indices[start : start + batch_size]]
-        found.append(own + list(indices[whole + rank * share : whole + (rank + 1) * share]))
+        own = array(NUMBERS)
+        for start in range(rank * batch_size, whole, batch_size * ranks):
+            own += indices[start : start + batch_size]
+        found.append(own + indices[whole + rank * share : whole + (rank + 1) * share])
     return found
 
 

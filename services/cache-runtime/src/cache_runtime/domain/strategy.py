@@ -8,6 +8,7 @@ from itertools import islice
 
 from cache_runtime.domain import placement, sampler
 from cache_runtime.domain.model import Batch, File
+from cache_runtime.domain.packed import PackedFiles
 from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
 from paddlewheel.core.errors import Permanent
 
@@ -47,10 +48,10 @@ def _rank(seed: str, path: str) -> bytes:
     return hashlib.blake2b(f"{seed}\0{path}".encode(), digest_size=16).digest()
 
 
-def _numbered(warmup: WarmupOperation, files: Iterable[File]) -> Iterable[File]:
+def _numbered(warmup: WarmupOperation, files: Iterable[File]) -> PackedFiles:
     """Samples are numbered by the list, where there is one."""
     if warmup.file:
-        return files
+        return PackedFiles(files)
     return sampler.in_folder_order(files, warmup.paths[0] if len(warmup.paths) == 1 else "")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -11,16 +12,24 @@ import structlog
 
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
+from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
 PROBE_EVERY = 1.0
-SILENT_AFTER = 10.0
-"""Seconds without an answer of the file system, after which the mount is lost."""
+TOLD_AFTER, SILENT_AFTER = 2.5, 10.0
+"""Seconds without an answer of the file system, after which that is told, and after which the mount is lost:
+one that is well may be late on a busy machine, and must not be unmounted for that."""
+LATE_AFTER = 10.0
+"""Seconds after which it is told what a first mount waits for: nobody knows of it yet."""
+STEP = 0.5
+"""Seconds of them that count at once, see `_is_answered`."""
 LEAVES_WITHIN = 900.0
 """Seconds after `leave` in which a process that ends leaves nothing behind. A partition goes within a minute,
 its pod within the grace period after that; if it is still there later, the user has kept it after all."""
@@ -41,7 +50,12 @@ class BaseMount:
         self.changes, self._changed = 0, asyncio.Event()
         self._left_at: float | None = None
         self.message = "not mounted yet"
-        self.ailment: Ailment | None = None
+        self._step = "its file system does not answer"
+        """What may be said of a mount that is being made when that takes long."""
+        self._ailment: Ailment | None = None
+        self._silence: Ailment | None = None
+        self._heard = asyncio.Event()
+        """Until it falls silent, or answers again."""
         self.changed_at: datetime | None = None
 
     @property
@@ -53,6 +67,14 @@ class BaseMount:
     def is_mounted(self) -> bool:
         return self._mounted.is_set()
 
+    @property
+    def ailment(self) -> Ailment | None:
+        return self._silence or self._ailment
+
+    @property
+    def is_silent(self) -> bool:
+        return self._silence is not None
+
     def leave(self) -> None:
         self._left_at = self._clock.monotonic()
 
@@ -63,28 +85,74 @@ class BaseMount:
         while self.changes == changes:
             await self._changed.wait()
 
+    async def wait_silent(self, *, is_silent: bool) -> None:
+        while self.is_silent != is_silent:
+            await self._heard.wait()
+
     def _note_change(self) -> None:
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def _set_mounted(self) -> None:
-        self.message, self.ailment, self.changed_at = "", None, self._clock.now()
+        self.message, self._ailment, self.changed_at = "", None, self._clock.now()
         self._mounted.set()
         self._note_change()
         log.info("mounted", path=str(self._view.path))
         await self._on_change("")
 
+    @asynccontextmanager
+    async def _telling(self) -> AsyncIterator[None]:
+        """While a mount is made, what it waits for is told when nothing is known of it."""
+        telling = asyncio.create_task(self._tell_late())
+        try:
+            yield
+        finally:
+            await end(telling)
+
+    async def _tell_late(self) -> None:
+        """Told anew when it waits for something else; what is known already is not replaced."""
+        began, told = self._clock.monotonic(), ""
+        while True:
+            await self._clock.sleep(LATE_AFTER)
+            if self.is_mounted or (self._ailment is not None and not told):
+                return
+            if self._step != told:
+                told, waited = self._step, self._clock.monotonic() - began
+                await self._set_lost(Reason.MOUNT_FAILED, f"not mounted after {waited:.0f} s: {told}")
+
     async def _set_lost(self, reason: str, message: str) -> None:
         was_mounted = self.is_mounted
         self._mounted.clear()
-        self.message, self.ailment = message, Ailment(reason, message)
+        self.message, self._ailment = message, Ailment(reason, message)
+        self._set_silence(None)
         if was_mounted or self.changed_at is None:
             self.changed_at = self._clock.now()
             self._note_change()
         log.warning("not mounted", path=str(self._view.path), problem=message)
         if was_mounted:
             await self._on_change(message)
+
+    def _set_silence(self, silence: Ailment | None) -> None:
+        if silence != self._silence:
+            self._silence = silence
+            self._heard.set()
+            self._heard = asyncio.Event()
+            log.warning("silent" if silence else "no longer silent", path=str(self._view.path))
+
+    async def _ask(self, call: Callable[[], T], what: str) -> T:
+        """The answer of the mounted file system. That it is late is told, and raises Retry in the end."""
+        asked = asyncio.create_task(in_own_thread(call))
+        try:
+            if not await _is_answered(asked, min(TOLD_AFTER, SILENT_AFTER)):
+                self._set_silence(Ailment(Reason.MOUNT_SILENT, _silent(what, TOLD_AFTER)))
+                if not await _is_answered(asked, SILENT_AFTER - TOLD_AFTER):
+                    raise Retry("MountLost", _silent(what, SILENT_AFTER))
+            answer = await asked
+        finally:
+            asked.cancel()
+        self._set_silence(None)
+        return answer
 
     def _is_leaving(self, stop: asyncio.Event) -> bool:
         """Only at the end: of a mount that is lost before, pods that run need what hides it."""
@@ -110,7 +178,21 @@ async def in_time(work: Awaitable[T], what: str) -> T:
         async with asyncio.timeout(SILENT_AFTER):
             return await work
     except TimeoutError as error:
-        raise Retry("MountLost", f"{what} did not answer for {SILENT_AFTER:.0f} s") from error
+        raise Retry("MountLost", _silent(what, SILENT_AFTER)) from error
+
+
+async def _is_answered(asked: asyncio.Task[Any], seconds: float) -> bool:
+    """Time in which this process stood still itself counts as one step: there may be an answer already."""
+    while seconds > 0:
+        done, _ = await asyncio.wait({asked}, timeout=min(STEP, seconds))
+        if done:
+            return True
+        seconds -= STEP
+    return False
+
+
+def _silent(what: str, seconds: float) -> str:
+    return f"{what} did not answer for {seconds:g} s"
 
 
 async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from typing import Protocol
 from cache_runtime.domain.model import CacheReport, CacheUse, File, FileName, TreeSize
 from cache_runtime.domain.own_files import OwnFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
+from paddlewheel.core.errors import Retry
 
 MountListener = Callable[[str], Awaitable[None]]
 """Called with "" after mounting, and with the problem after the mount was lost."""
@@ -75,6 +76,11 @@ class Mount(Protocol):
         ...
 
     @property
+    def is_silent(self) -> bool:
+        """It is mounted, and what is asked of it waits: it may be busy, or hang. `ailment` says so."""
+        ...
+
+    @property
     def is_ending(self) -> bool:
         """It is lost, and its client has not ended yet: that may write what it has buffered."""
         ...
@@ -88,6 +94,10 @@ class Mount(Protocol):
 
     async def wait_changed(self, changes: int) -> None:
         """Until `changes` is another number."""
+        ...
+
+    async def wait_silent(self, *, is_silent: bool) -> None:
+        """Until `is_silent` is this."""
         ...
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -156,8 +166,36 @@ class SourceReading:
     delete_extra: Callable[[], Awaitable[None]]
 
 
+class NotBegun(Retry):
+    """No object was copied: the next try is the first one."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What came of a copy.
+
+    Args:
+        failed: objects that failed, with the reason.
+        kept: how many were neither copied nor compared: they were there with the same size or, with
+            `update`, not older than in the source. None when that is not known.
+        torn: those of `failed` of which parts of two versions may be there.
+        away: those of `failed` that a later try may copy, once a store or the database is there again.
+    """
+
+    failed: Mapping[bytes, str] = field(default_factory=dict)
+    kept: int | None = 0
+    torn: frozenset[bytes] = frozenset()
+    away: frozenset[bytes] = frozenset()
+
+
 class Transfer(Protocol):
     """Copies from a source into the volume."""
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether what it copies has the time of this node's clock as that of its last change, and is seen
+        through the mount with this time a second later, wherever it was copied."""
+        ...
 
     def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         """List the objects of the source that pass the filters, in the order of their keys. A link is listed
@@ -169,8 +207,8 @@ class Transfer(Protocol):
         """
         ...
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
-        """Copy objects; returns those that failed, with the reason. Cancelled when it takes too long.
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+        """Copy objects. Cancelled when it takes too long.
 
         Args:
             mbps: bandwidth limit in Mbit per second; 0 = none.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from cache_runtime.domain.model import Batch, TreeSize
@@ -34,8 +35,28 @@ class ChunkTask(Protocol):
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """What is worth knowing of files that are done, by encoded path, as they were before: it counts when
+        """What is worth knowing of files that are done, by encoded path."""
+        ...
+
+    @property
+    def kept(self) -> int:
+        """How many files and directories were left as they were found, and not looked into: it counts when
         nothing of the chunk can have been executed earlier."""
+        ...
+
+    def kept_since(self, at: datetime) -> int:
+        """The same of a chunk that may have been executed earlier: those that nobody has changed since, by
+        the clocks of the nodes on which that may have been."""
+        ...
+
+    @property
+    def uncompared(self) -> int:
+        """How many files, with those that an earlier try may have copied."""
+        ...
+
+    @property
+    def away(self) -> Collection[str]:
+        """Files, by encoded path, that the last execution has not done because a server was away."""
         ...
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
@@ -64,6 +85,15 @@ class RunOperation(Protocol):
     def lists_mount(self) -> bool:
         """Whether the listing reads the mounted file system."""
         return False
+
+    @property
+    def notes_hold(self) -> bool:
+        """Whether they say what is so, and not what was found, which an earlier execution may have caused."""
+        return False
+
+    def again(self, spec: RunSpec) -> RunSpec:
+        """What is executed of a chunk that may have been executed before."""
+        return spec
 
     def is_dry(self, spec: RunSpec) -> bool:
         """Whether the run ends after the listing."""
@@ -106,6 +136,10 @@ class RunOperation(Protocol):
             Permanent, Retry: they cannot be looked up, ever or now.
         """
         return 0
+
+    def remark(self, spec: RunSpec, uncompared: int) -> str:
+        """What is told of files that a run which succeeded has found, and not looked into."""
+        return ""
 
     async def finish(self, spec: RunSpec, done: TreeSize) -> None:
         """Called by the master after all chunks have succeeded, and again if it dies meanwhile.

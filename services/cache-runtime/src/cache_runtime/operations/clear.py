@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 
 from cache_runtime.domain.model import Batch, File
 from cache_runtime.domain.paths import cache_dirs_to_clear
@@ -37,10 +38,15 @@ class _ClearTask:
     """Clears the node."""
 
     notes: Mapping[str, str] = {}
+    kept = uncompared = 0
+    away = ()
 
     def __init__(self, cache: NodeCache, directories: Sequence[str]) -> None:
         self._cache, self._directories = cache, directories
         self.rejected: Mapping[str, str] = {}
+
+    def kept_since(self, at: datetime) -> int:
+        return 0
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         await self._cache.clear(self._directories)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from cache_runtime.domain.model import Batch, File
@@ -43,6 +44,8 @@ class _RemoveTask:
         self._problems: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
         self.notes: dict[str, str] = {}
+        self.kept = self.uncompared = 0
+        self.away = ()
 
     async def check(self, files: Sequence[FileEntry]) -> None:
         """Reject paths outside the data set, and files of the engine; note what there is not."""
@@ -52,6 +55,9 @@ class _RemoveTask:
                     self.notes[entry.path] = "did not exist"
             except Permanent as error:
                 self.rejected[entry.path] = error.message
+
+    def kept_since(self, at: datetime) -> int:
+        return 0
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         self._problems = {entry.path: await self._remove(entry) for entry in files}

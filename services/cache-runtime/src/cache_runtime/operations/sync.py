@@ -1,13 +1,24 @@
-"""Sync: copy objects into the data set. One is done when the engine says so and its size is right."""
+"""Sync: copy objects into the data set. One is done when the engine says so and its size is right.
+
+What is there with the same size is not compared: how many files were kept so is told at the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 from cache_runtime.domain.model import Batch, FileStat, TreeSize
-from cache_runtime.domain.paths import decode_path, is_safe_key, join, length_problem, relative_path
-from cache_runtime.engines.ports import Transfer
+from cache_runtime.domain.paths import (
+    decode_path,
+    encode_path,
+    is_safe_key,
+    join,
+    length_problem,
+    relative_path,
+)
+from cache_runtime.engines.ports import Copied, NotBegun, Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.retrying import at_most
 from cache_runtime.tree import Tree
@@ -15,16 +26,19 @@ from cache_runtime.walk import is_leftover
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec, SyncOperation
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Retry
 
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
 COPY_TIME, DELETE_TIME = 3600.0, 6 * 3600.0
 """Seconds for a chunk, beside the time of its bytes, and for each of the two steps of a deletion."""
+RUNS = 16
+"""Of so many runs, the last ones, it is known what could not be removed."""
 SLOWEST = 8
 """Mbit per second below which a copy without a limit counts as stuck."""
 _NO_DIRECTORY, _OTHER_SIZE = "is no directory", "size differs from the source"
+_KEEPS_NEWER = "has another size than was listed in the source: an update replaces older files only"
 
 
 class Sync(RunOperation):
@@ -32,6 +46,8 @@ class Sync(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._transfer, self._tree = node.engine.transfer, node.tree
+        self._torn: dict[str, set[bytes]] = {}
+        """By id of the run, the paths of what is of two versions and could not be removed yet."""
 
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
@@ -50,7 +66,24 @@ class Sync(RunOperation):
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
-        return _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
+        task = _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
+        task.torn = self._torn_of(spec.run_id)
+        return task
+
+    def _torn_of(self, run_id: str) -> set[bytes]:
+        """It outlives the tries of a chunk: a mount may be lost between a copy and the removal."""
+        self._torn[run_id] = self._torn.pop(run_id, set())
+        for forgotten in list(self._torn)[:-RUNS]:
+            del self._torn[forgotten]
+        return self._torn[run_id]
+
+    @property
+    def notes_hold(self) -> bool:
+        return True
+
+    def again(self, spec: RunSpec) -> RunSpec:
+        assert spec.sync is not None
+        return spec.model_copy(update={"sync": _again(spec.sync)})
 
     async def tidy(self, spec: RunSpec, files: Sequence[FileEntry]) -> None:
         assert spec.sync is not None
@@ -58,6 +91,15 @@ class Sync(RunOperation):
         destination = _destination(spec.sync)
         copied = [_target(destination, key) for key in keys if not _unwritable(destination, key)]
         await self._tree.remove_leftovers(copied)
+
+    def remark(self, spec: RunSpec, uncompared: int) -> str:
+        assert spec.sync is not None
+        if not uncompared:
+            return ""
+        found = "1 file was there" if uncompared == 1 else f"{uncompared} files were there"
+        if spec.sync.update:
+            return f"{found}, not older than in the source, and not compared"
+        return f"{found} with the same size and not compared"
 
     async def finish(self, spec: RunSpec, done: TreeSize) -> None:
         """Deletions need both complete listings, so the master alone does them.
@@ -85,42 +127,108 @@ class Sync(RunOperation):
 class _SyncTask:
     """Copies the objects of one chunk."""
 
-    notes: Mapping[str, str] = {}
-
     def __init__(
         self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: int, files: Sequence[FileEntry]
     ) -> None:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
         self._destination = _destination(sync)
         self._failed: Mapping[bytes, str] = {}
+        self.away: frozenset[str] = frozenset()
+        self._tried = 0
+        """Files of the first try."""
+        self.kept = self.uncompared = 0
+        self._changed: dict[str, float] = {}
+        """When what is done was changed last, as `FileStat.changed`."""
+        self._refusals: dict[bytes, str] = {}
+        """Why a directory cannot be made, by path."""
+        self.torn = set[bytes]()
+        """Paths of what is of two versions and could not be removed yet, also by earlier tasks."""
+        self.notes: dict[str, str] = {}
         problems = {entry.path: _unwritable(self._destination, decode_path(entry.path)) for entry in files}
         self.rejected = {path: problem for path, problem in problems.items() if problem}
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         keys = [decode_path(entry.path) for entry in files]
+        torn = await self._remove_torn(keys)
+        stays = {key: self._failed.get(key, why) for key, why in torn.items()}
         directories = [self._target(key) for key in keys if is_directory_key(key)]
-        await self._tree.make_directories(directories, _DESTINATION)
-        objects = [key for key in keys if not is_directory_key(key)]
+        there = sum(map(bool, await self._tree.directories(directories)))
+        objects = [key for key in keys if not is_directory_key(key) and key not in stays]
         size = sum(entry.size for entry in files)
         async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
-            self._failed = await self._transfer.copy(self._sync, objects, self._mbps) if objects else {}
+            copied = await self._copy(objects) if objects else Copied({})
+        # Not before: a try that has copied nothing is none, and the next one would find them.
+        made = await self._tree.make_directories(directories, _DESTINATION)
+        self._refusals = dict(zip(directories, made, strict=True))
+        self._sync = _again(self._sync)
+        self._failed = {**stays, **copied.failed, **await self._left_torn(copied)}
+        self.away = frozenset(map(encode_path, copied.away))
+        self._count(len(files), there, copied.kept or 0)
+
+    def kept_since(self, at: datetime) -> int:
+        """Where it is not the clock of this node that says when a copy was made, none."""
+        if not self._transfer.tells_time:
+            return 0
+        return sum(changed < at.timestamp() for changed in self._changed.values())
+
+    async def _copy(self, objects: Sequence[bytes]) -> Copied:
+        try:
+            return await self._transfer.copy(self._sync, objects, self._mbps)
+        except NotBegun as error:
+            if self._tried:
+                raise Retry(error.reason, error.message, after=error.after) from error
+            raise
+
+    def _count(self, tried: int, directories: int, files: int) -> None:
+        """What a later try finds, an earlier one may have copied. A directory has nothing to compare."""
+        if not self._tried:
+            self.kept, self._tried = directories + files, tried
+        self.uncompared = files if tried == self._tried else self.uncompared + files
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         """An `update` may keep a newer file of another size."""
         directories = [entry for entry in files if is_directory_key(decode_path(entry.path))]
         objects = [entry for entry in files if not is_directory_key(decode_path(entry.path))]
-        exist = await self._tree.are_directories([self._target(decode_path(e.path)) for e in directories])
+        wanted = [self._target(decode_path(entry.path)) for entry in directories]
+        made = await self._tree.directories(wanted)
         stats = await self._tree.stat([self._target(decode_path(e.path)) for e in objects])
-        checked = [(e, "" if exists else _NO_DIRECTORY) for e, exists in zip(directories, exist, strict=True)]
-        checked += [(e, self._problem(e, found)) for e, found in zip(objects, stats, strict=True)]
-        return {entry.path: problem for entry, problem in checked if problem}
+        why = [self._refusals.get(path) or _NO_DIRECTORY for path in wanted]
+        problems = ["" if found else problem for found, problem in zip(made, why, strict=True)]
+        problems += [self._problem(entry, found) for entry, found in zip(objects, stats, strict=True)]
+        checked = list(zip((*directories, *objects), problems, (*made, *stats), strict=True))
+        self._changed |= {e.path: found.changed for e, problem, found in checked if found and not problem}
+        return {entry.path: problem for entry, problem, _ in checked if problem}
 
     def _problem(self, entry: FileEntry, found: FileStat | None) -> str:
         """A size alone proves nothing: an older file may have it."""
         if problem := self._failed.get(decode_path(entry.path)):
             return problem
-        has_arrived = found is not None and (self._sync.update or found.size == entry.size)
-        return "" if has_arrived else _OTHER_SIZE
+        if found is not None and found.size == entry.size:
+            return ""
+        if found is None or not self._sync.update:
+            return _OTHER_SIZE
+        self.notes[entry.path] = _KEEPS_NEWER
+        return ""
+
+    async def _left_torn(self, copied: Copied) -> Mapping[bytes, str]:
+        """Why some stay. Each try begins with them: an update would take them for newer ones."""
+        self.torn.update(map(self._target, copied.torn))
+        stays = await self._remove_torn(copied.torn)
+        return {key: "; ".join(filter(None, (copied.failed.get(key), why))) for key, why in stays.items()}
+
+    async def _remove_torn(self, keys: Iterable[bytes]) -> Mapping[bytes, str]:
+        """What is of two versions is removed, for a later sync would find it done. The mount may be
+        read-only: then it stays, with the reason."""
+        torn = {key: path for key in keys if (path := self._target(key)) in self.torn}
+        stays = dict[bytes, str]()
+        for key, path in torn.items():
+            try:
+                await self._tree.remove_files([path])
+            except (Retry, Permanent) as error:
+                stays[key] = f"parts of two versions stay: {error.message}"
+            else:
+                self.torn.discard(path)
+        return stays
 
     def _target(self, key: bytes) -> bytes:
         return _target(self._destination, key)
@@ -219,3 +327,14 @@ def copy_time(size: int, mbps: int) -> float:
 def create(node: Node) -> RunOperation:
     """The operation on this node."""
     return Sync(node)
+
+
+def _again(sync: SyncOperation) -> SyncOperation:
+    """Of what was begun before, nothing that is there proves anything: a file may be of two versions, and
+    have the right size. With `update` it is kept all the same: it may be somebody's newer one.
+
+    The client writes to a name of its own, so that one which is killed leaves an old file or a new one. Of
+    two versions is what has changed in the source while it was read, until the client says so and it is
+    removed: with `update` it stays if the agent is killed in that moment.
+    """
+    return sync if sync.update else sync.model_copy(update={"force_update": True})

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from cache_runtime.domain.model import Batch, CacheReport, File, FileName, FileStat
@@ -183,6 +184,8 @@ class _WarmupTask:
     """Warms the files of a chunk."""
 
     notes: Mapping[str, str] = {}
+    kept = uncompared = 0
+    away = ()
 
     def __init__(
         self,
@@ -193,6 +196,9 @@ class _WarmupTask:
     ) -> None:
         self._lookup, self._stats, self._memory = lookup, stats, memory
         self.rejected = {entry.path: "not found" for entry in files if entry.path not in stats}
+
+    def kept_since(self, at: datetime) -> int:
+        return 0
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
         await self._lookup.cache.warm(self._names(files), self._lookup.threads)

@@ -25,7 +25,7 @@ def conclude(before: S, todo: Plan[S], applied: Applied, unread: Sequence[Troubl
         unread: what could not be read for this plan.
     """
     release = todo.release if todo.release_anyway or not _has_records_left(applied) else None
-    created = tuple(_created_event(child) for child in applied.children)
+    created = _created_events(applied.children)
     if todo.status is None:
         return replace(todo, release=release, events=(*created, *todo.events))
     shown = [t for t in (*unread, *applied.troubles) if t.kind != BUS]
@@ -39,8 +39,10 @@ def _has_records_left(applied: Applied) -> bool:
     return any(t.kind in (BUS, RECORD) for t in applied.troubles)
 
 
-def _created_event(child: ChildRef) -> KubernetesEvent:
-    return KubernetesEvent("Normal", Reason.SUCCESSFUL_CREATE, f"created {child.kind} {child.key}")
+def _created_events(children: Sequence[ChildRef]) -> tuple[KubernetesEvent, ...]:
+    """One for all children of a pass: Events are a good part of what many sets ask of the API server."""
+    named = ", ".join(f"{child.kind} {child.key}" for child in children)
+    return (KubernetesEvent("Normal", Reason.SUCCESSFUL_CREATE, f"created {named}"),) if named else ()
 
 
 def _with_trouble(status: S, trouble: Trouble | None, now: datetime) -> S:

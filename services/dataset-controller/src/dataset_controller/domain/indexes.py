@@ -1,11 +1,12 @@
-"""By what sets, jobs, nodes and pods are found, and what jobs see of their set."""
+"""By what sets, jobs, nodes and pods are found, what jobs see of their set, and what is kept of pods."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import OWNER_ANNOTATION, Cond, JobPhase
+from dataset_controller.domain.names import OWNER_ANNOTATION, Cond, JobPhase, SetPhase
 from dataset_controller.domain.sampleset.policies.labels import HOME_PREFIX, PREFIX
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.keys import Key
@@ -109,6 +110,16 @@ def concerns_set(job: Object) -> bool:
     return is_sync or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
 
 
+def is_being_bound(sample_set: Object) -> bool:
+    """Its claim is bound before the runtimes of others are made: pods that use it wait for that. Not one that
+    is refused, or whose children are: it is tried again and again."""
+    status = status_of(sample_set)
+    is_unbound = status.get("phase", "") in ("", SetPhase.NOT_BOUND)
+    judged = (c for c in status.get("conditions") or () if c.get("type") in (Cond.ACCEPTED, Cond.RECONCILED))
+    is_refused = any(each.get("status") != "True" for each in judged)
+    return is_unbound and not is_refused and not deleted_at(sample_set)
+
+
 def label_of_set(obj: Object) -> list[str]:
     key = key_of(obj)
     return [node_label(key.namespace, key.name)]
@@ -136,7 +147,41 @@ def run_of_job(obj: Object) -> list[str]:
 
 def labels_of_node(obj: Object) -> list[str]:
     """Of a node."""
-    return [name for name in labels_of(obj) if name.startswith((PREFIX, HOME_PREFIX))]
+    return list(as_sets_see(obj))
+
+
+def as_sets_see(node: Object) -> dict[str, str]:
+    """What a SampleSet depends on of a node: the labels of sets."""
+    return {name: value for name, value in labels_of(node).items() if name.startswith((PREFIX, HOME_PREFIX))}
+
+
+def labels_to_wake(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    """Those by which the sets are found that a change of a node's labels is about. A node may hold many sets:
+    if each looked again whenever one of the others is mounted there, a thousand would not end."""
+    named = {*before, *after}
+    found: set[str] = set()
+    for changed in (name for name in named if before.get(name) != after.get(name)):
+        about = [name for name in named if _is_about(changed, name)]
+        if not about:
+            return named
+        found.update(about)
+    return found
+
+
+def _is_about(label: str, exact: str) -> bool:
+    """A label of any of the three kinds is about the set with this exact one; see `policies.labels`."""
+    whose = exact.removeprefix(PREFIX)
+    if whose == exact or "." not in whose:
+        return False
+    if label.startswith(HOME_PREFIX):
+        return whose == label.removeprefix(HOME_PREFIX)
+    return label == exact or whose.endswith(f".{label.removeprefix(PREFIX)}")
+
+
+def kept_of_pod(pod: Object) -> dict[str, Any]:
+    """What is read of a runtime pod: containers and volumes, of which nothing is, are most of it."""
+    spec = {name: value for name, value in spec_of(pod).items() if name == "nodeName"}
+    return {**pod, "spec": spec}
 
 
 def runtime_of_pod(obj: Object) -> list[str]:

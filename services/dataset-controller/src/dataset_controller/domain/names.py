@@ -27,6 +27,10 @@ OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
 """On cluster-scoped objects, which cannot have an owner in a namespace."""
 SET_LABEL = "paddlepaddle.org/sampleset"
 """On every child and runtime pod: the set's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
+VOLUME_ANNOTATION = "paddlepaddle.org/volume-uid"
+"""On a claim: its volume, once Kubernetes' volume binder has noticed it."""
+BIND_COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
+"""Kubernetes' own, on a claim whose volume is bound to it: its phase is left to the binder."""
 TEMPLATE_ANNOTATION = "paddlepaddle.org/template"
 """On the runtime's StatefulSet: digest of the pod template that was rendered."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret

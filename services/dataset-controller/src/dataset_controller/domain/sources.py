@@ -10,7 +10,7 @@ from paddlewheel.contracts.addresses import Credentials, InvalidAddress, Source,
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stores import InvalidStore, check_parameters
 
-__all__ = ["Credentials", "RunKeys", "Source", "choose_keys", "parse_source"]
+__all__ = ["Credentials", "RunKeys", "Source", "choose_keys", "parse_source", "unread_keys"]
 
 
 @dataclass(frozen=True)
@@ -34,3 +34,17 @@ def parse_source(uri: str, where: str) -> Source:
 def choose_keys(source: Source, secret: Mapping[str, str]) -> Credentials:
     """Keys in the address take precedence over those of the Secret, as in the original."""
     return source.keys or Credentials(secret.get("access-key", ""), secret.get("secret-key", ""))
+
+
+def unread_keys(store: str, place: str) -> str:
+    """What is said of keys that the client of a store does not read, "" of others.
+
+    Args:
+        place: of the keys.
+    """
+    if store != "gs":
+        return ""
+    return (
+        f"without effect: the keys in {place}: the client of Google Cloud Storage takes the role of the node,"
+        " which must be allowed to read the bucket"
+    )

@@ -27,7 +27,7 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
 from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
-from paddlewheel.bus.streams import matches
+from paddlewheel.bus.streams import live_subject, matches, stream_of
 
 HOME = "PADDLEWHEEL"
 """The account that holds the streams. Operators and the installer live in it, all others import from it."""
@@ -70,11 +70,12 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class _StreamImport:
-    """A subject that the account `importer` subscribes to in the account `origin`."""
+    """A subject that the account `importer` subscribes to in the account `origin`; `to` is its name there."""
 
     origin: str
     subject: str
     importer: str
+    to: str = ""
 
 
 def server_accounts() -> Config:
@@ -104,7 +105,7 @@ def team_template() -> Config:
     """What a team adds, with `TEAM` for its name and `NAMESPACE` for one namespace of several.
 
     `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the publishers' accounts
-    whose facts it hears as they are published, each with what it imports of all namespaces and of one.
+    or that of streams, whose facts it hears, each with what it imports of all namespaces and of one.
     `copy` is what its account and `HOME` have beside that for one more stream of facts, named `STREAM`.
     """
     team = Team(TEAM)
@@ -119,10 +120,7 @@ def team_template() -> Config:
         "exports": [each for stream in FACTS for each in _feeds(team, stream.name)],
         "copy": {"imports": _fed(team, STREAM), "exports": _feeds(team, STREAM)},
         "imports": [{"service": {"account": TEAM, "subject": f"{_API}.>"}, "to": f"{team.api}.>"}],
-        "live": [
-            {"account": each.origin, "subject": each.subject, "within": within(each.subject, NAMESPACE)}
-            for each in _live(TEAM)
-        ],
+        "live": [_heard(each) for each in _live(TEAM)],
     }
 
 
@@ -146,7 +144,7 @@ def service_template() -> Config:
         "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
         "publishes": _added(bare, service_role(SERVICE, publishes=[CONTEXT])),
         "follows": _added(bare, service_role(SERVICE, follows=[CONTEXT])),
-        "live": {"subject": subject, "within": within(subject, NAMESPACE)},
+        "live": _heard(_StreamImport(SERVICE, subject, TEAM)),
         "reserved": {"names": sorted(reserved_names()), "prefixes": list(RESERVED_PREFIXES)},
     }
 
@@ -166,7 +164,7 @@ def _added(bare: Role, role: Role) -> Config:
 
 
 def _live(importer: str) -> list[_StreamImport]:
-    """All facts, as they are published."""
+    """All facts."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
     return list(_imports_of(importer, Permissions(subscribe=frozenset({"pw.evt.>"})), tenants))
 
@@ -198,12 +196,20 @@ def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) ->
     """From the publisher's account: the server does not re-export what a service import brought."""
     for subject in sorted(may.subscribe - {f"{inbox_prefix(name)}.>"}):
         origins = [
-            _StreamImport(origin, published, name)
+            _told(origin, published, name)
             for origin, other in tenants.items()
             for published in sorted(other.publish)
             if matches(subject, published)
         ]
         yield from origins or [_StreamImport(HOME, subject, name)]
+
+
+def _told(origin: str, fact: str, importer: str) -> _StreamImport:
+    """Facts as they are published, or once they are stored if the stream has it so."""
+    stream = stream_of(fact)
+    if stream.live != "messages":
+        return _StreamImport(origin, fact, importer)
+    return _StreamImport(HOME, live_subject(stream, fact), importer, to=fact)
 
 
 def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
@@ -258,7 +264,15 @@ def _use(origin: str, subject: str) -> Config:
 
 
 def _import(each: _StreamImport) -> Config:
-    return {"stream": {"account": each.origin, "subject": each.subject}}
+    to = {"to": each.to} if each.to else {}
+    return {"stream": {"account": each.origin, "subject": each.subject}, **to}
+
+
+def _heard(each: _StreamImport) -> Config:
+    """The account and subject that somebody hears, and the import of all namespaces and of one."""
+    to = each.to and within(each.to, NAMESPACE)
+    one = replace(each, subject=within(each.subject, NAMESPACE), to=to)
+    return {"account": each.origin, "subject": each.subject, "all": _import(each), "one": _import(one)}
 
 
 def _users_of(name: str) -> list[Config]:

@@ -74,7 +74,7 @@ def _of_drift(streams: Mapping[str, StreamFacts]) -> Iterator[str]:
         for field, (want, have) in found.drift.fixed.items():
             yield (
                 f"{name}: {field} is {have}, declared {want}; delete the stream (nats stream rm {name}), "
-                "it is re-created, and run `paddlewheel bus rebuild`"
+                "bus-installer makes it again, and run `paddlewheel bus rebuild`"
             )
 
 

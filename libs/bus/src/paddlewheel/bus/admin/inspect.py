@@ -13,10 +13,10 @@ from paddlewheel.bus.streams import REPLAYS
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """One declared stream as it is. Sizes in bytes, `max_bytes` 0 = no limit.
+    """One stream as it is. Sizes in bytes, `max_bytes` 0 = no limit.
 
-    `consumers` counts all, the short-lived ones of viewers too; `drift` maps fields that differ to
-    (declared, found).
+    `consumers` counts all, the short-lived ones of viewers too; `drift` maps fields of our streams that
+    differ to (declared, found).
     """
 
     name: str
@@ -46,7 +46,7 @@ class DurableStatus:
 
 @dataclass(frozen=True)
 class BusStatus:
-    """Everything at one moment; `missing` names declared streams that do not exist."""
+    """Everything at one moment; `missing` names streams of ours that do not exist."""
 
     streams: tuple[StreamStatus, ...]
     missing: tuple[str, ...]
@@ -55,6 +55,8 @@ class BusStatus:
     """Why acknowledged messages may be lost, each with its remedy."""
     mirrors: tuple[MirrorStatus, ...] = ()
     """Teams' copies of streams of facts."""
+    others: tuple[StreamStatus, ...] = ()
+    """Streams of facts that are not ours, such as those of declared services."""
 
 
 def unread_replays(status: BusStatus) -> tuple[DurableStatus, ...]:

@@ -374,7 +374,7 @@ ROLES = (
     Role(
         # Its certificate is stored in the namespaces of users, so it gets the least.
         AGENT,
-        publishes=(streams.CACHE,),
+        publishes=(streams.CACHE, streams.CACHE_PROGRESS),
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _ends_work()

@@ -132,7 +132,7 @@ def _own_subjects(owner: SetReference) -> Mapping[str, frozenset[str]]:
     """Subjects that agents write or read, to those of them that are one data set's."""
     asked = zip(write_subjects().values(), write_subjects(owner.uid).values(), strict=True)
     return {
-        _only(streams.CACHE.subjects): _facts(owner),
+        **{_only(spec.subjects): _facts(spec, owner) for spec in (streams.CACHE, streams.CACHE_PROGRESS)},
         work_reads(WORK_SUBJECTS): frozenset({work_reads(work_filter(owner.uid))}),
         WORK_PURGES: frozenset({WORK_PURGES.replace("*", owner.uid)}),
         **{subject: frozenset() for subject in write_subjects()},
@@ -140,11 +140,10 @@ def _own_subjects(owner: SetReference) -> Mapping[str, frozenset[str]]:
     }
 
 
-def _facts(owner: SetReference) -> frozenset[str]:
-    """One subject for each fact of agents: of each subject the stream keeps so many messages alone."""
-    [stored] = streams.CACHE.subjects
+def _facts(stream: streams.StreamSpec, owner: SetReference) -> frozenset[str]:
+    """One subject for each fact of the stream: of each subject it keeps so many messages alone."""
     told = (event_subject(fact, owner.namespace, owner.uid) for fact in EVENTS)
-    return frozenset(subject for subject in told if streams.matches(stored, subject))
+    return frozenset(subject for subject in told if streams.matches(_only(stream.subjects), subject))
 
 
 def _narrowed_signal(subject: str, owner: SetReference) -> set[str]:

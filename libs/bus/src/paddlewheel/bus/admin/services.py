@@ -7,21 +7,37 @@ for each context that it follows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from paddlewheel.bus.admin.permissions import FACTS, ROLES, Declared, Permissions, Role
-from paddlewheel.bus.admin.teams import FEED_PREFIX
+from paddlewheel.bus.admin.inspect import BusStatus
+from paddlewheel.bus.admin.permissions import (
+    FACTS,
+    OPERATOR,
+    ROLES,
+    Declared,
+    Permissions,
+    Role,
+    inbox_prefix,
+)
+from paddlewheel.bus.admin.teams import FEED_PREFIX, READER_PREFIX
 from paddlewheel.bus.amounts import AGE, SIZE, measured
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import STREAMS, StreamSpec
 
-_PREFIX = "PW_"
-RESERVED_PREFIXES = (FEED_PREFIX, "team-")
-"""Of names that it cannot have: of durables that feed mirrors, and of the RBAC roles of teams."""
+PREFIX = "PW_"
+"""Of the names of streams."""
+RESERVED_PREFIXES = (FEED_PREFIX, READER_PREFIX, "team-")
+"""Of names that it cannot have: durables of mirrors and subscribers, and RBAC roles of teams have them."""
+
+
+_CONTEXT = "[a-z][a-z0-9]*"
+_STREAM = re.compile(f"{PREFIX}{_CONTEXT.replace('a-z', 'A-Z')}")
+_NATS = f"nats --inbox-prefix {inbox_prefix(OPERATOR)}"
 
 
 class _Declaration(BaseModel):
@@ -31,7 +47,7 @@ class _Declaration(BaseModel):
 class Publication(_Declaration):
     """Facts that one service publishes, `pw.evt.<context>.>`, and what their stream keeps."""
 
-    context: str = Field(pattern=r"^[a-z][a-z0-9]*$", max_length=40)
+    context: str = Field(pattern=f"^{_CONTEXT}$", max_length=40)
     max_bytes: str = Field(pattern=f"^{SIZE}$")
     max_age: str = Field(pattern=f"^{AGE}$")
 
@@ -60,7 +76,7 @@ def declared_with(services: Sequence[DeclaredService]) -> Declared:
 
 def stream_of_context(context: str, max_bytes: str = "", max_age: str = "") -> StreamSpec:
     """The stream of a context's facts."""
-    name, subject = f"{_PREFIX}{context.upper()}", f"pw.evt.{context}.>"
+    name, subject = f"{PREFIX}{context.upper()}", f"pw.evt.{context}.>"
     return StreamSpec(name, (subject,), max_bytes=int(measured(max_bytes)), max_age=measured(max_age))
 
 
@@ -112,8 +128,54 @@ def check_services(services: Sequence[DeclaredService]) -> Sequence[DeclaredServ
     return services
 
 
+def left_over(status: BusStatus, services: Sequence[DeclaredService]) -> dict[str, tuple[str, ...]]:
+    """What may be left on the bus of services that are not declared any more, to the commands that remove it.
+
+    Consumers of such a stream go with it. What has any other name than a service's could have is somebody
+    else's: our own roles', an operator's or a subscriber's.
+
+    Args:
+        status: of a bus of this release: what a newer one has, this one would take for left over.
+    """
+    declared = declared_with(services)
+    pulled = {(each.stream, each.durable) for each in declared.durables}
+    streams = {stream.name for stream in declared.streams}
+    facts = {stream.name for stream in declared.facts}
+    durables = {
+        f"consumer {each.name} of {each.stream}": (f"{_NATS} consumer rm --force {each.stream} {each.name}",)
+        for each in status.durables
+        if each.stream in facts
+        and _may_be_of_a_service(each.name, _context(each.stream))
+        and (each.stream, each.name) not in pulled
+    }
+    return {
+        **durables,
+        **{
+            f"stream {other.name}": _removals(status, other.name)
+            for other in status.others
+            if other.name not in streams and _STREAM.fullmatch(other.name)
+        },
+    }
+
+
+def _may_be_of_a_service(durable: str, context: str) -> bool:
+    name = durable.removesuffix(f"-{context}")
+    return name != durable and name not in reserved_names() and not durable.startswith(RESERVED_PREFIXES)
+
+
+def _removals(status: BusStatus, stream: str) -> tuple[str, ...]:
+    """Of teams' copies of a stream, then of itself with its consumers, by which the copies are known."""
+    teams = sorted({mirror.team for mirror in status.mirrors if mirror.stream == stream})
+    copies = (f"{_NATS} request pw.install.{team}.STREAM.DELETE.{stream} ''" for team in teams)
+    return *copies, f"{_NATS} stream rm --force {stream}"
+
+
 def _context_of(stream: StreamSpec) -> str:
-    return stream.name.removeprefix(_PREFIX).lower()
+    return _context(stream.name)
+
+
+def _context(stream: str) -> str:
+    return stream.removeprefix(PREFIX).lower()
 
 
 DeclaredServices = Annotated[tuple[DeclaredService, ...], AfterValidator(check_services)]

@@ -16,6 +16,8 @@ _TOKENS, _NAMESPACE = 8, 6
 ORIGIN_API = "pw.origin"
 """Prefix under which a team's mirrors reach the services' account, to have their feeds reset."""
 FEED_PREFIX = "mirror-"
+READER_PREFIX = "sub-"
+"""Of the durables by which subscribers remember their positions, so that none is ever a service's own."""
 
 
 @dataclass(frozen=True)

@@ -4,67 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 from nats.aio.msg import Msg
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
-from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.bus.nats.listener import Listener
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
-log = LibraryLogger(__name__)
 
+class NatsCallout(Listener):
+    """Answers the servers' authorization requests."""
 
-class NatsCallout:
-    """Answers the servers' authorization requests; reconnects for as long as it runs."""
+    hears = "authorization requests"
 
     def __init__(self, access: Access, server: CalloutServer, clock: Clock, *, name: str) -> None:
-        self._connection = Connection(access, name)
-        self._server, self._clock = server, clock
+        super().__init__(access, clock, name)
+        self._server = server
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listens = False
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        try:
-            while True:
-                try:
-                    await self._serve()
-                except Retry as error:
-                    log.warning("authorization requests are not received for now", why=str(error))
-                await self._clock.sleep(PAUSE)
-        finally:
-            self._listens = False
-            await end(*self._tasks)
-            await self._connection.close()
-
-    async def is_ready(self) -> bool | str:
-        """For readiness: requests arrive here."""
-        return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
+    async def close(self) -> None:
+        await end(*self._tasks)
+        await super().close()
 
     async def use_another_key(self) -> bool:
         """Whether the servers do not let this service in, or one has asked with another key."""
         return self._server.met_another_key or await self.is_ready() is not True
 
-    async def _serve(self) -> None:
-        """Until the connection is lost. Raises Retry."""
-        client = await self._connection.client()
-        lost = asyncio.Event()
-        stop_listening = self._connection.on_lost(lost.set)
-        try:
-            async with self._connection.calling(f"subscribe to {SUBJECT}"):
-                await client.subscribe(SUBJECT, queue=GROUP, cb=self._take)
-                await client.flush()
-            self._listens = True
-            await lost.wait()
-        finally:
-            self._listens = False
-            stop_listening()
+    @contextlib.asynccontextmanager
+    async def receiving(self, client: Client, lost: asyncio.Event) -> AsyncIterator[None]:
+        async with self._connection.calling(f"subscribe to {SUBJECT}"):
+            await client.subscribe(SUBJECT, queue=GROUP, cb=self._take)
+            await client.flush()
+        yield
 
     async def _take(self, msg: Msg) -> None:
         task = asyncio.create_task(self._answer(msg))

@@ -209,15 +209,20 @@ class Client(nats.aio.client.Client):
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe(), name="nats probe")
 
-    def refused(self, error: Exception) -> None:
-        """The server reported an error. A missing permission ends the requests that need it at once."""
+    def refused(self, error: Exception) -> bool:
+        """The server reported an error; whether it is a missing permission, which ends the requests that need
+        it at once."""
         violation = _VIOLATION.search(str(error))
         if violation is None:
-            return
+            return False
         what, subject = violation.groups()
         if what == "publish":
             self._answers.fail(self._not_permitted, subject)
-            return
+        else:
+            self._is_unheard(subject)
+        return True
+
+    def _is_unheard(self, subject: str) -> None:
         self.unheard.add(subject)
         if subject == f"{self._inbox}.*".lower():
             self._deaf = f"{self._who} may not subscribe to its inbox {subject}"

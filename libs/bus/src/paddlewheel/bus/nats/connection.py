@@ -6,16 +6,19 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.permissions import EVALUATOR
 from paddlewheel.bus.admin.set_reads import API
 from paddlewheel.bus.admin.set_writes import is_asked_for
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
+from paddlewheel.bus.nats.renewal import Renewal
 from paddlewheel.bus.nats.tls import load_tls
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
@@ -48,6 +51,7 @@ class Connection:
         self._logged: dict[str, str] = {}
         self._listeners: set[Listener] = set()
         self._stream_missing: Listener = lambda: None
+        self._renewal = Renewal()
         self.generation = 0
         """Changes with every loss: what was ensured or delivered before may be unknown to the server now."""
 
@@ -78,6 +82,11 @@ class Connection:
     def reads_sets_alone(self) -> bool:
         """Whether it reads through bus-auth, by subjects of one data set."""
         return self._access.api_prefix != API
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether its role has no right to: what it asks for would be refused, which has rights renewed."""
+        return self._access.role == EVALUATOR
 
     async def request(self, subject: str, data: bytes) -> bytes:
         """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""
@@ -171,6 +180,7 @@ class Connection:
                 self._log_once(log.error, "bus cannot connect")
                 await asyncio.sleep(_RECONNECT_WAIT)
             finally:
+                self._renewal.end()
                 self._lose(client)
                 await client.discard()
 
@@ -187,11 +197,14 @@ class Connection:
             self._lose(client)
 
         async def failed(error: Exception) -> None:
-            client.refused(error)
+            if client.refused(error) and self._access.token_file:
+                self._renewal.refused(partial(self._renew, client))
             self._note(error)
 
+        self._renewal.begin()
         callbacks = {"disconnected_cb": lost, "closed_cb": lost, "error_cb": failed}
         await client.open(self._access.url.split(","), {**self._options(), **callbacks})
+        self._renewal.made()
         self._down.clear()
         self._client = client
         self._trouble = ""
@@ -215,6 +228,10 @@ class Connection:
         for listener in tuple(self._listeners):
             listener()
         self._down.set()
+
+    def _renew(self, client: Client) -> None:
+        log.warning("rights are asked for again: the server has refused something", url=self._url)
+        self._lose(client)
 
     def _check_files(self) -> None:
         """They are read only when a server asks for them; a missing one is a fault in any case."""

@@ -11,17 +11,20 @@ from nats.js.api import ConsumerInfo, StreamInfo
 from nats.js.errors import NotFoundError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.durability import StreamFacts, judge_durability
+from paddlewheel.bus.admin.durability import judge_durability
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
+from paddlewheel.bus.admin.services import PREFIX
+from paddlewheel.bus.admin.set_reads import API
 from paddlewheel.bus.admin.teams import fed_by
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.mirrors import mirror_status
+from paddlewheel.bus.nats.mirrors import ask, mirror_status
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
-from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.bus.streams import Drift, StreamSpec
 
 _LASTING = 86400.0
 """Seconds without use from which a consumer is a durable position, not an ephemeral one."""
+_NO_DRIFT = Drift({}, {})
 
 
 class NatsInspector:
@@ -37,16 +40,33 @@ class NatsInspector:
         infos = {spec.name: await self._stream(js, spec.name) for spec in self._specs}
         there = [(spec, info) for spec in self._specs if (info := infos[spec.name]) is not None]
         facts = {spec.name: facts_of(spec, info) for spec, info in there}
-        consumers = [found for spec, _ in there for found in await self._durables(js, spec.name)]
+        others = await self._others(js)
+        names = [*(spec.name for spec, _ in there), *(other.name for other in others)]
+        consumers = [found for name in names for found in await self._durables(js, name)]
         feeds = [(each, team) for each in consumers if (team := fed_by(each.name))]
         verdict = judge_durability(self._access, facts, await ask_monitors(self._access.monitor_url))
         return BusStatus(
-            streams=tuple(_stream_status(info, facts[spec.name]) for spec, info in there),
+            streams=tuple(_stream_status(info, facts[spec.name].drift) for spec, info in there),
             missing=tuple(name for name, info in infos.items() if info is None),
             durables=tuple(each for each in consumers if not fed_by(each.name)),
             warnings=verdict.warnings,
             mirrors=tuple([await mirror_status(self._connection, team, each.stream) for each, team in feeds]),
+            others=others,
         )
+
+    async def _others(self, js: JetStreamContext) -> tuple[StreamStatus, ...]:
+        """Those with names like ours."""
+        known = {spec.name for spec in self._specs}
+        names: list[str] = []
+        while True:
+            body = {"offset": len(names)}
+            page = (await ask(self._connection, f"{API}.STREAM.NAMES", body) or {}).get("streams")
+            if not page:
+                break
+            names += page
+        theirs = sorted(name for name in names if name.startswith(PREFIX) and name not in known)
+        infos = [await self._stream(js, name) for name in theirs]
+        return tuple(_stream_status(info) for info in infos if info is not None)
 
     async def _stream(self, js: JetStreamContext, name: str) -> StreamInfo | None:
         async with self._connection.calling(f"stream {name}"):
@@ -66,16 +86,16 @@ class NatsInspector:
             found += page
 
 
-def _stream_status(info: StreamInfo, facts: StreamFacts) -> StreamStatus:
+def _stream_status(info: StreamInfo, drift: Drift = _NO_DRIFT) -> StreamStatus:
     return StreamStatus(
         name=info.config.name or "",
         messages=info.state.messages,
         bytes=info.state.bytes,
         max_bytes=max(0, info.config.max_bytes or 0),
         consumers=info.state.consumer_count,
-        replicas=facts.replicas,
+        replicas=info.config.num_replicas or 1,
         created=info.created or datetime.fromtimestamp(0, UTC),
-        drift={**facts.drift.correctable, **facts.drift.fixed},
+        drift={**drift.correctable, **drift.fixed},
     )
 
 

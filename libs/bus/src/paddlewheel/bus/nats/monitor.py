@@ -21,16 +21,21 @@ async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
 
 async def _ask(url: str) -> ServerFacts:
     try:
-        reply = await asyncio.to_thread(_varz, url)
+        # The name may be that of a pod which is away: a resolver has no time-out.
+        async with asyncio.timeout(_WITHIN + 0.5):
+            reply = await asyncio.to_thread(_varz, url)
     except (OSError, ValueError, HTTPException):
         return ServerFacts(url, None)
-    config = reply.get("jetstream", {}).get("config") or {}
+    jetstream = reply.get("jetstream") if isinstance(reply, dict) else None
+    config = jetstream.get("config") if isinstance(jetstream, dict) else None
+    if not isinstance(config, dict) or not config:
+        # It starts: the monitor answers before JetStream is up.
+        return ServerFacts(url, None)
     # The server leaves the field out when it is false.
     return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
 
 
-def _varz(url: str) -> dict[str, Any]:
+def _varz(url: str) -> Any:
     # The address is the operator's own setting.
     with urllib.request.urlopen(f"{url}/varz", timeout=_WITHIN) as answer:  # noqa: S310
-        reply: dict[str, Any] = json.load(answer)
-        return reply
+        return json.load(answer)

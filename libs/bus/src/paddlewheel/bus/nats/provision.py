@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from nats.js import JetStreamContext
@@ -13,7 +14,7 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.durability import StreamFacts, Verdict, judge_durability
+from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, judge_durability
 from paddlewheel.bus.admin.permissions import FACTS, Declared
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
@@ -28,6 +29,9 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 _REFUSED_FOR = 10.0
 """Seconds until a server that is unsafe or too small is checked again."""
+
+_ASKED_EVERY = 30.0
+"""Seconds between questions to the servers' monitors: one was away, another has restarted."""
 
 _NEVER = -1
 
@@ -61,6 +65,8 @@ class Provision:
         self._checked_at = _NEVER
         self._refused_until = 0.0
         self._verdict = Verdict()
+        self._judged: dict[str, StreamFacts] = {}
+        self._asked_again_at = math.inf
         self._no_room: dict[str, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._room_asked_at = 0.0
@@ -84,6 +90,7 @@ class Provision:
         js = await self._connection.jetstream()
         if not self._is_current or self._lacks_streams:
             await self._within_time(js)
+        await self._ask_servers_again()
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
         if self._missing:
@@ -104,7 +111,7 @@ class Provision:
 
     def reads_directly(self, stream: str) -> bool:
         """Without a consumer."""
-        return self._access.reads == "directly" and stream_named(stream).live
+        return self._access.reads == "directly" and stream_named(stream).live == "headers"
 
     def why_missing(self, stream: str) -> str:
         """For the end of a message; "" when nothing is known."""
@@ -222,10 +229,10 @@ class Provision:
     async def _ensure_all(self, js: JetStreamContext) -> None:
         generation = self._connection.generation
         if self._access.streams == "make":
-            await self._judge(await self._ensure_each(js))
+            await self._judge(self._ensure_each(js))
             await self._ensure_durables(js)
         elif self._access.streams == "check":
-            await self._judge(await self._find_each(js))
+            await self._judge(self._find_each(js))
         self._done, self._checked_at = True, generation
 
     async def _ensure_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
@@ -271,9 +278,21 @@ class Provision:
         is_recent = self._now() < self._room_asked_at + _REFUSED_FOR
         return bool(self._no_room) and is_recent and self._checked_at == self._connection.generation
 
-    async def _judge(self, streams: dict[str, StreamFacts]) -> None:
+    async def _judge(self, streams: Awaitable[dict[str, StreamFacts]]) -> None:
+        """Asks the monitors meanwhile: one that is away takes nothing of the time for the streams."""
+        self._judged, servers = await asyncio.gather(streams, ask_monitors(self._access.monitor_url))
+        self._judge_servers(servers)
+
+    async def _ask_servers_again(self) -> None:
+        """One that gave no answer may sync late, and so may one that was restarted. Raises Retry."""
+        if self._now() >= self._asked_again_at:
+            self._asked_again_at = self._now() + _ASKED_EVERY
+            self._judge_servers(await ask_monitors(self._access.monitor_url))
+
+    def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
-        verdict = judge_durability(self._access, streams, await ask_monitors(self._access.monitor_url))
+        self._asked_again_at = self._now() + _ASKED_EVERY
+        verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:
             self._done, self._refused_until = False, self._now() + _REFUSED_FOR

@@ -97,6 +97,8 @@ class StreamPublisher:
 
         Evaluators read nothing; nobody can guess their ids, so what has one is their own message.
         """
+        if self._connection.reads_nothing:
+            return False
         try:
             if self._connection.reads_sets_alone:
                 return await self._is_not_own(stream, sequence, subject)

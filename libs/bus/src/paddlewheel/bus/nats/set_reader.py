@@ -11,7 +11,6 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import (
     MAX_BODY,
     Answer,
@@ -31,12 +30,10 @@ from paddlewheel.bus.nats.set_requests import (
     SILENCE,
     UNANSWERED,
     Kind,
-    Report,
     SetRequests,
     send,
 )
 from paddlewheel.bus.turns import Limits, Turn
-from paddlewheel.core.clock import Clock
 from paddlewheel.core.library_logging import LibraryLogger
 
 _WAITING = 512
@@ -77,6 +74,7 @@ READS = Kind(
     headers=MAX_BODY,
     body=lambda _: MAX_BODY,
     heard=4096 * MAX_BODY,
+    limits=LIMITS,
     refusal=refusal,
     too_large=_too_large,
     # What is not answered is asked again.
@@ -89,11 +87,6 @@ class SetReader(SetRequests):
     """Answers agents' reads."""
 
     kind = READS
-
-    def __init__(
-        self, access: Access, clock: Clock, report: Report, *, name: str, limits: Limits = LIMITS
-    ) -> None:
-        super().__init__(access, clock, report, name, limits)
 
     def worker(self, client: Client) -> Relay:
         return Relay(client)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,13 +17,12 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.set_reads import Answer, set_of
 from paddlewheel.bus.nats.answers import RESEND
 from paddlewheel.bus.nats.client import NOT_PERMITTED, Client
-from paddlewheel.bus.nats.connection import TIMEOUT, Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.connection import TIMEOUT
+from paddlewheel.bus.nats.listener import Listener
 from paddlewheel.bus.nats.publish import wire_size
 from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end, finish
 
 GROUP = "bus-auth"
@@ -36,8 +35,6 @@ _HEARD = 4096
 """Requests on one subject that may wait to be looked at; more are dropped, and asked again."""
 _ASKERS = "_R_."
 """Where the server has answers for other accounts. It hands an asker's `$JS.ACK` on as it is."""
-
-log = LibraryLogger(__name__)
 
 Report = Callable[[str], None]
 """Told the outcome of each request."""
@@ -70,6 +67,7 @@ class Kind:
         subjects: on which they are asked.
         headers, body: bytes that a request on a subject may have at most; more is refused unread.
         heard: bytes on one subject that may wait to be looked at.
+        limits: of each data set and of all.
         refusal: the answer to what is refused, by its subject and the reason.
         too_large, busy, unanswered: by its subject, to what is larger, is not begun, and is not answered by
             the server.
@@ -80,6 +78,7 @@ class Kind:
     headers: int
     body: Callable[[str], int]
     heard: int
+    limits: Limits
     refusal: Callable[[str, str], Answer]
     too_large: Callable[[str], Answer]
     busy: Callable[[str], Answer]
@@ -90,47 +89,29 @@ class Kind:
         return wire_size(msg.headers or {}, b"") > self.headers or len(msg.data) > self.body(msg.subject)
 
 
-class SetRequests(ABC):
-    """Answers one kind of requests; reconnects for as long as it runs.
+class SetRequests(Listener):
+    """Answers one kind of requests.
 
     Its connection is its own: what agents ask for must not hold up the requests to let them in.
     """
 
     kind: Kind
 
-    def __init__(self, access: Access, clock: Clock, report: Report, name: str, limits: Limits) -> None:
-        self._connection = Connection(access, name)
-        self._clock, self._report = clock, report
-        self._turns = Turns(limits)
-        self._listens = False
+    def __init__(self, access: Access, clock: Clock, report: Report, *, name: str) -> None:
+        super().__init__(access, clock, name)
+        self.hears = f"{self.kind.what} of agents"
+        self._report = report
+        self._turns = Turns(self.kind.limits)
 
     @abstractmethod
     def worker(self, client: Client) -> Worker:
         """Over this connection."""
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        try:
-            while True:
-                try:
-                    await self._serve()
-                except Retry as error:
-                    log.warning("agents are not served for now", what=self.kind.what, why=str(error))
-                await self._clock.sleep(PAUSE)
-        finally:
-            self._listens = False
-            await self._connection.close()
-
-    async def is_ready(self) -> bool | str:
-        """For readiness: requests arrive here."""
-        return (self._listens and self._connection.connected) or f"not connected{self._connection.trouble}"
-
-    async def _serve(self) -> None:
-        """Until the connection is lost; when cancelled, until what has come is answered. Raises Retry."""
-        client = await self._connection.client()
-        worker, lost = self.worker(client), asyncio.Event()
+    @asynccontextmanager
+    async def receiving(self, client: Client, lost: asyncio.Event) -> AsyncIterator[None]:
+        """When cancelled, what has come is answered."""
+        worker = self.worker(client)
         desk = Desk(client, self.kind, worker, self._turns, self._report)
-        stop_listening = self._connection.on_lost(lost.set)
         try:
             async with self._connection.calling(f"subscribe to {self.kind.what} of sets"):
                 await worker.open()
@@ -138,11 +119,8 @@ class SetRequests(ABC):
                 await client.flush()
             if client.unheard:
                 raise Retry(NOT_PERMITTED, f"no subscription to {', '.join(sorted(client.unheard))}")
-            self._listens = True
-            await lost.wait()
+            yield
         finally:
-            self._listens = False
-            stop_listening()
             await finish(_leave(desk, worker, is_lost=lost.is_set()))
 
 

@@ -62,6 +62,7 @@ WRITES = Kind(
     headers=MAX_HEADERS,
     body=largest,
     heard=8 * _MIB,
+    limits=LIMITS,
     refusal=refusal,
     too_large=too_large,
     busy=busy,
@@ -81,10 +82,9 @@ class SetWriter(SetRequests):
         report: Report,
         *,
         name: str,
-        limits: Limits = LIMITS,
         quotas: Mapping[str, int] = QUOTAS,
     ) -> None:
-        super().__init__(access, clock, report, name, limits)
+        super().__init__(access, clock, report, name=name)
         # Of all connections: what was stored over one stays.
         self._publication = partial(Publication, quotas=Quotas(quotas), clock=clock)
 

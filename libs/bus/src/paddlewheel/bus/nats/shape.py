@@ -50,10 +50,8 @@ def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
         **_plain(vars(info.config)),
         _DECLARATION: _declaration_of(info.config),
         _EXPENDABLE: spec.expendable,
-        _LIVE: info.config.republish == _signals(spec),
+        _LIVE: spec.live if info.config.republish == _republished(spec) else "otherwise",
     }
-    if not spec.live:
-        found[_LIVE] = info.config.republish is not None
     return StreamFacts(replicas, find_drift(_plain(asdict(spec)), found))
 
 
@@ -127,13 +125,17 @@ def _fields(spec: StreamSpec) -> dict[str, Any]:
     """The fields of a StreamConfig."""
     fields = {**asdict(spec), "subjects": list(spec.subjects)}
     del fields[_DECLARATION], fields[_LIVE], fields[_EXPENDABLE]
-    return {**fields, "republish": _signals(spec) if spec.live else None}
+    return {**fields, "republish": _republished(spec)}
 
 
-def _signals(spec: StreamSpec) -> RePublish:
-    """Of each message that is stored, the headers alone."""
+def _republished(spec: StreamSpec) -> RePublish | None:
+    """Of each message that is stored."""
+    if not spec.live:
+        return None
     [subject] = spec.subjects
-    return RePublish(src=subject, dest=live_subject(spec, subject), headers_only=True)
+    # The server leaves out what is false.
+    headers_only = True if spec.live == "headers" else None
+    return RePublish(src=subject, dest=live_subject(spec, subject), headers_only=headers_only)
 
 
 def _declaration_of(config: StreamConfig) -> int:

@@ -13,7 +13,7 @@ from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET, SERVICE
 from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.tools import Tools
-from paddlewheel.contracts.generated.cache_v1 import RunProgressed
+from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetReady,
     SampleSetSynced,

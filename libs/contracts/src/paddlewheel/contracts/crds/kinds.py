@@ -136,6 +136,7 @@ SAMPLE_JOB = Kind(
         Column("Done", ".status.progress.percent"),
         REASON,
         AGE,
+        Column("ETA", ".status.progress.etaSeconds", "integer", is_wide=True),
         MESSAGE,
     ),
     short_names=("sjob",),

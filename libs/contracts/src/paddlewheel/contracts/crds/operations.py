@@ -81,7 +81,8 @@ class SyncOptions(CrdModel):
     source: Annotated[
         str,
         says(
-            "[NAME://]BUCKET[.ENDPOINT][/PREFIX]; empty = the set's own source.",
+            "NAME://BUCKET[.ENDPOINT][/PREFIX]; empty = the set's own source. NAME:// is needed: JuiceFS"
+            " takes an address without it for a path in the runtime's container.",
             maxLength=PATH_LENGTH,
             **rules(
                 rule(
@@ -104,13 +105,23 @@ class SyncOptions(CrdModel):
     bwlimit: Annotated[
         int, int32("Mbit per second over all nodes together; 0 = no limit."), AfterValidator(_at_least_zero)
     ] = 0
-    update: Annotated[bool, says("Overwrite files that are newer in the source.")] = False
-    force_update: Annotated[bool, says("Overwrite all files.")] = False
+    update: Annotated[
+        bool,
+        says(
+            "Overwrite files that are newer in the source, and no others, whatever their size. Without update"
+            " and force-update: those of another size."
+        ),
+    ] = False
+    force_update: Annotated[bool, says("Overwrite all files, also those of the same size.")] = False
     perms: Annotated[bool, says("Keep permissions.")] = False
     dirs: Annotated[bool, says("Copy directories too.")] = False
     dry: Annotated[bool, says("Dry run.")] = False
     delete_src: Annotated[
-        bool, says("Delete copied files from the source, each after a comparison of its content.")
+        bool,
+        says(
+            "Delete from the source each object that passes the filters and that the destination then has"
+            " with the same content, whether this sync has copied it or found it there."
+        ),
     ] = False
     delete_dst: Annotated[
         bool,
@@ -153,7 +164,8 @@ class WarmupOptions(CrdModel):
         str,
         says(
             "sequence: each file on the same partition every time, warmed in the order of names;"
-            " random: the same, warmed in a random order; sampler: partition i has what rank i reads.",
+            " random: on that same partition, warmed in a random order; sampler: partition i has what rank i"
+            " reads.",
             enum=sorted(STRATEGIES),
             **api_default(STRATEGIES[0]),
         ),

@@ -53,19 +53,31 @@ def kebab_case(name: str) -> str:
     return name.replace("_", "-")
 
 
+CLIENT_NAMES = {"sub-dir": "subdir"}
+"""Mount options that the client, and with it the CSI driver, knows by another name than manifests do."""
+
+
 class JuiceFSMountOptions(CrdModel):
     """Mount options of JuiceFS; zero values are left out of the command."""
 
     model_config = ConfigDict(alias_generator=kebab_case)
 
-    metrics: Annotated[str, says("Address to export metrics on; JuiceFS: 127.0.0.1:9567.")] = ""
+    metrics: Annotated[
+        str,
+        says(
+            "Address to export metrics on; the agents' default is a free port of 127.0.0.1, that of JuiceFS"
+            " 127.0.0.1:9567."
+        ),
+    ] = ""
     attr_cache: Annotated[int, says("Attribute cache time-out, seconds; JuiceFS: 1.")] = 0
     entry_cache: Annotated[int, says("File entry cache time-out, seconds; JuiceFS: 1.")] = 0
     dir_entry_cache: Annotated[int, says("Directory entry cache time-out, seconds; JuiceFS: 1.")] = 0
     enable_xattr: Annotated[bool, says("Extended attributes.")] = False
     get_timeout: Annotated[int, says("Most seconds for a download; JuiceFS: 60.")] = 0
     put_timeout: Annotated[int, says("Most seconds for an upload; JuiceFS: 60.")] = 0
-    io_retries: Annotated[int, says("Retries after network failures; JuiceFS: 30.")] = 0
+    io_retries: Annotated[
+        int, says("Retries after network failures; JuiceFS 1.4: 10, where older releases have 30.")
+    ] = 0
     max_uploads: Annotated[int, says("Connections for uploads; JuiceFS: 20.")] = 0
     buffer_size: Annotated[int, says("Read and write buffer, MiB; JuiceFS: 300.")] = 0
     prefetch: Annotated[int, says("Blocks fetched ahead; JuiceFS: 1.")] = 0

@@ -95,6 +95,13 @@ class SampleJobProgress(CrdModel):
 
     files_done: Annotated[int, says("Files finished.", format="int64")] = 0
     files_total: Annotated[int, says("Files found so far.", format="int64")] = 0
+    files_kept: Annotated[
+        int,
+        says(
+            "Of a sync: finished files that were complete in the set already, and were not copied.",
+            format="int64",
+        ),
+    ] = 0
     files_failed: Annotated[int, says("Files that failed after all attempts.", format="int64")] = 0
     bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
     bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
@@ -105,6 +112,13 @@ class SampleJobProgress(CrdModel):
         float, says("Percent of the bytes that the engine's own check found on the nodes.")
     ] = 0.0
     listed: Annotated[bool, says("The totals are final.")] = False
+    eta_seconds: Annotated[
+        int,
+        says(
+            "Seconds until the end, at the average rate so far; absent until all is listed, and afterwards.",
+            format="int64",
+        ),
+    ] = 0
 
 
 class SampleJobStatus(CommonStatus):

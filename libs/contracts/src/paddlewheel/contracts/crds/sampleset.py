@@ -50,14 +50,19 @@ class Source(CrdModel):
     uri: Annotated[
         str,
         says(
-            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet. Of file:// only"
-            " what the chart's datasetController.localSources names.",
+            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet. An address without"
+            " NAME:// is refused, for JuiceFS takes it for a path in the runtime's container: write the name"
+            " of the store first. Of file:// only what the chart's datasetController.localSources names.",
             minLength=10,
             maxLength=PATH_LENGTH,
         ),
     ] = ""
     secret_ref: Annotated[
-        SecretReference | None, says("Credentials of the source, where they differ from the engine's.")
+        SecretReference | None,
+        says(
+            "Credentials of the source, where they differ from the engine's. Keys have no effect for gs://,"
+            " whose client takes the role of the node."
+        ),
     ] = None
 
 
@@ -193,7 +198,13 @@ class CacheStatus(CrdModel):
 
     total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
     total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
-    cached_size: Annotated[str, says("Bytes on the nodes.")] = ""
+    cached_size: Annotated[
+        str,
+        says(
+            "Bytes on the nodes; not capped at totalSize: a cache counts each block with what it takes on the"
+            " disk, and what was removed or replaced until it drops that."
+        ),
+    ] = ""
     cached_percent: Annotated[int, int32("Bytes on the nodes, of the size of the set. At most 100.")] = 0
     cache_capacity: Annotated[str, says("Bytes that all caches together can hold at most.")] = ""
     staged_size: Annotated[
@@ -203,7 +214,13 @@ class CacheStatus(CrdModel):
     disk_used: Annotated[str, says("Used on the cache disks.")] = ""
     disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
     disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
-    error_massage: Annotated[str, says("Errors of the measurement; spelled as in the first release.")] = ""
+    error_massage: Annotated[
+        str,
+        says(
+            "Which partitions report no figures, and what others could not measure; spelled as in the first"
+            " release."
+        ),
+    ] = ""
     nodes: Annotated[
         list[NodeCache],
         says("What each node has cached, by partition.", **{"x-kubernetes-list-type": "atomic"}),
@@ -244,6 +261,14 @@ class JobsName(CrdModel):
     """Runs that the set has started itself."""
 
     sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
+    sync_source: Annotated[str, says("What it copies from, without keys.")] = ""
+    sync_overwrites: Annotated[
+        bool,
+        says(
+            "It replaces all files, also those of the same size: an attempt before had another source, and"
+            " has left files. Absent once a SampleJob of type sync with delete-dst has removed them."
+        ),
+    ] = False
     warmup_job_name: Annotated[str, says("Run id of the warmup in spec.warmup.")] = ""
     warmup_nodes: Annotated[
         list[str],
@@ -263,12 +288,23 @@ class JobsName(CrdModel):
 
 
 class LastCacheChange(CrdModel):
-    """What has filled or emptied the caches last, as far as the condition Warmed says so."""
+    """What has last changed what the caches hold of the set: the condition Warmed says how."""
 
     time: Annotated[str | None, says("When it had ended.", format="date-time")] = None
     sample_job_name: Annotated[
         str, says("The SampleJob, which may be deleted by now; absent: the set's own warmup.")
     ] = ""
+    warmed_bytes: Annotated[
+        int, says("Of a set that is warm: bytes that the last warmup has loaded.", format="int64")
+    ] = 0
+    held_bytes: Annotated[
+        int,
+        says(
+            "Of these, what the caches held by the first reports after the warmup. When they hold clearly"
+            " less, the set is not warm any more.",
+            format="int64",
+        ),
+    ] = 0
 
 
 class SampleSetStatus(CommonStatus):

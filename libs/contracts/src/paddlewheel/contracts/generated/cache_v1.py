@@ -10,7 +10,8 @@ Node records are in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
 Subjects: pw.evt.cache.run.<fact>.v1.<namespace>.<set-uid>, pw.evt.cache.node.<fact>.v1.<namespace>.<set-uid>
 
 Agents publish cache facts themselves, as they happen. The start and the end of a run are published until the stream
-has stored them; progress and mounts are lossy by design, because RunState and NodeStatus are authoritative.
+has stored them; mounts are lossy by design, because NodeStatus is authoritative. Progress of runs, which is lossy too,
+is in paddlewheel.cacheprogress.v1.
 """
 
 from __future__ import annotations
@@ -177,6 +178,8 @@ class RunState(WireModel):
     """How many masters an unexpected error has ended; after five the run fails with InternalError."""
     limits: ChunkLimits | None = None
     """By what the run is cut into chunks: every master of the run, of whatever release and settings, makes the same."""
+    files_kept: Int64 = 0
+    """Sum over all partitions: of files_done, those that a sync has left as they are. The others it has copied, or may have."""
 
 
 class ChunkLimits(WireModel):
@@ -261,6 +264,19 @@ class PartitionState(WireModel):
     """The same, human-readable."""
     uncounted: Bool = False
     """What the cache holds could not be looked up at the end of a warmup, so that cached_bytes is 0."""
+    files_kept: Int64 = 0
+    """Files of a sync that were there with the same size or, with `update`, not older than in the source: neither copied nor
+    compared. Directories that were there count, too. Of a chunk that was tried before, those count that nobody has changed
+    since `begun_at`.
+    """
+    files_uncompared: Int64 = 0
+    """The same without directories, and with all that nobody has compared: of a chunk that was tried before, those that were
+    there the last time. An earlier try may have copied some of them. 0 also of an older agent.
+    """
+    begun_at: Timestamp | None = None
+    """The earliest time at which an agent began to work on this partition, each by the clock of its node: none has changed for
+    this run what was changed last before it. Empty when an agent that does not say so has worked on it.
+    """
 
 
 class Chunk(WireModel):
@@ -341,6 +357,14 @@ class NodeStatus(WireModel):
     """Seconds from the begin of the measurement of staged_bytes to this report, where pods write to the cache first: they may have
     written since. 0 also of an older agent.
     """
+    size_unknown: Bool = False
+    """This agent has not measured the data set yet: total_bytes and total_files are those of the report before, or 0."""
+    figures_problem: str = ""
+    """Why a figure above is missing or old, human-readable: a disk, the cache or the data set could not be measured. Empty = none is."""
+    cached_at: Timestamp | None = None
+    """When the measurement of cached_bytes began: a report may come while the next one takes long. Empty while there is none, then
+    figures_problem says so, and of an older agent.
+    """
 
 
 class StagedElsewhere(WireModel):
@@ -369,29 +393,6 @@ class RunStarted(WireModel):
     """sync, warmup, remove or clear."""
     master: str = ""
     """Pod name of the agent."""
-
-
-class RunProgressed(WireModel):
-    """Progress of the run at ce-time: the sums over all partitions, exact to the acknowledged chunk. Lossy by design: at
-    most one per second for each run, none while nothing changes, none while the bus is unreachable; each one supersedes
-    all before it. Do not wait for the last one: RunEnded has the final figures.
-    """
-
-    proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunProgressed"
-
-    set_namespace: str = ""
-    set_name: str = ""
-    set_uid: str = ""
-    run_id: str = ""
-    operation: str = ""
-    files_done: Int64 = 0
-    bytes_done: Int64 = 0
-    files_total: Int64 = 0
-    """Zero until listed."""
-    bytes_total: Int64 = 0
-    listed: Bool = False
-    eta_seconds: Double = 0.0
-    """Remaining seconds at the current rate; 0 when unknown."""
 
 
 class RunEnded(WireModel):

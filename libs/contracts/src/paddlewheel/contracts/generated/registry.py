@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from paddlewheel.contracts.generated import cache_v1, datasets_v1, jobs_v1, measurements_v1, models_v1, objectstore_v1, progress_v1, serving_v1, triggers_v1
+from paddlewheel.contracts.generated import cache_v1, cacheprogress_v1, datasets_v1, jobs_v1, measurements_v1, models_v1, objectstore_v1, progress_v1, serving_v1, triggers_v1
 from paddlewheel.contracts.base import WireModel
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     'cache': ('Run', 'Node'),
+    'cacheprogress': ('Run',),
     'datasets': ('SampleSet', 'SampleJob'),
     'jobs': ('Job',),
     'measurements': ('Revision',),
@@ -21,6 +22,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
 
 ROOTS: dict[str, str] = {
     'cache': 'pw.evt',
+    'cacheprogress': 'pw.evt',
     'datasets': 'pw.evt',
     'jobs': 'pw.evt',
     'measurements': 'pw.evt',
@@ -34,10 +36,10 @@ ROOTS: dict[str, str] = {
 
 EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.cache.v1.RunStarted': cache_v1.RunStarted,
-    'paddlewheel.cache.v1.RunProgressed': cache_v1.RunProgressed,
     'paddlewheel.cache.v1.RunEnded': cache_v1.RunEnded,
     'paddlewheel.cache.v1.NodeMounted': cache_v1.NodeMounted,
     'paddlewheel.cache.v1.NodeUnmounted': cache_v1.NodeUnmounted,
+    'paddlewheel.cacheprogress.v1.RunProgressed': cacheprogress_v1.RunProgressed,
     'paddlewheel.datasets.v1.SampleSetBound': datasets_v1.SampleSetBound,
     'paddlewheel.datasets.v1.SampleSetMounted': datasets_v1.SampleSetMounted,
     'paddlewheel.datasets.v1.SampleSetSynced': datasets_v1.SampleSetSynced,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from paddlewheel.contracts.base import WireModel
@@ -27,6 +27,10 @@ LARGEST = 250_000
 """Bytes of a file: less than a block, so it is in a cache as a whole or not at all."""
 MBPS = 8
 """Limit of a sync over all agents, and of a warmup on each: they last for seconds."""
+ENDING = 0.6
+"""Share of the faults of a sync that deletes which come while it does."""
+WRITEBACK = 0.4
+"""Share of the syncs on a set whose pods write to the caches of their nodes first."""
 AWAY = 10.0
 """Seconds of an outage after which an agent may be away long enough to be replaced, on a busy machine."""
 ODD_NAMES = (
@@ -86,12 +90,14 @@ class Blow:
         delay: seconds after these.
         outage: seconds until it is repaired.
         whole_pod: of an agent: its clients and the mount are killed with it, as those of a container.
+        ending: all chunks are done, and the master deletes.
     """
 
     chunks: int
     delay: float
     outage: float
     whole_pod: bool
+    ending: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,11 @@ class Scenario:
         before: the files of the set before the run. `source`: those that it reads.
         after, source_after: both once it has succeeded.
         wanted: files, paths or nodes that the run counts.
-        ends: how it may end. The first one unless the fault itself takes away what is cached.
+        newer: files of `before` that were written after those of the source.
+        left: files of the source that it may still have, beside `source_after`.
+        kept: how many files a sync finds and neither copies nor compares.
+        replaced: those of them that it copies all the same when their chunk is executed again.
+        written: files of `before` that a pod writes right before the run, to the cache of its node first.
     """
 
     case: Case
@@ -113,7 +123,11 @@ class Scenario:
     source: Tree = field(default_factory=dict)
     source_after: Tree = field(default_factory=dict)
     wanted: Tree = field(default_factory=dict)
-    ends: tuple[End, ...] = (SUCCEEDED,)
+    newer: Tree = field(default_factory=dict)
+    left: Tree = field(default_factory=dict)
+    kept: int = 0
+    replaced: Tree = field(default_factory=dict)
+    written: Tree = field(default_factory=dict)
 
 
 def pairs() -> list[tuple[Operation, Fault]]:
@@ -139,14 +153,21 @@ def draw(case: Case, source: str = "") -> Scenario:
         nodes = {f"partition-{index}": b"" for index in (0, 1)}
         return Scenario(case, ClearOperation(), files, files, blow, wanted=nodes)
     warmup = WarmupOperation(strategy=chance.choice(("sequence", "random")))
-    return Scenario(case, warmup, files, files, blow, wanted=files, ends=_ends_of_warmup(case, blow))
+    return Scenario(case, warmup, files, files, blow, wanted=files)
 
 
-def _ends_of_warmup(case: Case, blow: Blow) -> tuple[End, ...]:
-    """Others do the work of an agent that is away for long, and what it has cached is not there meanwhile."""
+def ends_of(case: Case, outage: float) -> tuple[End, ...]:
+    """How its run may end: well, unless the fault itself takes away what is cached. Others do the work of an
+    agent that is away for long, and what it has cached is not there meanwhile.
+
+    Args:
+        outage: seconds until all was repaired, as measured.
+    """
+    if case.operation is not Operation.WARMUP:
+        return (SUCCEEDED,)
     if case.fault is Fault.DISK:
         return SUCCEEDED, PARTLY, FILES_FAILED
-    is_away = case.fault in (Fault.AGENT, Fault.MASTER) and blow.outage > AWAY
+    is_away = case.fault in (Fault.AGENT, Fault.MASTER) and outage > AWAY
     return (SUCCEEDED, PARTLY) if is_away else (SUCCEEDED,)
 
 
@@ -169,21 +190,49 @@ def _draw_files(chance: random.Random, top: str, count: int) -> Tree:
 
 
 def _draw_sync(chance: random.Random, case: Case, blow: Blow, kept: Tree, source: str) -> Scenario:
-    """A copy that overwrites, one that deletes what is extra, or one that empties the source."""
+    """A copy that replaces all, what has another size, or what is older. It may delete what is extra, or
+    empty the source; the fault may come while it does that.
+
+    Of five files the set has others: three of the same size and two of another, and of both one is newer.
+    """
     wanted = _below("in", _draw_files(chance, "in", FILES))
-    plain = [name for name in wanted if name.endswith(".bin")]
-    stale = {f"in/{name}": chance.randbytes(len(wanted[name])) for name in chance.sample(plain, 5)}
+    plain = [name for name in wanted if name.endswith(".bin") and wanted[name]]
+    others = {name: chance.randbytes(len(wanted[name])) for name in chance.sample(plain, 5)}
+    same, sized = _halves(others, 3)
+    sized = {name: data + b"more" for name, data in sized.items()}
     extra = {f"in/extra {number}": chance.randbytes(1000) for number in range(3)}
-    how = chance.choice(("copy", "mirror", "move"))
+    how, manner = chance.choice(("copy", "mirror", "move")), chance.choice(("force", "size", "update"))
+    written = _draw_files(chance, "kept/written", 4) if chance.random() < WRITEBACK else {}
+    if how != "copy" and chance.random() < ENDING:
+        blow = replace(blow, ending=True, delay=blow.delay if how == "move" else 0.0)
     request = SyncOperation(
-        source=source, secret="source", destination="in", bandwidth_limit=MBPS, force_update=True,
-        delete_dst=how == "mirror", delete_src=how == "move",
+        source=source, secret="source", destination="in", bandwidth_limit=MBPS, update=manner == "update",
+        force_update=manner == "force", delete_dst=how == "mirror", delete_src=how == "move",
     )  # fmt: skip
-    copied = {f"in/{name}": data for name, data in wanted.items()}
+    newer = {**_halves(same, 2)[1], **_halves(sized, 1)[1]}
+    stays = {"force": {}, "size": same, "update": newer}[manner]
+    # What has the same size is found out by the comparison before the source is emptied, and copied then.
+    in_end = {} if (how, manner) == ("move", "size") else stays
+    copied = {f"in/{name}": in_end.get(name, data) for name, data in wanted.items()}
+    before = {**kept, **written, **extra, **_above("in", {**same, **sized})}
+    uncompared = {name: wanted[name] for name in stays}
     return Scenario(
-        case, request, {**kept, **stale, **extra}, {**kept, **copied, **({} if how == "mirror" else extra)},
-        blow, wanted, {} if how == "move" else wanted, wanted,
+        case, request, before, {**kept, **written, **copied, **({} if how == "mirror" else extra)}, blow,
+        wanted,
+        wanted if how != "move" else (uncompared if manner == "update" else {}), wanted,
+        newer=_above("in", newer), left=uncompared if how == "move" else {}, kept=len(stays),
+        replaced=_above("in", uncompared) if manner == "size" else {}, written=written,
     )  # fmt: skip
+
+
+def _halves(files: Tree, first: int) -> tuple[Tree, Tree]:
+    """The first ones, and the others."""
+    items = list(files.items())
+    return dict(items[:first]), dict(items[first:])
+
+
+def _above(top: str, files: Tree) -> Tree:
+    return {f"{top}/{path}": data for path, data in files.items()}
 
 
 def _draw_removal(chance: random.Random, case: Case, blow: Blow, files: Tree) -> Scenario:

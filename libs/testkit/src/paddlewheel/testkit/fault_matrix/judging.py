@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState
-from paddlewheel.testkit.fault_matrix.cases import SUCCEEDED, End, Operation, Scenario, Tree
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
+from paddlewheel.testkit.fault_matrix.cases import SUCCEEDED, End, Operation, Scenario, Tree, ends_of
 
 Digests = Mapping[str, str]
 """SHA-256 of files by relative path; of a link `-> target`."""
 
+_KEPT = re.compile(r"(\d+) files? (?:was|were) there")
 _TEMPORARY = re.compile(r"(^|/)(\.jfs\..*\.tmp\.\d+|paddlewheel-(list|keys)-[^/]*)$", re.DOTALL)
 
 
@@ -42,13 +43,20 @@ class Node:
 
 @dataclass(frozen=True)
 class Found:
-    """Everything after a case. `outside`: files that no operation may touch, by place, as pairs of before
-    and after."""
+    """Everything after a case.
+
+    Args:
+        outside: files that no operation may touch, by place, as pairs of before and after.
+        midway: the fault came before the run had ended.
+        outage: seconds that it lasted, until all was repaired.
+    """
 
     state: RunState
     nodes: tuple[Node, ...]
     source: Digests
     outside: Mapping[str, tuple[Digests, Digests]]
+    midway: bool
+    outage: float
 
 
 def judge(scenario: Scenario, links: Digests, found: Found) -> list[str]:
@@ -57,9 +65,9 @@ def judge(scenario: Scenario, links: Digests, found: Found) -> list[str]:
     Args:
         links: in the set before and after the case.
     """
-    problems = [*judge_end(scenario, found.state), *judge_claims(scenario, found)]
+    problems = [*judge_end(scenario, found), *judge_claims(scenario, found)]
     for number, node in enumerate(found.nodes):
-        problems += judge_files(f"mount {number}", _versions(scenario, links, found.state), node.files)
+        problems += judge_files(f"mount {number}", _versions(scenario, links, found, node), node.files)
         problems += [
             f"node {number}: left behind {name!r}" for name in temporary((*node.files, *node.scratch))
         ]
@@ -90,10 +98,15 @@ def judge_files(place: str, versions: tuple[Digests, Digests], found: Digests) -
     return problems
 
 
-def judge_end(scenario: Scenario, state: RunState) -> list[str]:
+def judge_end(scenario: Scenario, found: Found) -> list[str]:
     """The run ended as it may."""
+    state = found.state
     end: End = (state.phase, state.reason)
-    return [] if end in scenario.ends else [f"ended {state.phase.name} {state.reason}: {state.message}"]
+    return (
+        []
+        if end in ends_of(scenario.case, found.outage)
+        else [f"ended {state.phase.name} {state.reason}: {state.message}"]
+    )
 
 
 def judge_claims(scenario: Scenario, found: Found) -> list[str]:
@@ -107,6 +120,7 @@ def judge_claims(scenario: Scenario, found: Found) -> list[str]:
         problems += [f"files and bytes {said}, should be {is_right}"] if said != is_right else []
     else:
         problems += [] if state.files_done < len(wanted) else ["failed, and claims that all is done"]
+    problems += judge_kept(scenario, found)
     claimed = int(state.cached_percent * state.bytes_total / 100)
     held = _cached_somewhere(found.nodes)
     cached = sum(held.values())
@@ -117,6 +131,32 @@ def judge_claims(scenario: Scenario, found: Found) -> list[str]:
     is_cleared = scenario.case.operation is Operation.CLEAR and state.phase is RunPhase.SUCCEEDED
     problems += [f"{cached} bytes are cached after a clear"] if is_cleared and cached else []
     return problems
+
+
+def judge_kept(scenario: Scenario, found: Found) -> list[str]:
+    """A sync tells of all files that it has not compared. With them count those that a try which was broken
+    off has copied, and an update finds. What it replaces in a chunk that is executed again is not among them.
+    """
+    if scenario.case.operation is not Operation.SYNC or found.state.phase is not RunPhase.SUCCEEDED:
+        return []
+    told = int(said[1]) if (said := _KEPT.match(found.state.message)) else 0
+    least = scenario.kept - len(_replaced(scenario, found, found.nodes[0]))
+    is_forced = isinstance(scenario.request, SyncOperation) and scenario.request.force_update
+    most = len(scenario.wanted) if _is_done_again(scenario, found) and not is_forced else scenario.kept
+    if least <= told <= most:
+        return []
+    return [f"says that {told} files were not compared, of {least} to {most}"]
+
+
+def _replaced(scenario: Scenario, found: Found, node: Node) -> Digests:
+    """Files that a chunk which was executed again may have replaced, and that are as they are then."""
+    replaced = digests(scenario.replaced) if _is_done_again(scenario, found) else {}
+    return {path: name for path, name in replaced.items() if node.files.get(path) == name}
+
+
+def _is_done_again(scenario: Scenario, found: Found) -> bool:
+    """Whether some chunk may have been executed twice: the fault came before all were done."""
+    return found.midway and not scenario.blow.ending
 
 
 def _cached_somewhere(nodes: Iterable[Node]) -> Mapping[str, int]:
@@ -131,8 +171,8 @@ def _cached_somewhere(nodes: Iterable[Node]) -> Mapping[str, int]:
 def judge_report(report: Report) -> list[str]:
     """What a node reports once all is repaired."""
     status = report.status
-    said = (status.mounted, status.ailment, status.cached_bytes)
-    is_so = (True, "", report.blocks)
+    said = (status.mounted, status.ailment, status.cached_bytes, status.staged_bytes)
+    is_so = (True, "", report.blocks, 0)
     return [f"reports {said}, should be {is_so}"] if said != is_so else []
 
 
@@ -140,7 +180,8 @@ def judge_source(scenario: Scenario, found: Found) -> list[str]:
     """What is no longer in the source is in the set, whatever became of the run."""
     before, after = digests(scenario.source), digests(scenario.source_after)
     is_done = found.state.phase is RunPhase.SUCCEEDED
-    problems = judge_files("source", (after if is_done else before, after), found.source)
+    allowed = {**after, **digests(scenario.left)} if is_done else before
+    problems = judge_files("source", (allowed, after), found.source)
     in_set = set(found.nodes[0].files.values())
     gone = [path for path in before if path not in found.source and before[path] not in in_set]
     return problems + [f"{path!r} is neither in the source nor in the set" for path in gone]
@@ -151,9 +192,10 @@ def temporary(paths: Iterable[str]) -> list[str]:
     return sorted(path for path in paths if _TEMPORARY.search(path))
 
 
-def _versions(scenario: Scenario, links: Digests, state: RunState) -> tuple[Digests, Digests]:
+def _versions(scenario: Scenario, links: Digests, found: Found, node: Node) -> tuple[Digests, Digests]:
     before, after = ({**digests(tree), **links} for tree in (scenario.before, scenario.after))
-    return (after if state.phase is RunPhase.SUCCEEDED else before, after)
+    after = {**after, **_replaced(scenario, found, node)}
+    return (after if found.state.phase is RunPhase.SUCCEEDED else before, after)
 
 
 def _wrong(allowed: set[str | None], found: str | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.testkit.cache_harness import FINAL
-from paddlewheel.testkit.fault_matrix.cases import Case
+from paddlewheel.testkit.fault_matrix.cases import Blow, Case
 from paddlewheel.testkit.fault_matrix.faults import broken
 from paddlewheel.testkit.fault_matrix.judging import Digests, Found, judge, judge_report
 from paddlewheel.testkit.fault_matrix.stand import PARTITIONS, Stand, standing
@@ -49,31 +49,37 @@ async def play(case: Case, store: ObjectStore) -> Verdict:
     async with standing(case, store) as stand:
         await stand.prepare()
         before = await stand.outside()
-        midway = await _run_and_break(stand)
+        midway, outage = await _run_and_break(stand)
         state, problems = await _ended(stand)
-        problems += await _judged(stand, before, state)
+        problems += await _judged(stand, before, state, midway=midway, outage=outage)
         logs = "\n".join(stand.harness.runtimes.log(p)[-20000:] for p in PARTITIONS) if problems else ""
     end = f"{state.phase.name} {state.reason}".strip()
     return Verdict(case, tuple(problems), midway, end, time.monotonic() - began, logs)
 
 
-async def _run_and_break(stand: Stand) -> bool:
-    """Whether the fault came before the run had ended."""
+async def _run_and_break(stand: Stand) -> tuple[bool, float]:
+    """Whether the fault came before the run had ended, and for how many seconds: on a busy machine the repair
+    takes long, too."""
     harness, blow = stand.harness, stand.scenario.blow
     await harness.request("run", stand.scenario.request, len(PARTITIONS))
-    await eventually(lambda: _has_come(stand, blow.chunks), every=0.01, what="the moment of the fault")
+    await eventually(
+        lambda: _has_come(stand, blow), within=ENDS_WITHIN, every=0.01, what="the moment of the fault"
+    )
     await asyncio.sleep(blow.delay)
     midway = (await harness.state("run")).phase not in FINAL
+    began = time.monotonic()
     async with broken(stand):
         await asyncio.sleep(blow.outage)
-    return midway
+    return midway, time.monotonic() - began
 
 
-async def _has_come(stand: Stand, chunks: int) -> bool:
-    """The run has a master, and so many chunks are recorded."""
+async def _has_come(stand: Stand, blow: Blow) -> bool:
+    """The run has a master, and so many chunks are recorded, or all of them are done and it is judged."""
     state = await stand.harness.state("run")
+    if blow.ending:
+        return state.judgement is not None or state.phase in FINAL
     done = [(await stand.harness.part("run", partition)).watermark for partition in PARTITIONS]
-    return bool(state.master) and (sum(done) >= chunks or state.phase in FINAL)
+    return bool(state.master) and (sum(done) >= blow.chunks or state.phase in FINAL)
 
 
 async def _ended(stand: Stand) -> tuple[RunState, list[str]]:
@@ -84,14 +90,19 @@ async def _ended(stand: Stand) -> tuple[RunState, list[str]]:
         return state, [f"no end after {ENDS_WITHIN:.0f} s: {state.reason} {state.message}"]
 
 
-async def _judged(stand: Stand, before: dict[str, Digests], state: RunState) -> list[str]:
+async def _judged(
+    stand: Stand, before: dict[str, Digests], state: RunState, *, midway: bool, outage: float
+) -> list[str]:
     """Nodes may report what they have found some seconds ago; so it is waited for, and only then judged."""
 
     async def is_settled() -> bool:
+        if not all([await asyncio.to_thread(stand.can_read, partition) for partition in PARTITIONS]):
+            return False  # killed a moment ago, and what its node has reported is from before
         return not any([judge_report(await stand.report(partition)) for partition in PARTITIONS])
 
     with suppress(AssertionError):  # the judgement says what is not so
         await eventually(is_settled, within=SETTLES_WITHIN, every=0.5)
     nodes, outside = await stand.nodes(), await stand.outside()
-    found = Found(state, nodes, await stand.source(), {p: (before[p], outside[p]) for p in before})
+    touched = {place: (before[place], outside[place]) for place in before}
+    found = Found(state, nodes, await stand.source(), touched, midway, outage)
     return judge(stand.scenario, stand.links, found)

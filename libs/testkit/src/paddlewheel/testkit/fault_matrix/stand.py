@@ -8,8 +8,9 @@ import os
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, run_juicefs
 BUCKET = "matrix"
 PARTITIONS = (0, 1)
 DISK = "64m"
+SECOND = 1.1
+"""Clients compare whole seconds."""
 NEIGHBOURS: Tree = {"a.bin": b"neighbour" * 1000, "empty": b"", "d/two words": b"x"}
 """Files that no operation may touch."""
 
@@ -75,13 +78,16 @@ class Stand:
         for partition in PARTITIONS:
             _write(self.harness.runtimes.cache_dir(partition) / "another" / "raw", NEIGHBOURS)
         await self.harness.start(*PARTITIONS)
-        source = SyncOperation(source=self._uri("before"), secret="source")
-        await self._succeed("prepare", source)
+        for name in ("before", "newer") if self.scenario.newer else ("before",):
+            source = SyncOperation(source=self._uri(name), secret="source", force_update=True)
+            await self._succeed(f"prepare-{name}", source)
         await asyncio.to_thread(self._make_link)
         if self.scenario.case.operation is Operation.CLEAR:
             await self._succeed("prepare-cache", WarmupOperation())
         else:
             await self._succeed("prepare-cache", ClearOperation())
+        # What is there was written by pods; some of it is on a node only when the fault comes.
+        await asyncio.to_thread(_write, self.harness.runtimes.mount_path(0), self.scenario.written)
 
     async def outside(self) -> dict[str, Digests]:
         """Checksums of what no operation may touch, by place."""
@@ -102,6 +108,12 @@ class Stand:
     async def report(self, partition: int) -> Report:
         blocks = blocks_of(self.harness.runtimes.cache_dir(partition), besides="another")
         return Report(await self.harness.node_status(partition), blocks)
+
+    def can_read(self, partition: int) -> bool:
+        """Whether it is mounted now."""
+        with suppress(OSError):
+            return any(self.harness.runtimes.mount_path(partition).iterdir())
+        return False
 
     async def nodes(self) -> tuple[Node, ...]:
         """The caches are looked at first: reading the files fills them."""
@@ -130,9 +142,15 @@ class Stand:
         assert (state.phase, state.reason) == (RunPhase.SUCCEEDED, ""), state
 
     def _fill_store(self) -> None:
-        trees = {"before": self.scenario.before, "source": self.scenario.source, "source-2": NEIGHBOURS}
-        for name, tree in trees.items():
-            self._put(tree, BUCKET, f"{self.prefix}/{name}")
+        scenario = self.scenario
+        later = {*scenario.newer, *scenario.written}
+        first = {path: data for path, data in scenario.before.items() if path not in later}
+        self._put(first, BUCKET, f"{self.prefix}/before")
+        time.sleep(SECOND if scenario.newer else 0)
+        self._put(scenario.source, BUCKET, f"{self.prefix}/source")
+        time.sleep(SECOND if scenario.newer else 0)
+        self._put(scenario.newer, BUCKET, f"{self.prefix}/newer")
+        self._put(NEIGHBOURS, BUCKET, f"{self.prefix}/source-2")
         self._put(NEIGHBOURS, "volumes", f"{self.harness.runtimes.volume.name}-2")
 
     def _put(self, tree: Tree, bucket: str, prefix: str) -> None:
@@ -174,13 +192,19 @@ async def standing(case: Case, store: ObjectStore) -> AsyncIterator[Stand]:
             nats.start()
             redis.start()
             await link.open()
-            runtimes = _runtimes(
-                case, folder, nats.url, redis.url, replace(store, endpoint=f"127.0.0.1:{link.port}"), prefix
-            )
             source = f"minio://127.0.0.1:{link.port}/{BUCKET}/{prefix}/source"
+            scenario = draw(case, source)
+            runtimes = _runtimes(
+                scenario,
+                folder,
+                nats.url,
+                redis.url,
+                replace(store, endpoint=f"127.0.0.1:{link.port}"),
+                prefix,
+            )
             harness = CacheHarness(runtimes, await connect(nats.url, name="matrix"))
             try:
-                yield Stand(draw(case, source), harness, store, prefix, link, nats, redis)
+                yield Stand(scenario, harness, store, prefix, link, nats, redis)
             finally:
                 await asyncio.to_thread(runtimes.close)
                 await harness.bus.close()
@@ -190,13 +214,18 @@ async def standing(case: Case, store: ObjectStore) -> AsyncIterator[Stand]:
             nats.stop()
 
 
-def _runtimes(case: Case, folder: Path, nats: str, redis: str, store: ObjectStore, name: str) -> RuntimeSet:
+def _runtimes(
+    scenario: Scenario, folder: Path, nats: str, redis: str, store: ObjectStore, name: str
+) -> RuntimeSet:
     """Small chunks, and a slow way for a warmup, so that a run can be met midway."""
     bucket, keys = f"http://{store.endpoint}/volumes", (store.access_key, store.secret_key)
     volume = JuiceFsVolume(name, "minio", bucket, f"{redis}/1", *keys)
     options = {"free-space-ratio": "0.01", "backup-meta": "0", "prefetch": "0"}
+    case = scenario.case
     if case.operation is Operation.WARMUP:
         options["download-limit"] = str(MBPS)
+    if scenario.written:
+        options["writeback"] = "true"
     files = {Operation.RMR: "2"}.get(case.operation, "4")
     runtimes = RuntimeSet(
         folder, nats, volume, {"MOUNT_OPTIONS": json.dumps(options), "CHUNK_FILES": files, "CHUNK_MIB": "1"}

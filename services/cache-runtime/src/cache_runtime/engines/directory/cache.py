@@ -53,7 +53,9 @@ class DirectoryCache:
             raise disks_failed(problems)
 
     async def use(self) -> CacheUse:
-        """What pods read from where is known to the kernel only."""
+        """What pods read from where is known to the kernel only. What is not compared yet is not counted, so
+        that the figure says nothing before."""
+        await self._mount.wait_compared(0.0)
         return await self._call(lambda: CacheUse(self._copies.used))
 
     async def staged_bytes(self) -> int:

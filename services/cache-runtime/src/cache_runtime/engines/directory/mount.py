@@ -75,7 +75,8 @@ class DirectoryMount(BaseMount):
         failures = 0
         while not stop.is_set():
             try:
-                await self._mount_once(stop)
+                async with self._telling():
+                    await self._mount_once(stop)
             except (Retry, Permanent, OSError) as error:
                 failures = 1 if self.is_mounted else failures + 1
                 await self._set_lost(*words(error))
@@ -93,13 +94,17 @@ class DirectoryMount(BaseMount):
                 else:  # not broken off with the run: what pods see would not be what is known of it
                     await finish(self._show())
 
-    async def wait_compared(self) -> None:
+    async def wait_compared(self, within: float | None = None) -> None:
         """Until it is known which copies on this node are what the files are: before, none counts. Raises
-        Retry while it is not mounted, and when that takes long, as with millions."""
+        Retry while it is not mounted, and when that takes long, as with millions.
+
+        Args:
+            within: so many seconds; None = as many as a warmup waits.
+        """
         if not self.is_mounted:
             raise Retry("MountLost", self.message)
         try:
-            async with asyncio.timeout(COMPARED_WITHIN):
+            async with asyncio.timeout(COMPARED_WITHIN if within is None else within):
                 await self._compared.wait()
         except TimeoutError as error:
             told = self.ailment or Ailment("MountLost", "copies on this node are compared with the data set")
@@ -144,7 +149,7 @@ class DirectoryMount(BaseMount):
     async def _look_after_sweep(self) -> None:
         """Show what it has compared by now, also while the disk of another cache directory hangs."""
         if ailment := self._standstill.look():
-            self.ailment = ailment
+            self._ailment = ailment
             self._compared.set()
         if self._shown not in (None, self._copies.sound):
             try:
@@ -205,7 +210,7 @@ class DirectoryMount(BaseMount):
         self._shared.confirm()
         shared = self._shared.address
         try:
-            await in_time(in_own_thread(self._shared.check), shared)
+            await self._ask(self._shared.check, shared)
         except OSError as error:
             raise Retry("MountLost", f"{shared}: {error.strerror}") from error
 
@@ -222,7 +227,7 @@ class DirectoryMount(BaseMount):
             try:
                 with self._standstill.noticed():
                     await in_own_thread(self._sweep)
-                self.ailment = _ailment(self._copies.problems)
+                self._ailment = _ailment(self._copies.problems)
                 self._compared.set()
                 await self.refresh()
             except (Retry, Permanent, OSError) as error:
@@ -232,7 +237,7 @@ class DirectoryMount(BaseMount):
 
     def _note(self, error: Retry | Permanent | OSError) -> None:
         """Pods may see stale copies, or none."""
-        self.ailment = Ailment(*words(error))
+        self._ailment = Ailment(*words(error))
         log.warning("copies not compared with the data set, or not shown", problem=str(error))
 
     def _sweep(self) -> None:

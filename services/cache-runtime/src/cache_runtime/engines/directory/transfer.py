@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 from cache_runtime.domain.model import File, TreeSize
@@ -25,7 +26,7 @@ from cache_runtime.engines.directory.copying import (
 )
 from cache_runtime.engines.directory.entries import Entry, entries, look_up
 from cache_runtime.engines.directory.shared import MARKER, SharedDirectory
-from cache_runtime.engines.ports import SourceReading
+from cache_runtime.engines.ports import Copied, SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.retrying import as_failure, described
 from cache_runtime.threads import in_own_thread, in_own_thread_until
@@ -40,6 +41,14 @@ _LISTED = 1000
 """Files that are listed at once."""
 
 
+@dataclass(frozen=True)
+class _One:
+    """What came of one object. `problem`: "" when it is in the data set."""
+
+    problem: str = ""
+    is_kept: bool = False
+
+
 class DirectoryTransfer:
     """Implements `Transfer`.
 
@@ -51,6 +60,11 @@ class DirectoryTransfer:
     def __init__(self, shared: SharedDirectory, lent: LocalSources, volumes: LocalSources) -> None:
         self._shared, self._lent, self._volumes = shared, lent, volumes
 
+    @property
+    def tells_time(self) -> bool:
+        """The server of the shared directory may have a clock of its own."""
+        return False
+
     async def close(self) -> None:
         await self._lent.close()
         await self._volumes.close()
@@ -61,25 +75,25 @@ class DirectoryTransfer:
         while files := await _listed(listing):
             yield files
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
         source, pace = await self._source(sync), Pace(mbps)
         target = relative_path(sync.destination, "syncOptions.destination").encode()
 
-        def copy_one(key: bytes) -> str:
+        def copy_one(key: bytes) -> _One:
             return self._copy_one(sync, Place(source, key), join(target, key), pace)
 
         def keep(directory: bytes) -> None:
             if not pace.stop.is_set():
                 keep_names(self._shared.root, directory)
 
-        def copy_all() -> Mapping[bytes, str]:
+        def copy_all() -> Copied:
             with ThreadPoolExecutor(max(1, sync.threads or THREADS), thread_name_prefix="copy") as pool:
-                problems = zip(keys, pool.map(copy_one, keys), strict=True)
-                failed = {key: problem for key, problem in problems if problem}
+                done = list(zip(keys, pool.map(copy_one, keys), strict=True))
+                failed = {key: one.problem for key, one in done if one.problem}
                 copied = (join(target, key) for key in keys if key not in failed)
                 # Also of files that were there: who has copied them may have been killed before this.
                 list(pool.map(keep, _directories(copied)))
-            return failed
+            return Copied(failed, sum(one.is_kept for _, one in done))
 
         async with self._shared.kept_open():
             return await in_own_thread_until(pace.stop, copy_all)
@@ -109,22 +123,22 @@ class DirectoryTransfer:
             raise Permanent("InvalidSource", f"source.uri: {path!r} is part of the data set, or contains it")
         return os.fsencode(located)
 
-    def _copy_one(self, sync: SyncOperation, source: Place, path: bytes, pace: Pace) -> str:
-        """The problem, or ""."""
+    def _copy_one(self, sync: SyncOperation, source: Place, path: bytes, pace: Pace) -> _One:
         if not is_safe_key(source.path) or path == MARKER:
-            return "such a key would leave the data set, or replace what marks it"
+            return _One("such a key would leave the data set, or replace what marks it")
         try:
             pace.check()
             with opened_file(source) as (handle, found):
-                if _is_due(sync, found, look_up(self._shared.root, path)):
-                    make_directories(self._shared.root, path.rpartition(b"/")[0])
-                    manner = Manner(keeps_owner=sync.perms)
-                    copy_file(handle, found, Place(self._shared.root, path), pace, manner)
+                if not _is_due(sync, found, look_up(self._shared.root, path)):
+                    return _One(is_kept=True)
+                make_directories(self._shared.root, path.rpartition(b"/")[0])
+                manner = Manner(keeps_owner=sync.perms)
+                copy_file(handle, found, Place(self._shared.root, path), pace, manner)
         except CopyError as error:
-            return str(error)
+            return _One(str(error))
         except OSError as error:
-            return "has left the source" if _is_absent(error, source.path) else str(error.strerror)
-        return ""
+            return _One("has left the source" if _is_absent(error, source.path) else str(error.strerror))
+        return _One()
 
     async def _delete_extra(self, sync: SyncOperation, kept: Collection[str]) -> None:
         stop = threading.Event()

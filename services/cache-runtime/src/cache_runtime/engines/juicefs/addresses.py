@@ -29,6 +29,8 @@ _VARIABLES = {
     "oss": (("ALICLOUD_ACCESS_KEY_ID", "ALICLOUD_ACCESS_KEY_SECRET"),),
     "cos": (("COS_SECRETID", "COS_SECRETKEY"),),
     "obs": (("HWCLOUD_ACCESS_KEY", "HWCLOUD_SECRET_KEY"),),
+    "scw": (("SCW_ACCESS_KEY", "SCW_SECRET_KEY"),),
+    "eos": (("EOS_ACCESS_KEY", "EOS_SECRET_KEY"),),
 }
 """By these the client of a store reads its keys when the address has none."""
 
@@ -46,17 +48,24 @@ class EngineSecret:
 
 @dataclass(frozen=True)
 class MetaUrl:
-    """A metadata URL without its password, which is passed in META_PASSWORD."""
+    """A metadata URL, and its password in META_PASSWORD where the client of the database reads it there."""
 
-    url: str
+    url: str = field(repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def split_metaurl(metaurl: str) -> MetaUrl:
-    """Take the password out of a metadata URL."""
+    """Take the password out of a metadata URL.
+
+    That of etcd is read in the address only. The client puts asterisks in its place among its arguments, as
+    soon as it runs.
+    """
     match = _METAURL.fullmatch(metaurl)
     if not match or not match["password"]:
         return MetaUrl(metaurl)
+    if match["head"] == "etcd://":
+        password = quote(unquote(match["password"]), safe="")
+        return MetaUrl(f"etcd://{match['user']}:{password}@{match['rest']}")
     user = f"{match['user']}@" if match["user"] else ""
     password = unquote(match["password"]) if match["head"].startswith("redis") else match["password"]
     if match["head"].startswith(("mysql", "postgres")):
@@ -70,8 +79,8 @@ def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None)
     Args:
         local: where a source of scheme `file` is read; without it there is none.
 
-    Keys are passed in the environment where the store's client reads them there; for other stores JuiceFS
-    accepts them in the URL only, among the arguments.
+    Keys are passed in the environment where the store's client reads them there: of the arguments, every
+    process of the node can read them. Of other stores JuiceFS accepts them in the address only.
 
     Raises:
         Permanent: `InvalidSource`; credentials in the URI itself, or a store that is none.
@@ -90,12 +99,22 @@ def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None)
     path = f"{rest.rstrip('/')}/"
     if not keys.access_key:
         return Command((_without_keys(sync, scheme, path),))
+    found = _environment(scheme, keys)
+    if found is None:
+        user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
+        return Command((f"{scheme}://{user}@{path}",))
+    return Command((f"{scheme}://{path}",), found)
+
+
+def _environment(scheme: str, keys: Credentials) -> Mapping[str, str] | None:
+    """None when the client of the store does not look there, or would use what is there for the volume, too:
+    that of Azure takes `AZURE_STORAGE_CONNECTION_STRING` before the keys of any address."""
     if scheme in _VARIABLES:
         access = {variable: keys.access_key for variable, _ in _VARIABLES[scheme]}
-        secret = {variable: keys.secret_key for _, variable in _VARIABLES[scheme]}
-        return Command((f"{scheme}://{path}",), {**access, **secret})
-    user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
-    return Command((f"{scheme}://{user}@{path}",))
+        return {**access, **{variable: keys.secret_key for _, variable in _VARIABLES[scheme]}}
+    if scheme == "gs":
+        return {}  # it asks the node for its role, or a key file
+    return None
 
 
 def _without_keys(sync: SyncOperation, scheme: str, path: str) -> str:

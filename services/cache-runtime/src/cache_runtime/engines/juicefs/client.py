@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ KEPT_OUTPUT, KEPT_LOG = 16 << 20, 256 << 10
 KILL_TIMEOUT = 10.0
 """Seconds that a killed process gets to end: one that waits for a disk in the kernel does not."""
 _GLOBAL = ("--no-agent", "--no-color")
+Hear = Callable[[bytes], None]
 
 
 _VARIABLES = """
@@ -42,7 +43,7 @@ class Completed:
     stdout: str
     stderr: str
     log: bytes = b""
-    """`stderr` as it was written."""
+    """`stderr` as it was written, which is the end of all."""
 
     @property
     def problem(self) -> str:
@@ -95,11 +96,14 @@ class JuiceFsClient:
         except OSError as error:
             raise Retry("JuiceFsMissing", f"{self._program}: {error.strerror}") from error
 
-    async def run(self, command: Command, *, timeout: float | None = None) -> Completed:
+    async def run(
+        self, command: Command, *, timeout: float | None = None, hear: Hear | None = None
+    ) -> Completed:
         """Run to the end.
 
         Args:
             timeout: seconds; then the command is killed. None leaves that to the caller, who cancels.
+            hear: given all of stderr, piece by piece; of what is long, only the end is kept.
 
         Raises:
             Retry: not started, or not done in time.
@@ -107,23 +111,27 @@ class JuiceFsClient:
         async with self.process(command) as process:
             try:
                 async with asyncio.timeout(timeout):
-                    return await _collect(process)
+                    return await _collect(process, hear)
             except TimeoutError as error:
                 what = next(arg for arg in command.args if not arg.startswith("-"))
                 raise Retry("JuiceFsTimeout", f"juicefs {what} took more than {timeout:.0f} s") from error
 
 
-async def _collect(process: Process) -> Completed:
+async def _collect(process: Process, hear: Hear | None) -> Completed:
     assert process.stdout is not None
     assert process.stderr is not None
-    stdout, stderr = await asyncio.gather(_tail(process.stdout, KEPT_OUTPUT), _tail(process.stderr, KEPT_LOG))
+    stdout, stderr = await asyncio.gather(
+        _tail(process.stdout, KEPT_OUTPUT), _tail(process.stderr, KEPT_LOG, hear)
+    )
     code = await process.wait()
     return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"), stderr)
 
 
-async def _tail(stream: asyncio.StreamReader, size: int) -> bytes:
+async def _tail(stream: asyncio.StreamReader, size: int, hear: Hear | None = None) -> bytes:
     kept = bytearray()
     while data := await stream.read(1 << 16):
+        if hear:
+            hear(data)
         kept += data
         del kept[:-size]
     return bytes(kept)

@@ -19,4 +19,5 @@ class Command:
     is_confined: bool = False
 
     def __repr__(self) -> str:
-        return f"Command({' '.join(self.args[:3])} ...)"
+        """Without addresses, which may have keys."""
+        return f"Command({' '.join(arg for arg in self.args[:3] if '://' not in arg)} ...)"

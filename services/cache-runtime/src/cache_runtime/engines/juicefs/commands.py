@@ -86,8 +86,18 @@ def list_source(sync: SyncOperation, source: Command, empty_dir: str, log_id: st
 def copy_files(
     sync: SyncOperation, source: Command, target: Command, selection: tuple[str, ...], copying: Copying
 ) -> Command:
-    """Copy a selection (`--files-from F`, or `--start=K --end=K`) of the source's objects."""
-    args = ["--log-id", copying.log_id, "sync", *selection, *_how(sync, copying.mbps)]
+    """Copy a selection (`--files-from F`, or `--start=K --end=K`) of the source's objects.
+
+    A large object is read in parts, which may be of different versions: what changes meanwhile is a failure.
+    An object that the store does not answer for is taken for a prefix, below which there may be what the
+    filters leave out.
+
+    What leaves the source meanwhile is told in the verbose log only, which takes time. Where the size
+    decides, nothing false is said without it: the file is missing, has another size, or is kept as it is.
+    """
+    args = ["--verbose"] if sync.update or sync.force_update else []
+    args += ["--log-id", copying.log_id, "sync", *selection, *_patterns(sync)]
+    args += ["--check-change", *_how(sync, copying.mbps)]
     args += ["--force-update"] if sync.force_update else []
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
@@ -107,12 +117,13 @@ def delete_extra(sync: SyncOperation, source: Command, target: Command, log_id: 
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
-def delete_copied(sync: SyncOperation, source: Command, target: Command, mbps: int) -> Command:
+def delete_copied(sync: SyncOperation, source: Command, target: Command, copying: Copying) -> Command:
     """Delete what the source and the destination both have, after comparing the contents.
 
     What differs is copied, and stays in the source; what the destination lacks stays, too.
     """
-    args = ("sync", *_filters(sync, source), "--existing", "--check-all", "--delete-src", *_how(sync, mbps))
+    args = ["--log-id", copying.log_id, "sync", *_filters(sync, source)]
+    args += ["--existing", "--check-all", "--delete-src", *_how(sync, copying.mbps)]
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 
@@ -158,12 +169,15 @@ def _after(key: str) -> str:
 
 
 def _filters(sync: SyncOperation, source: Command) -> list[str]:
+    dirs = ["--dirs"] if sync.dirs else []
+    return [*_patterns(sync), *between(sync.start, sync.end, source), *dirs]
+
+
+def _patterns(sync: SyncOperation) -> list[str]:
     """Includes go first, for the first pattern that matches counts."""
     args = [arg for pattern in sync.include for arg in _filter("--include", pattern)]
     args += [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
-    args += _NOTHING_ELSE if sync.include and not sync.exclude else ()
-    args += between(sync.start, sync.end, source)
-    return args + (["--dirs"] if sync.dirs else [])
+    return args + list(_NOTHING_ELSE if sync.include and not sync.exclude else ())
 
 
 def _filter(option: str, pattern: str) -> tuple[str, ...]:
@@ -178,9 +192,9 @@ def _common(sync: SyncOperation) -> list[str]:
     return ["--metrics", "127.0.0.1:0", *(["--no-https"] if sync.no_https else [])]
 
 
-def remove(paths: list[str]) -> Command:
+def remove(paths: list[str], log_id: str) -> Command:
     """Remove absolute paths recursively."""
-    return Command(("rmr", *paths))
+    return Command((f"--log-id={log_id}", "rmr", *paths))
 
 
 def is_line_safe(key: bytes) -> bool:

@@ -18,7 +18,7 @@ from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, 
 from cache_runtime.engines.juicefs.client import KILL_TIMEOUT, JuiceFsClient, has_ended, kill_session
 from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.juicefs.mount_point import abort_connection, find_connections, is_juicefs
-from cache_runtime.engines.juicefs.output import last_problem
+from cache_runtime.engines.juicefs.output import cause_of, problem_of
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.mounts import mounts_at, unmount
@@ -40,6 +40,7 @@ FLUSH_TIMEOUT = 12.0
 """Seconds to write what it has buffered, once the kernel has told it that the file system is gone."""
 DISK_TIMEOUT = 10.0
 """Seconds for an answer of a disk or of the kernel."""
+_NOT_READY = "the client does not say why: see whether database and object store answer"
 SHORT_LIFE = 60.0
 """Seconds: a mount that was lost sooner counts as one that has failed."""
 
@@ -99,7 +100,8 @@ class JuiceFsMount(BaseMount):
         while not stop.is_set():
             began = self._clock.monotonic()
             try:
-                await self._mount_once(stop)
+                async with self._telling():
+                    await self._mount_once(stop)
             except (Retry, Permanent, OSError) as error:
                 has_lasted = self._clock.monotonic() - began > SHORT_LIFE
                 failures = 1 if has_lasted else failures + 1
@@ -110,8 +112,11 @@ class JuiceFsMount(BaseMount):
 
     async def _mount_once(self, stop: asyncio.Event) -> None:
         """Mount until `stop`. Raises Retry or Permanent when the mount fails or is lost."""
+        self._step = "the engine's Secret is not there"
         engine = await read_engine_secret(self._secrets)
+        self._step = "a disk of its cache, or a former mount, does not answer"
         await self._prepare()
+        self._step = "the database in metaurl, or the object store, does not answer"
         self.volume_id = await self._volumes.ensure_formatted(engine)
         plan = self._plan
         command = commands.mount(engine, str(plan.volume), plan.cache_dirs, plan.cache_mib, plan.options)
@@ -152,8 +157,10 @@ class JuiceFsMount(BaseMount):
         self._is_ending = False
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
+        self._step = _NOT_READY
         deadline = self._clock.monotonic() + READY_TIMEOUT
         while not await self._is_ready():
+            self._step = output.problem or _NOT_READY
             if process.returncode is not None:
                 raise Retry(
                     "MountFailed", output.problem or f"juicefs mount ended with code {process.returncode}"
@@ -192,7 +199,7 @@ class JuiceFsMount(BaseMount):
         try:
             while True:
                 try:
-                    self.ailment = await care.look()
+                    self._ailment = await care.look()
                 except (OSError, ValueError) as error:
                     log.warning("could not look after the mount", problem=str(error))
                 await self._clock.sleep(CHECK_EVERY)
@@ -204,7 +211,7 @@ class JuiceFsMount(BaseMount):
         self._check_view(heart.device)
         self._volumes.confirm(self.volume_id)
         try:
-            await in_time(in_own_thread(heart.beat), f"the client of {self._plan.path}")
+            await self._ask(heart.beat, f"the client of {self._plan.path}")
         except OSError as error:
             raise Retry("MountLost", f"{self._plan.path}: {error.strerror}") from error
 
@@ -291,8 +298,8 @@ class _Output:
         assert process.stderr is not None
         while line := await _read_line(process.stderr):
             text = line.decode(errors="replace")
-            if "<FATAL>: " in text or "<ERROR>: " in text:
-                self.problem = last_problem(text)
+            if problem := problem_of(text):
+                self.problem = cause_of([problem])
                 log.warning("juicefs mount reported a problem", problem=self.problem)
 
 

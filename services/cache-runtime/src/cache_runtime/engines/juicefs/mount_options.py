@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cache_runtime.config import is_on
+from paddlewheel.contracts.crds.options import CLIENT_NAMES
 from paddlewheel.core.errors import Permanent
 
 _VALUE_OPTIONS = """
@@ -18,7 +19,7 @@ _FLAG_OPTIONS = """
     enable-xattr writeback cache-partial-only cache-large-write read-only no-bgjob sort-dir fast-statfs
 """
 _FLAGS = frozenset(_FLAG_OPTIONS.split())
-_ALIASES = {"sub-dir": "subdir", "subdir": "subdir"}
+_ALIASES = {**CLIENT_NAMES, **{name: name for name in CLIENT_NAMES.values()}}
 _IGNORED = frozenset({"cache-dir", "cache-size"})
 """Set from the cache levels of the data set instead."""
 

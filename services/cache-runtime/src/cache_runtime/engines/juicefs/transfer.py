@@ -18,20 +18,27 @@ from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.mount_options import sub_directory
 from cache_runtime.engines.juicefs.output import (
+    CopyLog,
     ListingParser,
     Problem,
     Record,
+    away_copies,
+    cause_of,
     failed_copies,
+    found_copies,
     is_outage,
-    last_problem,
+    kept_copies,
+    logged_problem,
     missing_copies,
     records,
     refused_filter,
+    torn_copies,
+    unanswered_copies,
     unreadable_directory,
 )
 from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.engines.ports import SourceReading
+from cache_runtime.engines.ports import Copied, NotBegun, SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
@@ -42,6 +49,8 @@ T = TypeVar("T")
 
 SILENCE = 300.0
 """Seconds in which a listing must say something: with each page of the store it does."""
+_CACHED = ("attr-cache", "entry-cache", "dir-entry-cache")
+"""Mount options that replace a second."""
 SINGLES = 4
 """Concurrent copies of single objects, whose keys no line of a list can hold."""
 
@@ -65,6 +74,11 @@ class JuiceFsTransfer:
         self._client, self._volumes, self._secrets = client, volumes, secrets
         self._options, self._local, self._cell = options, local, cell
 
+    @property
+    def tells_time(self) -> bool:
+        """Unless the mount remembers longer what was there."""
+        return self._options.keys().isdisjoint(_CACHED)
+
     async def close(self) -> None:
         await self._local.close()
 
@@ -73,14 +87,18 @@ class JuiceFsTransfer:
             async for files in listed:
                 yield files
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Mapping[bytes, str]:
-        source, target = await self._source(sync), await self._target(sync)
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+        try:
+            source, target = await self._source(sync), await self._target(sync)
+        except Retry as error:
+            raise NotBegun(error.reason, error.message, after=error.after) from error
         lines = [key for key in keys if commands.is_line_safe(key)]
         singles = [key for key in keys if not commands.is_line_safe(key)]
-        failed: dict[bytes, str] = {}
-        if lines:
-            failed |= await self._copy_lines(sync, source, target, lines, mbps)
-        return {**failed, **await self._copy_singles(sync, source, target, singles, mbps)}
+        copied = [await self._copy_lines(sync, source, target, lines, mbps)] if lines else []
+        try:
+            return _together([*copied, *await self._copy_singles(sync, source, target, singles, mbps)])
+        except NotBegun as error:  # others may have been copied
+            raise Retry(error.reason, error.message, after=error.after) from error
 
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         """The client reads it again when it deletes, at the same mount."""
@@ -92,14 +110,16 @@ class JuiceFsTransfer:
 
     async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
         source, target = await self._source(sync), await self._target(sync)
-        _check_deleted(await self._client.run(commands.delete_copied(sync, source, target, mbps)))
+        copying = commands.Copying(random_ids.token_hex(16), mbps)
+        done = await self._client.run(commands.delete_copied(sync, source, target, copying))
+        _check_deleted(done, copying.log_id)
 
     async def _delete_extra(self, sync: SyncOperation, source: Command) -> None:
         target = await self._target(sync)
         log_id = random_ids.token_hex(16)
         done = await self._client.run(commands.delete_extra(sync, source, target, log_id))
         _files(records(done.log, log_id), [])
-        _check_deleted(done)
+        _check_deleted(done, log_id)
 
     async def _source(self, sync: SyncOperation) -> Command:
         located = await self._local.locate(sync.source)
@@ -139,7 +159,7 @@ class JuiceFsTransfer:
 
     async def _copy_lines(
         self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
-    ) -> Mapping[bytes, str]:
+    ) -> Copied:
         await asyncio.to_thread(self._cell.prepare)
         try:
             with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
@@ -152,11 +172,11 @@ class JuiceFsTransfer:
 
     async def _copy_singles(
         self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
-    ) -> Mapping[bytes, str]:
+    ) -> Sequence[Copied]:
         """Start and end of the listing enclose exactly one key; nothing has to be quoted."""
         slots = asyncio.Semaphore(1 if mbps else SINGLES)
 
-        async def copy(key: bytes) -> Mapping[bytes, str]:
+        async def copy(key: bytes) -> Copied:
             name = os.fsdecode(key)
             selection = tuple(commands.between(name, name, source))
             async with slots:
@@ -167,7 +187,7 @@ class JuiceFsTransfer:
                 copies = [group.create_task(copy(key)) for key in keys]
         except ExceptionGroup as errors:  # the first has ended the others, and their clients
             raise errors.exceptions[0] from errors
-        return {key: problem for each in copies for key, problem in each.result().items()}
+        return [each.result() for each in copies]
 
     async def _copy(
         self,
@@ -177,13 +197,40 @@ class JuiceFsTransfer:
         selection: tuple[str, ...],
         keys: Sequence[bytes],
         mbps: int,
-    ) -> Mapping[bytes, str]:
-        """What failed. What has left the source is no failure to the client, whatever it ends with."""
+    ) -> Copied:
+        """What has left the source is no failure to the client, whatever it ends with.
+
+        Raises:
+            NotBegun: the store or the database is away, and the client has found nothing at all. Objects that
+                it could not copy beside others are failures.
+            Retry: the same, or it may have found some, and does not say.
+        """
         copying = commands.Copying(random_ids.token_hex(16), mbps)
+        log = CopyLog(copying.log_id)
         command = commands.copy_files(sync, source, target, selection, copying)
-        done = await self._client.run(command)
-        missing = missing_copies(done.log, copying.log_id, keys)
-        return {**missing, **failed_copies(done.log, copying.log_id, keys)} if done.code else missing
+        done = await self._client.run(command, hear=log.feed)
+        log.close()
+        cause = log.cause or f"juicefs sync has ended with code {done.code}, and does not say why"
+        if done.code and is_outage(cause) and not found_copies(log):
+            raise (Retry if found_copies(log) is None else NotBegun)("CopyFailed", cause)
+        missing, unanswered = missing_copies(log, keys), frozenset(unanswered_copies(log, keys))
+        # It counts what it has listed below these, too.
+        kept = None if unanswered else kept_copies(log)
+        if not done.code:
+            return Copied(missing, kept, away=unanswered)
+        failed = failed_copies(log, keys)
+        # What is below these may have any name.
+        torn = frozenset(torn_copies(log, keys)) - unanswered
+        away = away_copies(log, keys) | (unanswered - failed.keys())
+        return Copied({**missing, **failed}, kept, torn, away)
+
+
+def _together(copies: Sequence[Copied]) -> Copied:
+    failed = {key: problem for each in copies for key, problem in each.failed.items()}
+    kept = [each.kept for each in copies if each.kept is not None]
+    torn = frozenset[bytes]().union(*(each.torn for each in copies))
+    away = frozenset[bytes]().union(*(each.away for each in copies))
+    return Copied(failed, sum(kept) if len(kept) == len(copies) else None, torn, away)
 
 
 async def _heard(answer: Awaitable[T]) -> T:
@@ -196,16 +243,16 @@ async def _heard(answer: Awaitable[T]) -> T:
         raise Retry(Reason.SOURCE_SILENT, text) from error
 
 
-def _check_deleted(done: Completed) -> None:
+def _check_deleted(done: Completed, log_id: str) -> None:
     """Raises Retry for a store or a database that is away, Permanent for what they refuse."""
     if done.code:
-        kind = Retry if is_outage(done.problem) else Permanent
-        raise kind("DeleteFailed", done.problem)
+        problem = logged_problem(done.log, log_id) or done.problem
+        raise (Retry if is_outage(problem) else Permanent)("DeleteFailed", problem)
 
 
 def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:
     """Retry for a source that is away; what it refuses, it refuses again."""
-    problem = (problems or ["juicefs sync --dry failed"])[-1]
+    problem = cause_of(problems or ["juicefs sync --dry failed"])
     kind = Retry if any(map(is_outage, problems)) else Permanent
     return kind("ListingFailed", problem)
 
@@ -221,7 +268,7 @@ def _files(found: Iterable[Record], problems: list[str]) -> list[File]:
         if isinstance(record, File):
             files.append(record)
         elif isinstance(record, Problem):
-            problems.append(last_problem(record.text))
+            problems.append(cause_of([record.text]))
         elif refusal := refused_filter(record):
             raise Permanent("InvalidFilter", refusal)
         elif skipped := unreadable_directory(record):

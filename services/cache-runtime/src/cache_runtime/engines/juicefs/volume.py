@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets as random_ids
 from pathlib import Path
 
 from cache_runtime.domain.model import TreeSize
@@ -10,6 +11,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.output import logged_problem
 
 REMOVE_TIMEOUT = 3600.0
 
@@ -24,8 +26,9 @@ class JuiceFsVolume:
         return OwnFiles(INTERNAL_INODES)
 
     async def remove(self, path: Path) -> str:
-        done = await self._client.run(commands.remove([str(path)]), timeout=REMOVE_TIMEOUT)
-        return done.problem if done.code else ""
+        log_id = random_ids.token_hex(16)
+        done = await self._client.run(commands.remove([str(path)], log_id), timeout=REMOVE_TIMEOUT)
+        return (logged_problem(done.log, log_id) or done.problem) if done.code else ""
 
     async def size(self) -> TreeSize:
         return await self._control.tree_size()

@@ -122,13 +122,18 @@ def _identify(engine: EngineSecret, status: Completed) -> str:
     if status.code:
         raise Retry("EngineUnreachable", status.problem)
     try:
-        return _identified(engine, json.loads(status.stdout)["Setting"])
+        return _identified(engine, json.loads(_without_remarks(status.stdout))["Setting"])
     except (ValueError, KeyError, TypeError) as error:
         text = (
             f"what `juicefs status` prints cannot be read ({len(status.stdout)} characters): {error!r};"
             " see whether metaurl holds a volume of JuiceFS, and whether thousands of sessions are left in it"
         )
         raise Retry("EngineUnreachable", text) from error
+
+
+def _without_remarks(printed: str) -> str:
+    """The driver of MySQL prints lines before what the client prints."""
+    return re.sub(r"\A(?:\[xorm\] .*\n)+", "", printed)
 
 
 def _identified(engine: EngineSecret, setting: Mapping[str, Any]) -> str:

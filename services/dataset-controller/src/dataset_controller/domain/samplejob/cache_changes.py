@@ -1,4 +1,4 @@
-"""What SampleJobs have done to the cache of their set."""
+"""What SampleJobs have done to the cache of their set, and to what it holds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dataset_controller.domain.names import ENDED, Cond, JobPhase
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
+from dataset_controller.domain.samplejob.uses import DATA, ROOT
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed, SampleJobSucceeded
 from paddlewheel.contracts.reasons import Reason
@@ -13,23 +14,58 @@ from paddlewheel.contracts.reasons import Reason
 _END_FACTS = (SampleJobSucceeded.__name__, SampleJobFailed.__name__)
 
 
-def last_change(jobs: Iterable[SampleJob]) -> CacheChange | None:
-    """Of the set's jobs that have ended, the last to change its cache."""
+def changes_of(jobs: Iterable[SampleJob]) -> tuple[CacheChange, ...]:
+    """By those that have ended, the oldest first."""
     changes = (change for job in jobs if (change := _change(job)) is not None)
-    return max(changes, key=lambda change: change.mark, default=None)
+    return tuple(sorted(changes, key=lambda change: change.mark))
+
+
+def mirrored_at(jobs: Iterable[SampleJob]) -> str:
+    """When the last sync began that has left nothing in the set but what the set's source has, "" without
+    one."""
+    return max((job.status.started for job in jobs if _has_mirrored(job)), default="")
+
+
+def _has_mirrored(job: SampleJob) -> bool:
+    options = job.spec.sync_options
+    if options is None or job.type != "sync" or job.status.phase is not JobPhase.SUCCEEDED:
+        return False
+    is_filtered = bool(options.include or options.exclude or options.start or options.end)
+    is_whole = not is_filtered and not options.source and _paths(job) == {ROOT}
+    return options.delete_dst and not options.dry and is_whole
 
 
 def _change(job: SampleJob) -> CacheChange | None:
-    """A clear that has failed may have emptied some caches, unless it never ran; a warmup that has failed has
-    not filled them."""
+    """A clear that has failed may have emptied some caches, unless it never ran, and a sync may have copied
+    some files; a warmup that has failed has not filled the caches."""
     phase, mark = job.status.phase, CacheMark(_ended_at(job.status), job.key.name)
     if job.type == "clear" and phase in ENDED and job.status.started:
         return CacheChange(mark, Reason.CACHE_CLEARED)
+    if job.type == "sync" and phase in ENDED and _has_copied(job.status):
+        return CacheChange(mark, Reason.DATA_CHANGED, _paths(job) or frozenset([ROOT]))
     if job.type == "warmup" and phase is JobPhase.SUCCEEDED:
-        complete = job.status.condition(Cond.COMPLETE)
-        is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
-        return CacheChange(mark, Reason.PARTLY_CACHED if is_partly else Reason.WARMED)
+        return _warmed(job, mark)
     return None
+
+
+def _warmed(job: SampleJob, mark: CacheMark) -> CacheChange:
+    complete = job.status.condition(Cond.COMPLETE)
+    is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
+    reason = Reason.PARTLY_CACHED if is_partly else Reason.WARMED
+    options = job.spec.warmup_options
+    file = options.file if options else ""
+    return CacheChange(mark, reason, _paths(job), file, int(job.status.progress.get("bytesDone") or 0))
+
+
+def _has_copied(status: JobStatus) -> bool:
+    """Agents of older releases do not say what they have left as it was."""
+    done, kept = (int(status.progress.get(name) or 0) for name in ("filesDone", "filesKept"))
+    return done > kept
+
+
+def _paths(job: SampleJob) -> frozenset[str]:
+    """None when the options are not those of the run any more."""
+    return frozenset(() if job.is_other_work else (use.path for use in job.uses if use.of == DATA))
 
 
 def _ended_at(status: JobStatus) -> str:

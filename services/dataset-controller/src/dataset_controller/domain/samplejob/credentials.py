@@ -6,7 +6,14 @@ from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob.model import SampleJob
 from dataset_controller.domain.secrets import SecretSeen, secret_key, source_keys
-from dataset_controller.domain.sources import Credentials, RunKeys, Source, choose_keys, parse_source
+from dataset_controller.domain.sources import (
+    Credentials,
+    RunKeys,
+    Source,
+    choose_keys,
+    parse_source,
+    unread_keys,
+)
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 
@@ -44,6 +51,24 @@ def job_keys(job: SampleJob, secret: SecretSeen) -> Credentials:
             "spec.secretRef.name: name the Secret with the source's keys (an empty one for a public source)",
         )
     return choose_keys(source, source_keys(secret, named))
+
+
+def unread_keys_of(job: SampleJob, secret: SecretSeen, of_set: Source | None) -> str:
+    """What is said of keys without effect, "" also of a job that is invalid.
+
+    Args:
+        of_set: the source of the set, which is meant where the job names none.
+    """
+    try:
+        own = job_source(job)
+        if job.spec.type != SYNC or not job_keys(job, secret):
+            return ""
+    except Invalid:
+        return ""
+    source = own or of_set or Source("")
+    is_in_address = own is not None and bool(own.keys)
+    place = "spec.syncOptions.source" if is_in_address else f"Secret {job_secret_key(job)}"
+    return unread_keys(source.scheme, place)
 
 
 def has_keys(job: SampleJob) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -135,6 +136,7 @@ class ObservedJob:
         others: the other jobs of that set, and those that the job is to run after, by name.
         are_records_known: False until `runs` has all that was on the bus when this service started.
         starting: names of others whose runs were just decided on, which their status does not say yet.
+        service_age: seconds since this service started.
     """
 
     job: SampleJob
@@ -146,6 +148,7 @@ class ObservedJob:
     others: Mapping[str, SampleJob] = field(default_factory=dict)
     are_records_known: bool = True
     starting: frozenset[str] = frozenset()
+    service_age: float = math.inf
 
     @property
     def obj(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import Cond, JobPhase, job_finalizer
 from dataset_controller.domain.operations import unused_sync_options
 from dataset_controller.domain.runs import is_ended, make_run
-from dataset_controller.domain.samplejob.credentials import SYNC
+from dataset_controller.domain.samplejob.credentials import SYNC, unread_keys_of
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
@@ -20,6 +20,7 @@ from dataset_controller.domain.samplejob.policies.termination import (
     cancelled_by,
     cancels_left,
     decide_termination,
+    has_more_to_cancel,
     without_ended,
 )
 from dataset_controller.domain.samplejob.policies.turns import decide_turn
@@ -59,7 +60,9 @@ def plan(seen: ObservedJob, now: datetime) -> JobPlan:
     metadata = None if finalizer in job.finalizers else {"finalizers": [*job.finalizers, finalizer]}
     seen = without_ended(seen)
     todo = _plan_live(seen, now)
-    return replace(todo, metadata=metadata, actions=(*cancels_left(seen, todo.status), *todo.actions))
+    again = AT_ONCE if has_more_to_cancel(seen, todo.status) else todo.requeue_after
+    actions = (*cancels_left(seen, todo.status), *todo.actions)
+    return replace(todo, metadata=metadata, actions=actions, requeue_after=again)
 
 
 def _plan_live(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -148,7 +151,10 @@ def _own_forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:
 def _remark(seen: ObservedJob) -> str:
     options = seen.job.spec.sync_options if seen.job.spec.type == SYNC else None
     unused = unused_sync_options(options) if options else []
-    return f"without effect: {', '.join(unused)} (the runtime distributes the work itself)" if unused else ""
+    options_note = f"without effect: {', '.join(unused)} (the runtime distributes the work itself)"
+    spec = seen.sample_set.spec if seen.sample_set else None
+    keys_note = unread_keys_of(seen.job, seen.secret, spec.source if spec else None)
+    return "; ".join(filter(None, (options_note if unused else "", keys_note)))
 
 
 def _waiting(seen: ObservedJob) -> str:

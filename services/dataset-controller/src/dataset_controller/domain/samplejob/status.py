@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.facts import FACTS, Case
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
 from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.rates import seconds_left
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 
@@ -77,22 +79,37 @@ def progress_of(state: RunState) -> dict[str, Any]:
     return {
         "filesDone": state.files_done,
         "filesTotal": state.files_total,
+        **({"filesKept": state.files_kept} if state.files_kept else {}),
         "bytesDone": state.bytes_done,
         "bytesTotal": state.bytes_total,
         "percent": _percent(state),
         "cachedPercent": round(state.cached_percent, 2),
         "listed": state.listed,
+        **({"etaSeconds": left} if (left := _seconds_left(state)) else {}),
     }
 
 
 def _percent(state: RunState) -> str:
     """Rounded down, so that 100 % means all; empty while the total is not known."""
-    done, total = state.files_done, state.files_total
-    if state.bytes_total:
-        done, total = state.bytes_done, state.bytes_total
+    done, total = _amounts(state)
     if not state.listed:
         return ""
     return f"{done * 100 // total if total else 100}%"
+
+
+def _seconds_left(state: RunState) -> int:
+    """Of a run that goes on, by its master's clock; 0 when nobody can tell."""
+    if is_ended(state) or not state.listed or state.started_at is None or state.heartbeat is None:
+        return 0
+    elapsed = (state.heartbeat - state.started_at).total_seconds()
+    return math.ceil(seconds_left(*_amounts(state), elapsed))
+
+
+def _amounts(state: RunState) -> tuple[int, int]:
+    """Done and in all: bytes, or files when those are empty."""
+    if state.bytes_total:
+        return state.bytes_done, state.bytes_total
+    return state.files_done, state.files_total
 
 
 def _running(seen: ObservedJob, state: RunState, now: datetime) -> JobStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from dataset_controller.domain.invalid import Invalid
@@ -83,10 +83,10 @@ def _normalized(paths: Iterable[str]) -> Iterable[str]:
 
 def _overlap(some: frozenset[str], others: frozenset[str]) -> bool:
     """A directory is in both, or one of either is in one of the other."""
-    return _is_any_below(some, others) or _is_any_below(others, some)
+    return is_any_below(some, others) or is_any_below(others, some)
 
 
-def _is_any_below(paths: frozenset[str], tops: frozenset[str]) -> bool:
+def is_any_below(paths: Set[str], tops: Set[str]) -> bool:
     """One of the paths is one of these directories, or in one of them."""
     return bool(tops) and any(not tops.isdisjoint(_with_parents(path)) for path in paths)
 

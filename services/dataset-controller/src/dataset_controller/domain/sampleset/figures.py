@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from dataset_controller.domain.sampleset.model import ObservedSet
@@ -16,6 +17,8 @@ from paddlewheel.contracts.sizes import iec
 FIGURES_SECONDS = 5.0
 """Least time between two writes of the figures."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_TOTALS = ("totalSize", "totalFiles", "cachedPercent")
+"""What says nothing while the size of the set is not known."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +34,33 @@ def decide_figures(seen: ObservedSet, runtime: Runtime, partitions: int) -> Figu
     recorded = seen.status.cache
     if not runtime.reports:
         return FiguresDecision(recorded)
-    current = cache_status(runtime.reports, partitions)
+    current = cache_status(runtime.reports, partitions, recorded)
     if recorded and not seen.figures_due and current != recorded:
         return FiguresDecision(recorded, FIGURES_SECONDS)
     return FiguresDecision(current)
 
 
-def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, Any]:
-    """`status.cacheStatus`: totals from the newest report, sums of cached bytes and disks, silent partitions.
+def cache_status(
+    reports: Sequence[NodeStatus], partitions: int, recorded: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """`status.cacheStatus`: totals of who has measured last, sums of cached bytes and disks.
 
-    A partition that reports nothing does not hide the others' figures, and cached bytes are not capped.
+    A partition that reports nothing does not hide the others' figures, and cached bytes are not capped. While
+    nobody knows the size of the set, that which is `recorded` stays, with what is in percent of it.
     """
     mine = [r for r in reports if r.partition < partitions]
+    current = _cache_status(mine, partitions)
+    return current if is_size_known(mine) else _with_totals_of(recorded, current)
+
+
+def _with_totals_of(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    shares = {row.get("partition"): row.get("cachedPercent", 0) for row in recorded.get("nodes") or ()}
+    nodes = [{**row, "cachedPercent": shares.get(row["partition"], 0)} for row in current["nodes"]]
+    return {**current, **{name: recorded[name] for name in _TOTALS if name in recorded}, "nodes": nodes}
+
+
+def _cache_status(mine: Sequence[NodeStatus], partitions: int) -> dict[str, Any]:
     figures = measure(mine)
-    silent = sorted(set(range(partitions)) - {r.partition for r in mine})
     used, size = sum(r.disk_used for r in mine), sum(r.disk_size for r in mine)
     return {
         "totalSize": iec(figures.total_bytes),
@@ -57,9 +73,17 @@ def cache_status(reports: Sequence[NodeStatus], partitions: int) -> dict[str, An
         "diskUsed": iec(used),
         "diskAvail": iec(sum(r.disk_available for r in mine)),
         "diskUsageRate": percent(used, size),
-        "errorMassage": "; ".join(f"partition {i} reports no figures" for i in silent),
+        "errorMassage": "; ".join(_errors(mine, partitions)),
         "nodes": [_node(r, figures.total_bytes, partitions) for r in sorted(mine, key=lambda r: r.partition)],
     }
+
+
+def _errors(mine: Sequence[NodeStatus], partitions: int) -> Iterator[str]:
+    """Who says nothing, and what the others could not measure, by partition."""
+    told = {r.partition: f": {r.figures_problem}" if r.figures_problem else "" for r in mine}
+    for partition in range(partitions):
+        if problem := told.get(partition, " reports no figures"):
+            yield f"partition {partition}{problem}"
 
 
 def _node(report: NodeStatus, total: int, partitions: int) -> dict[str, object]:
@@ -92,12 +116,34 @@ def measure(reports: Sequence[NodeStatus]) -> CacheFigures:
     """The same as numbers."""
     if not reports:
         return CacheFigures()
-    newest = max(reports, key=lambda r: r.updated_at or _LONG_AGO)
+    best = max(reports, key=_credibility)
     return CacheFigures(
-        total_bytes=newest.total_bytes,
-        total_files=newest.total_files,
+        total_bytes=best.total_bytes,
+        total_files=best.total_files,
         cached_bytes=sum(r.cached_bytes for r in reports),
     )
+
+
+def is_size_known(reports: Sequence[NodeStatus]) -> bool:
+    """An agent has measured the set, or repeats what the one before it has measured. Where all are of an
+    older release, their word is all there is."""
+    said = any(_has_measured(r) or r.total_files for r in reports)
+    return said or (bool(reports) and all(map(_may_not_have_measured, reports)))
+
+
+def _credibility(report: NodeStatus) -> tuple[bool, bool, bool, datetime]:
+    """Who has measured the size comes before who repeats an older one. Without a mount nobody measures."""
+    is_known = _has_measured(report)
+    return is_known, report.total_files > 0 and not is_known, report.mounted, report.updated_at or _LONG_AGO
+
+
+def _has_measured(report: NodeStatus) -> bool:
+    return not report.size_unknown and (report.total_files > 0 or not _may_not_have_measured(report))
+
+
+def _may_not_have_measured(report: NodeStatus) -> bool:
+    """It is of an older release, which says neither that nor when it has measured anything."""
+    return not (report.size_unknown or report.cached_at or report.figures_problem)
 
 
 def runtime_status(runtime: Runtime, partitions: int) -> dict[str, object]:

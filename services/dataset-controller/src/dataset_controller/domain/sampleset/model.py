@@ -103,14 +103,50 @@ class CacheMark:
 
 @dataclass(frozen=True)
 class CacheChange:
-    """A SampleJob that has filled or emptied the cache. `reason`: Warmed, PartlyCached or CacheCleared."""
+    """What a SampleJob has done to the caches, or to what they hold.
+
+    Args:
+        reason: Warmed, PartlyCached, CacheCleared or DataChanged.
+        paths: what a warmup has loaded, or where a sync has copied to; "" is the set's root.
+        file: of a warmup of the files in a list.
+        bytes: that a warmup has loaded.
+    """
 
     mark: CacheMark
     reason: Reason
+    paths: frozenset[str] = frozenset()
+    file: str = ""
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Warmth:
+    """What the last warmup that made the set warm has left in the caches.
+
+    Args:
+        bytes: that it has loaded; 0 when nobody knows.
+        held: of these, in the caches by the agents' first reports after that; 0 before them.
+    """
+
+    bytes: int = 0
+    held: int = 0
 
 
 _EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.READY, ""))
 """Conditions that `status.reason` is taken from, the most important first."""
+
+
+@dataclass(frozen=True)
+class SyncOrigin:
+    """Where an attempt of the first sync copies from.
+
+    Args:
+        uri: of its source; "" when none was recorded.
+        overwrites: an earlier one had another source, so files of the same size may be of that one.
+    """
+
+    uri: str = ""
+    overwrites: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +155,7 @@ class SetStatus(ObjectStatus):
 
     phase: SetPhase = SetPhase.NOT_BOUND
     sync_job: str = ""
+    sync_origin: SyncOrigin = SyncOrigin()
     warmup_job: str = ""
     warmup_nodes: tuple[str, ...] = ()
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
@@ -128,6 +165,7 @@ class SetStatus(ObjectStatus):
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
     """The last change of the caches that Warmed tells of: no older job counts any more."""
+    warmth: Warmth = Warmth()
     cache_directories: tuple[str, ...] = ()
     """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
     was_writeback: bool = False
@@ -144,11 +182,18 @@ class SetStatus(ObjectStatus):
         """For `status` of the SampleSet."""
         jobs = {
             "syncJobName": self.sync_job,
+            "syncSource": self.sync_origin.uri,
+            "syncOverwrites": self.sync_origin.overwrites,
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
             "warmupSeries": self.warmup_series,
         }
-        mark = {"time": self.cache_mark.at, "sampleJobName": self.cache_mark.job}
+        mark = {
+            "time": self.cache_mark.at,
+            "sampleJobName": self.cache_mark.job,
+            "warmedBytes": self.warmth.bytes,
+            "heldBytes": self.warmth.held,
+        }
         return {
             "phase": self.phase.value,
             "runtimeStatus": dict(self.runtime),
@@ -236,7 +281,9 @@ class ObservedSet:
         replayed: partitions whose report came with what the bus listed when this service started, or after a
             lost connection: it may be of any age.
         job_keys: keys of the unfinished sync runs of SampleJobs.
-        cache_change: the last one.
+        cache_changes: by SampleJobs that are still there, the oldest first.
+        mirrored_at: when the last SampleJob began that has left nothing but what its source has; "" without
+            one that is still there.
         cancelled_runs: ids of the runs that SampleJobs with `spec.terminate` end.
         users: names of other pods that use the claim, looked up only for a set that is being deleted; None
             when that failed.
@@ -263,7 +310,8 @@ class ObservedSet:
     reports: tuple[NodeStatus, ...] = ()
     replayed: frozenset[int] = frozenset()
     job_keys: tuple[RunKeys, ...] = ()
-    cache_change: CacheChange | None = None
+    cache_changes: tuple[CacheChange, ...] = ()
+    mirrored_at: str = ""
     cancelled_runs: frozenset[str] = frozenset()
     users: tuple[str, ...] | None = ()
     are_users_fresh: bool = True

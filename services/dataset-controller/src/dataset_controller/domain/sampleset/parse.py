@@ -20,6 +20,8 @@ from dataset_controller.domain.sampleset.model import (
     SampleSet,
     SetSpec,
     SetStatus,
+    SyncOrigin,
+    Warmth,
 )
 from dataset_controller.domain.secrets import secret_key
 from dataset_controller.domain.sources import Source, parse_source
@@ -83,6 +85,7 @@ def parse_status(obj: Object) -> SetStatus:
     return SetStatus(
         phase=SetPhase(phase) if phase in set(SetPhase) else SetPhase.NOT_BOUND,
         sync_job=str(jobs.get("syncJobName") or ""),
+        sync_origin=SyncOrigin(str(jobs.get("syncSource") or ""), bool(jobs.get("syncOverwrites"))),
         warmup_job=str(jobs.get("warmupJobName") or ""),
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         warmup_series=int(jobs.get("warmupSeries") or 0),
@@ -92,6 +95,7 @@ def parse_status(obj: Object) -> SetStatus:
         was_writeback=bool(raw.get("wasWriteback")),
         nodes_with_writes=tuple(map(str, raw.get("nodesWithWrites") or ())),
         cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
+        warmth=Warmth(int(mark.get("warmedBytes") or 0), int(mark.get("heldBytes") or 0)),
         **parse_common(raw),
     )
 

@@ -80,7 +80,7 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     spec = admission.spec
     runtime = runtime_of(seen, now)
     runs = OwnRuns(decide_sync(seen, spec, admission.secrets, now), decide_warmup(seen, spec, runtime, now))
-    judged = judged_status(seen, admission.problem, now)
+    judged = judged_status(seen, admission.problem, now, admission.remark)
     is_held = seen.sample_set.problem is not None
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
     figures = decide_figures(seen, runtime, spec.partitions)

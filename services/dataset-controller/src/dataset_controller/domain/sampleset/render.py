@@ -31,6 +31,7 @@ from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
+from paddlewheel.contracts.crds.options import CLIENT_NAMES
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     home_label,
@@ -53,8 +54,8 @@ END_SECONDS = 20
 """What a runtime pod gets to end where nothing is to be uploaded: its client has 13 s to write what it has
 buffered."""
 ONE_BY_ONE = {"type": "RollingUpdate"}
-"""The next pod is replaced when the one before has mounted. Pods that use the data have it again with the
-mount, and what is cached stays on the node."""
+"""The next pod is replaced when the one before has mounted, also with the policy Parallel. Pods that use the
+data have it again with the mount, and what is cached stays on the node."""
 STATE_LIMIT = "256Mi"
 """Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
 by mistake fails then, and the node's disk keeps its room."""
@@ -74,7 +75,7 @@ def mount_parent(uid: str) -> str:
     return f"{MOUNT_ROOT}/{uid}"
 
 
-def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
+def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool, claim_uid: str) -> Manifest:
     """PersistentVolume: by the JuiceFS CSI driver where it is installed, else the path that agents mount."""
     return {
         "apiVersion": "v1",
@@ -95,6 +96,7 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
                 "kind": "PersistentVolumeClaim",
                 "namespace": owner.namespace,
                 "name": claim_name(owner.name),
+                "uid": claim_uid,
             },
             **(_csi_source(owner, spec) if has_csi else _agent_source(owner)),
         },
@@ -102,25 +104,30 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool) -> Manifest:
 
 
 def _csi_source(owner: SetIdentity, spec: SetSpec) -> Manifest:
+    """The options are in the attributes by the published contract. The driver takes them from both places,
+    but from `mountOptions` alone when it makes a mount pod again, and finds the volume by its handle then."""
     secret = {"name": volume_secret_name(owner.name), "namespace": owner.namespace}
+    options = csi_options(spec)
     return {
+        "mountOptions": options,
         "csi": {
             "driver": CSI_DRIVER,
             "fsType": "juicefs",
             "volumeHandle": pv_name(owner.namespace, owner.name),
-            "volumeAttributes": {"mountOptions": csi_options(spec)},
+            "volumeAttributes": {"mountOptions": ",".join(options)},
             "nodePublishSecretRef": secret,
-        }
+        },
     }
 
 
-def csi_options(spec: SetSpec) -> str:
-    """Mount options as the contract writes them: booleans as bare words, items joined by commas, sorted."""
-    items = dict(spec.mount_options) | {
+def csi_options(spec: SetSpec) -> list[str]:
+    """Mount options as the contract writes them: booleans as bare words, sorted. The driver passes them to
+    the client, so they have the client's names, without dashes."""
+    items = {CLIENT_NAMES.get(name, name): value for name, value in spec.mount_options} | {
         "cache-dir": ":".join(spec.cache.paths),
         "cache-size": str(spec.cache.size_mib),
     }
-    return ",".join(name if value == "true" else f"{name}={value}" for name, value in sorted(items.items()))
+    return [name if value == "true" else f"{name}={value}" for name, value in sorted(items.items())]
 
 
 def _agent_source(owner: SetIdentity) -> Manifest:
@@ -191,8 +198,9 @@ def service(owner: SetIdentity) -> Manifest:
     }
 
 
-def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
-    """StatefulSet: a runtime pod for each partition, each on a node of its own."""
+def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig, replicas: int) -> Manifest:
+    """StatefulSet: a runtime pod for each partition, each on a node of its own. None waits for another: one
+    that finds no node, or does not mount, would hold up all after it. The first is alone, see `startable`."""
     template, meta = pod_template(owner, spec, config), _meta(owner, runtime_name(owner.name))
     meta["annotations"][TEMPLATE_ANNOTATION] = template_digest(template)
     return {
@@ -200,8 +208,8 @@ def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Ma
         "kind": "StatefulSet",
         "metadata": meta,
         "spec": {
-            "replicas": spec.partitions,
-            "podManagementPolicy": "OrderedReady",
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
             "updateStrategy": ONE_BY_ONE,
             "serviceName": runtime_service_name(owner.name),
             "selector": {"matchLabels": _pod_selector(owner)},

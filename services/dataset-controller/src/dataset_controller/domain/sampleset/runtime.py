@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
+from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import Object, key_of, labels_of, spec_of, status_of
@@ -91,9 +91,9 @@ def runtime_of(seen: ObservedSet, now: datetime) -> Runtime:
     """Reduce the observation."""
     reports = tuple(r for r in seen.reports if is_fresh(r, now))
     partitions = _partitions(seen.pods, reports)
-    claim, stateful_set = seen.children.claim, seen.children.stateful_set
+    stateful_set = seen.children.stateful_set
     return Runtime(
-        bound=claim is not None and status_of(claim).get("phase") == "Bound",
+        bound=_is_bound(seen.children),
         replicas=-1 if stateful_set is None else int(spec_of(stateful_set).get("replicas", 1)),
         settled=_is_settled(stateful_set),
         partitions=partitions,
@@ -102,10 +102,33 @@ def runtime_of(seen: ObservedSet, now: datetime) -> Runtime:
     )
 
 
+def _is_bound(children: Children) -> bool:
+    """To a volume that is known: one that somebody else gave its name may be bound to the claim as well."""
+    is_known = children.volume is not None and children.claim is not None
+    return is_known and status_of(children.claim or {}).get("phase") == "Bound"
+
+
 def wanted_partitions(seen: ObservedSet) -> int:
     """Of a spec that cannot be read, those that it asked for last."""
     spec = seen.sample_set.spec
     return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
+
+
+def startable(seen: ObservedSet, count: int) -> int:
+    """How many of `count` runtime pods there may be now: one, until it has mounted. An agent that finds the
+    database empty formats it, and two at once would make two volumes, one in the place of the other.
+
+    It holds up nobody: all pods have one template, so while the first finds no node, none would.
+    """
+    stateful_set = seen.children.stateful_set
+    started = 0 if stateful_set is None else int(spec_of(stateful_set).get("replicas", 1))
+    return count if _has_volume(seen) else min(count, max(1, started))
+
+
+def _has_volume(seen: ObservedSet) -> bool:
+    """It has been mounted: a pod is ready, or a report, however old, says so."""
+    has_mounted = any(report.mounted or report.volume_id for report in seen.reports)
+    return has_mounted or any(pod.is_ready for pod in seen.pods)
 
 
 def is_fresh(report: NodeStatus, now: datetime) -> bool:
@@ -122,6 +145,11 @@ def is_freshly_measured(report: NodeStatus, now: datetime) -> bool:
 def measured_at(report: NodeStatus) -> datetime | None:
     """When the agent began to look for what is not uploaded."""
     return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
+
+
+def cached_at(report: NodeStatus) -> datetime | None:
+    """When the agent began to look what is cached. One of an older release does not say."""
+    return report.cached_at or report.updated_at
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:

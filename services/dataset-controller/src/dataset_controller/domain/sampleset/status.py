@@ -26,7 +26,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
 
-def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetStatus:
+def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime, remark: str = "") -> SetStatus:
     """The recorded status for the present generation, with what was found of the user's wishes."""
     status = replace(
         seen.status,
@@ -35,7 +35,7 @@ def judged_status(seen: ObservedSet, problem: Problem | None, now: datetime) -> 
         cache_directories=used_directories(seen),
     )
     if problem is None:
-        return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, "", now)
+        return status.with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, remark, now)
     return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
 
 
@@ -47,8 +47,9 @@ def active_status(
     status = replace(
         status,
         phase=phase,
-        sync_job=_started(status.sync_job, runs.sync, phase is SetPhase.SYNCING),
-        warmup_job=_started(status.warmup_job, runs.warmup, True),
+        sync_job=runs.sync.run_id if _is_started(runs.sync, phase) else status.sync_job,
+        sync_origin=runs.sync.origin if _is_started(runs.sync, phase) else status.sync_origin,
+        warmup_job=runs.warmup.run_id if runs.warmup.stage is Stage.DUE else status.warmup_job,
         warmup_series=runs.warmup.series if runs.warmup.stage is Stage.DUE else status.warmup_series,
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
         runtime=_runtime_status(seen, runtime, partitions, now),
@@ -98,6 +99,6 @@ def _warmup_nodes(status: SetStatus, warmup: RunDecision, complete_on: tuple[str
     return complete_on if is_new and complete_on else status.warmup_nodes
 
 
-def _started(current: str, run: RunDecision, may_start: bool) -> str:
-    """A run's id is recorded in the status before its record is written."""
-    return run.run_id if run.stage is Stage.DUE and may_start else current
+def _is_started(sync: RunDecision, phase: SetPhase) -> bool:
+    """A run's id, and what it copies, is recorded in the status before its record is written."""
+    return sync.stage is Stage.DUE and phase is SetPhase.SYNCING

@@ -123,17 +123,25 @@ def _followed(seen: ObservedJob) -> frozenset[str]:
 
 
 def cancels_left(seen: ObservedJob, status: JobStatus | None) -> tuple[CancelRun, ...]:
-    """Until the job ends: of the runs that it ends, those whose end the bus has not told. To be carried out
-    first: no run is written before the bus has taken each cancel, so none of those runs goes on beside the
-    job's own. Also of a job that has failed: its record may have stayed on a bus that was away.
+    """Until the job ends: of the runs that its recorded status ends, those whose end the bus has not told. To
+    be carried out first: no run is written before the bus has taken each cancel, so none of those runs goes
+    on beside the job's own. Also of a job that has failed: its record may have stayed on a bus that was away.
+
+    A run that is not recorded yet is cancelled in the next pass: it may end at once, and the jobs that waited
+    for it would begin before they see that this one ends them.
 
     Args:
         status: the wanted one.
     """
     if status is None or status.phase in ENDED or seen.sample_set is None:
         return ()
-    left = (run for run in status.cancelled_runs if not is_ended(seen.runs.get(run)))
+    left = (run for run in seen.status.cancelled_runs if not is_ended(seen.runs.get(run)))
     return tuple(CancelRun(seen.sample_set.run_key(run)) for run in left)
+
+
+def has_more_to_cancel(seen: ObservedJob, status: JobStatus | None) -> bool:
+    """The wanted status ends runs that the recorded one does not."""
+    return status is not None and not {*status.cancelled_runs} <= {*seen.status.cancelled_runs}
 
 
 def cancelled_by(seen: ObservedJob) -> str | None:

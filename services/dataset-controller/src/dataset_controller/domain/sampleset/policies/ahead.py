@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.sampleset.model import SampleSet
-from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE
+from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.reasons import Reason
 

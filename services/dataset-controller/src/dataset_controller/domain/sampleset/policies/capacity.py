@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
-from dataset_controller.domain.sampleset.figures import measure
+from dataset_controller.domain.sampleset.figures import is_size_known, measure
 from dataset_controller.domain.sampleset.model import SetStatus
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.reasons import Reason
@@ -16,9 +16,10 @@ _MEASURED = (SetPhase.PARTIAL_READY, SetPhase.READY)
 
 
 def with_capacity(status: SetStatus, runtime: Runtime, partitions: int, now: datetime) -> SetStatus:
-    """Without a condition on sets that always fitted, or while a partition does not report."""
+    """Without a condition on sets that always fitted, or while a partition does not report, or nobody has
+    measured the set."""
     mine = [r for r in runtime.reports if r.partition < partitions and r.mounted and r.cache_capacity]
-    if status.phase not in _MEASURED or len(mine) < partitions:
+    if status.phase not in _MEASURED or len(mine) < partitions or not is_size_known(mine):
         return status
     total, capacity = measure(mine).total_bytes, sum(r.cache_capacity for r in mine)
     if total > capacity:

@@ -7,28 +7,92 @@ from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
+from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.policies.ownership import is_ours
+from dataset_controller.domain.sampleset.runtime import Runtime, startable
 from paddlewheel.contracts.merge_patch import merge_patch
-from paddlewheel.contracts.objects import Object, annotations_of, key_of, spec_of, status_of
+from paddlewheel.contracts.objects import Object, annotations_of, key_of, spec_of, status_of, uid_of
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import Action, Create, Patch
+from paddlewheel.operator.domain.plan import Action, Create, Delete, Patch
 
 
 def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
-    """The volume as soon as the spec and its Secrets are valid, then the claim.
+    """The claim as soon as the spec and its Secrets are valid, then the volume, which is the claim's from the
+    start.
 
-    The claim waits until Kubernetes' volume binder has noticed the volume: a claim that it sees first is
-    tried again only after 15 s.
+    Kubernetes' volume binder has one worker for all claims of a cluster. Of a volume that names its claim by
+    name only it writes the rest, and its other worker, of volumes, writes at the same time: every claim is
+    begun twice, of five requests. This way it makes one.
+
+    A volume of a claim that is gone is never given to another one, so both are made anew.
     """
     volume, claim = seen.children.volume, seen.children.claim
     identity = seen.sample_set.identity
+    if volume is not None and _is_of_another_claim(volume, claim):
+        return _give_up(volume, claim, identity)
+    if claim is None:
+        return _claim_of(identity, volume)
     if volume is None:
-        return (Create(names.VOLUME, render.volume(identity, spec, seen.has_csi)),)
-    if claim is None and status_of(volume).get("phase"):
-        return (Create(names.CLAIM, render.claim(identity, key_of(volume).name)),)
-    return ()
+        return (Create(names.VOLUME, render.volume(identity, spec, seen.has_csi, uid_of(claim))),)
+    return _announce(volume, claim)
+
+
+def _is_of_another_claim(volume: Object, claim: Object | None) -> bool:
+    """Than the one that is there. Of one that the binder has not taken yet, it may have the name alone."""
+    uid = _claim_uid(volume)
+    return bool(uid) and (claim is None or uid != uid_of(claim))
+
+
+def _claim_uid(volume: Object) -> str:
+    return str((spec_of(volume).get("claimRef") or {}).get("uid") or "")
+
+
+def _give_up(volume: Object, claim: Object | None, identity: SetIdentity) -> tuple[Action, ...]:
+    """Once the binder says that no claim has it any more: ours may be known too late. It retains the data.
+    Where it is bound to what is not seen here, somebody's claim may have the name of ours: the API server
+    says so."""
+    phase = status_of(volume).get("phase")
+    if phase == "Bound" and claim is None:
+        return _claim_of(identity, volume)
+    if phase != "Released" or not is_ours(volume, identity.uid):
+        return ()
+    return (Delete(names.VOLUME, key_of(volume), uid_of(volume)),)
+
+
+def _claim_of(identity: SetIdentity, volume: Object | None) -> tuple[Action, ...]:
+    """Of a volume that is there, once the binder has noticed it: see `_announce`."""
+    if volume is None:
+        return (Create(names.CLAIM, render.claim(identity)),)
+    is_noticed = status_of(volume).get("phase")
+    return (Create(names.CLAIM, render.claim(identity, key_of(volume).name)),) if is_noticed else ()
+
+
+def _announce(volume: Object, claim: Object) -> tuple[Action, ...]:
+    """The binder looks at a claim that it saw before the volume again after 15 s, or once it changes. Said to
+    be bound to the volume of another one, a claim would be lost."""
+    uid = uid_of(volume)
+    is_told = annotations_of(claim).get(names.VOLUME_ANNOTATION) == uid
+    is_noticed = status_of(volume).get("phase") == "Bound" and _claim_uid(volume) == uid_of(claim)
+    if is_told or not is_noticed or status_of(claim).get("phase") == "Bound":
+        return ()
+    patch = {"metadata": {"annotations": {names.VOLUME_ANNOTATION: uid, **names.BIND_COMPLETED}}}
+    return (Patch(names.CLAIM, key_of(claim), patch, uid=uid_of(claim)),)
+
+
+def find_unmountable(seen: ObservedSet, spec: SetSpec) -> Problem | None:
+    """An option with which the CSI driver would never mount the volume that is to be created."""
+    if seen.children.volume is not None or not seen.has_csi:
+        return None
+    for option in render.csi_options(spec):
+        if option.count("=") > 1:
+            return Problem(
+                Reason.INVALID_SPEC,
+                f"{option}: JuiceFS' CSI driver, which mounts the volume, takes no '=' in the value of an"
+                " option; name it without",
+            )
+    return None
 
 
 def decide_runtime(
@@ -43,7 +107,8 @@ def decide_runtime(
     if seen.children.service is None:
         actions.append(Create(names.SERVICE_KIND, render.service(identity)))
     if seen.children.stateful_set is None and find_moved_cache(seen, spec) is None:
-        actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config)))
+        replicas = startable(seen, spec.partitions)
+        actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config, replicas)))
     return (*actions, *decide_template(seen, spec, config))
 
 

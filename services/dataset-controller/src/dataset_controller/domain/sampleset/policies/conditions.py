@@ -6,20 +6,23 @@ from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond, SetPhase
-from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
 from dataset_controller.domain.sampleset.policies.capacity import with_capacity
 from dataset_controller.domain.sampleset.policies.cold import cold_partitions
+from dataset_controller.domain.sampleset.policies.phase import figures_awaited
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import writes_left
+from dataset_controller.domain.sampleset.policies.warmth import with_warmth
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import NODES_WITH_WRITES
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import milliseconds_stamp
 
-WARMED_ONCE = (Reason.WARMED, Reason.PARTLY_CACHED, Reason.CACHE_CLEARED)
-"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
+_OF_FORMER_SOURCE = (
+    "files that only the source of a failed sync had may still be there: a SampleJob of type sync with"
+    " delete-dst removes what the source does not have"
+)
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
@@ -29,7 +32,8 @@ def with_conditions(
     """Mounted, Healthy, StagedWrites, Synced, Warmed and Ready of a status that has its phase already."""
     status = with_mounts(status, runtime, now)
     status = _with_synced(status, runs.sync, now)
-    status = _with_warmed(status, runs.warmup, seen.cache_change, now)
+    status = _with_mirror(status, runs.sync, seen.mirrored_at, now)
+    status = _with_warmed(seen, status, runs.warmup, runtime, now)
     status = with_capacity(status, runtime, partitions, now)
     status = with_staged_writes(seen, status, now)
     reason, message = _readiness(status, runtime, partitions, runs)
@@ -85,19 +89,45 @@ def describe_ailment(report: NodeStatus) -> str:
 
 def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
     match sync.stage:
-        case Stage.RUNNING:
+        case Stage.DUE | Stage.RUNNING if status.phase is SetPhase.SYNCING:
             return status.with_condition(Cond.SYNCED, False, *sync.waits_for(Reason.SYNCING), now)
         case Stage.FAILED if sync.state is not None:
             return status.with_condition(Cond.SYNCED, False, *sync.why, now)
         case Stage.DONE if not status.holds(Cond.SYNCED):
-            return status.with_condition(Cond.SYNCED, True, Reason.SYNCED, "", now)
+            return status.with_condition(Cond.SYNCED, True, Reason.SYNCED, _copied(status, sync), now)
         case Stage.NOT_NEEDED if status.phase is SetPhase.PARTIAL_READY:
             return status.with_condition(Cond.SYNCED, True, Reason.NOT_NEEDED, "spec.noSync is set", now)
     return status
 
 
+def _with_mirror(status: SetStatus, sync: RunDecision, mirrored_at: str, now: datetime) -> SetStatus:
+    """Once a SampleJob has removed what the first sync has left, nothing is said of that any more."""
+    synced = status.condition(Cond.SYNCED)
+    if synced is None or not is_mirror_news(status, mirrored_at):
+        return status
+    status = replace(status, sync_origin=replace(status.sync_origin, overwrites=False))
+    said = synced.message.removesuffix(_OF_FORMER_SOURCE).removesuffix("; ")
+    message = _copied(status, sync) if sync.state else said
+    return status.with_condition(Cond.SYNCED, True, synced.reason, message, now)
+
+
+def is_mirror_news(status: SetStatus, mirrored_at: str) -> bool:
+    """A SampleJob that began then has removed what the status says is left of a former source."""
+    synced = status.condition(Cond.SYNCED)
+    if synced is None or not status.holds(Cond.SYNCED) or not status.sync_origin.overwrites:
+        return False
+    return mirrored_at != "" and mirrored_at >= synced.last_transition_time
+
+
+def _copied(status: SetStatus, sync: RunDecision) -> str:
+    """What a sync that succeeded does not claim."""
+    said = sync.state.message if sync.state else ""
+    extra = _OF_FORMER_SOURCE if status.sync_origin.overwrites else ""
+    return "; ".join(filter(None, (said, extra)))
+
+
 def _with_warmed(
-    status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
+    seen: ObservedSet, status: SetStatus, warmup: RunDecision, runtime: Runtime, now: datetime
 ) -> SetStatus:
     match warmup.stage:
         case Stage.DUE if warmup.is_again:
@@ -109,55 +139,17 @@ def _with_warmed(
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.DONE:
-            return _with_cache(status, warmup, change, now)
+            return with_warmth(seen, status, warmup, runtime, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
 
 
-def _with_cache(
-    status: SetStatus, warmup: RunDecision, change: CacheChange | None, now: datetime
-) -> SetStatus:
-    """The set's own warmup is over. A SampleJob may have emptied the cache since, or filled it again."""
-    if not _was_warmed(status):
-        status = replace(status, cache_mark=CacheMark(milliseconds_stamp(now)))
-        return _with_own_warmup(status, warmup, now)
-    if change is None or not is_news(change, status):
-        return status
-    job = change.mark.job
-    messages = {
-        Reason.WARMED: f"by SampleJob {job}",
-        Reason.PARTLY_CACHED: f"by SampleJob {job}, whose message has the share",
-        Reason.CACHE_CLEARED: f"SampleJob {job} has emptied the cache; one of type warmup fills it again",
-    }
-    is_warm = change.reason is Reason.WARMED
-    status = replace(status, cache_mark=change.mark)
-    return status.with_condition(Cond.WARMED, is_warm, change.reason, messages[change.reason], now)
-
-
-def is_news(change: CacheChange, status: SetStatus) -> bool:
-    """The status of a set that was warm once does not say what this SampleJob has done since. An older one
-    never counts, also when the last one is deleted."""
-    return _was_warmed(status) and change.mark > status.cache_mark
-
-
-def _was_warmed(status: SetStatus) -> bool:
-    warmed = status.condition(Cond.WARMED)
-    return warmed is not None and warmed.reason in WARMED_ONCE
-
-
 def was_cancelled(status: SetStatus) -> bool:
     """The set's own warmup, on purpose."""
     warmed = status.condition(Cond.WARMED)
     return warmed is not None and warmed.reason == Reason.CANCELLED
-
-
-def _with_own_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
-    state = warmup.state
-    if state is not None and state.reason == Reason.PARTLY_CACHED:
-        return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
-    return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
 
 
 def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:
@@ -168,7 +160,9 @@ def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRu
         case SetPhase.BOUND:
             return Reason.WAITING_FOR_MOUNT, runtime.first_trouble
         case SetPhase.MOUNT:
-            return Reason.WAITING_FOR_FIGURES if runs.sync.is_over else Reason.WAITING_FOR_SYNC, ""
+            if runs.sync.is_over:
+                return Reason.WAITING_FOR_FIGURES, figures_awaited(runtime, runs.sync)
+            return Reason.WAITING_FOR_SYNC, ""
         case SetPhase.SYNCING:
             return runs.sync.waits_for(Reason.SYNCING)
         case SetPhase.SYNC_FAILED:

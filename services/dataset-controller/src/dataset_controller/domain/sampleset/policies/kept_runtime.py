@@ -13,6 +13,7 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.children import decide_template
 from dataset_controller.domain.sampleset.policies.staging import partitions_to_upload
+from dataset_controller.domain.sampleset.runtime import startable
 from paddlewheel.contracts.objects import Object, key_of, spec_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
@@ -31,7 +32,7 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Kep
     own = seen.sample_set
     if not _is_needed(seen):
         return KeptRuntime()
-    count = partitions_to_upload(seen, now)
+    count = startable(seen, partitions_to_upload(seen, now))
     if seen.children.stateful_set is not None:
         return KeptRuntime(_update(seen, seen.children.stateful_set, config, count))
     if own.spec is None:
@@ -61,9 +62,7 @@ def _update(seen: ObservedSet, runtime: Object, config: RuntimeConfig, count: in
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:
     identity = seen.sample_set.identity
-    manifest = render.stateful_set(identity, spec, config)
-    manifest["spec"]["replicas"] = count
-    runtime = Create(names.STATEFUL_SET, manifest)
+    runtime = Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config, count))
     if seen.children.service is not None:
         return (runtime,)
     return (Create(names.SERVICE_KIND, render.service(identity)), runtime)

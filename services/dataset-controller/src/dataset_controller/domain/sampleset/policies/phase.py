@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.runtime import Runtime
+from paddlewheel.contracts.stamps import seconds_stamp
 
 
 def next_phase(phase: SetPhase, runtime: Runtime, partitions: int, runs: OwnRuns) -> SetPhase:
@@ -44,4 +45,25 @@ def _after_sync(sync: RunDecision) -> SetPhase:
 def _has_figures(runtime: Runtime, sync: RunDecision) -> bool:
     """A mounted agent has measured the set, and not before the sync was over."""
     ended = sync.state.ended_at if sync.state else None
-    return any(r.mounted and (ended is None or (r.updated_at or ended) >= ended) for r in runtime.reports)
+    measured = [r for r in runtime.reports if r.mounted and not r.size_unknown]
+    return any(ended is None or (r.updated_at or ended) >= ended for r in measured)
+
+
+def figures_awaited(runtime: Runtime, sync: RunDecision) -> str:
+    """What a set whose sync is over waits for, "" when its figures are there."""
+    mounted = sorted((r for r in runtime.reports if r.mounted), key=lambda r: r.partition)
+    ended = sync.state.ended_at if sync.state else None
+    if _has_figures(runtime, sync):
+        return ""
+    if not mounted:
+        return runtime.first_trouble or "no partition that has mounted the set reports"
+    if ended is not None and not all(r.size_unknown for r in mounted):
+        return f"a report of after the end of the sync, {seconds_stamp(ended)}, has not come yet"
+    first = mounted[0]
+    since = max(filter(None, (ended, first.mount_changed_at)), default=None)
+    begun = f" since {seconds_stamp(since)}" if since else ""
+    waits = (
+        f"partition {first.partition} has been measuring the size of the set{begun}; where that means to read"
+        " the names of all files, it takes long"
+    )
+    return f"{waits}; {first.figures_problem}" if first.figures_problem else waits

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dataset_controller.domain.actions import CancelRun, RecordAction, WriteRun
-from dataset_controller.domain.sampleset.model import ObservedSet
+from dataset_controller.domain.sampleset.model import ObservedSet, SyncOrigin
 from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState
 from paddlewheel.contracts.reasons import Reason
 
@@ -34,6 +34,7 @@ class RunDecision:
         state: of a run that an agent has taken up.
         is_again: due, although such a run has ended well before.
         series: of a warmup that is due.
+        origin: of a sync that is due.
     """
 
     stage: Stage
@@ -43,6 +44,7 @@ class RunDecision:
     wake_after: float | None = None
     is_again: bool = False
     series: int = 0
+    origin: SyncOrigin = field(default_factory=SyncOrigin)
 
     @property
     def is_over(self) -> bool:

@@ -19,7 +19,7 @@ from dataset_controller.domain.secrets import (
     engine_keys,
     source_keys,
 )
-from dataset_controller.domain.sources import Credentials, choose_keys
+from dataset_controller.domain.sources import Credentials, choose_keys, unread_keys
 from paddlewheel.contracts.objects import Object, key_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
@@ -42,6 +42,18 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
     if spec.source is None or spec.no_sync:
         return SetSecrets(engine, Credentials())
     return SetSecrets(engine, choose_keys(spec.source, source_keys(seen.source_secret, spec.source_secret)))
+
+
+def unread_keys_of(spec: SetSpec, secrets: SetSecrets) -> str:
+    """What is said of keys without effect. A source takes the engine's Secret where it names none, whose keys
+    are for the engine's store then."""
+    notes = []
+    if secrets.engine.get("access-key"):
+        notes.append(unread_keys(secrets.engine["storage"].lower(), f"Secret {spec.engine_secret}"))
+    if secrets.source and spec.source and (spec.source.keys or spec.source_secret != spec.engine_secret):
+        place = "spec.source.uri" if spec.source.keys else f"Secret {spec.source_secret}"
+        notes.append(unread_keys(spec.source.scheme, place))
+    return "; ".join(filter(None, notes))
 
 
 def decide_secrets(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:

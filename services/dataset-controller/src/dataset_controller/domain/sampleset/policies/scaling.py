@@ -1,4 +1,5 @@
-"""`spec.partitions` against the StatefulSet: grown at once, shrunk when the leaving caches are empty."""
+"""`spec.partitions` against the StatefulSet: grown at once, but for a first pod that has to mount before, and
+shrunk when the leaving caches are empty."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.actions import ForgetRun, WriteRun
-from dataset_controller.domain.names import Cond
+from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.runtime import Runtime, startable
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
@@ -42,6 +43,11 @@ def decide_scaling(
         return ScalingDecision(status)
     if runtime.replicas == spec.partitions:
         return ScalingDecision(_settled(status, spec, now))
+    possible = startable(seen, spec.partitions)
+    if possible == runtime.replicas:
+        return ScalingDecision(status)
+    if _is_starting(runtime, spec, status):
+        return ScalingDecision(status, (_resize(seen, possible),))
     step = f"from {runtime.replicas} to {spec.partitions} partitions"
     if staged := _staged_writes(seen, spec, runtime, now):
         # False, so that the time for emptying the caches begins when this is over.
@@ -51,8 +57,14 @@ def decide_scaling(
     status = status.with_condition(Cond.SCALING, True, Reason.SCALING, step, now)
     leaving = tuple(p.index for p in runtime.partitions if p.ready and p.index >= spec.partitions)
     if not leaving:
-        return ScalingDecision(status, (_resize(seen, spec.partitions),))
+        return ScalingDecision(status, (_resize(seen, possible),))
     return _shrink(seen, spec, runtime, status, leaving, now)
+
+
+def _is_starting(runtime: Runtime, spec: SetSpec, status: SetStatus) -> bool:
+    """The first pod has mounted, and the others follow: nobody has scaled the set."""
+    is_new = status.phase in (SetPhase.NOT_BOUND, SetPhase.BOUND, SetPhase.MOUNT)
+    return is_new and spec.partitions > runtime.replicas and status.condition(Cond.SCALING) is None
 
 
 def _staged_writes(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datetime) -> str:

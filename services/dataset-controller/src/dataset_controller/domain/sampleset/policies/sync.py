@@ -1,4 +1,9 @@
-"""The set's first sync: started in phase Mount, after a failure only when something has changed."""
+"""The set's first sync: started in phase Mount, after a failure only when something has changed.
+
+An attempt that copies from another source than one before it replaces all files: of those with the same
+size nobody knows of which source they are. Comparing them would read all of the source, too, and all that
+is there: with files of 8 MB it took three to six times as long.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from dataset_controller.domain.actions import ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.operations import sync_operation
 from dataset_controller.domain.runs import RUNTIME_PREFIX, digest, is_ended, make_run, run_id
-from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
+from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus, SyncOrigin
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, cancels_of, requested
 from dataset_controller.domain.sampleset.policies.runtime_secret import SetSecrets
 from dataset_controller.domain.secrets import version
@@ -33,7 +38,7 @@ def decide_sync(seen: ObservedSet, spec: SetSpec, secrets: SetSecrets | None, no
         return RunDecision(Stage.NOT_NEEDED)
     if secrets is None or spec.source is None:
         return RunDecision(Stage.BLOCKED)
-    return _begin(seen, _operation(spec, secrets))
+    return _begin(seen, spec.source.uri, secrets)
 
 
 def _over(seen: ObservedSet) -> RunDecision | None:
@@ -46,13 +51,14 @@ def _over(seen: ObservedSet) -> RunDecision | None:
     return RunDecision(Stage.DONE, state=seen.runs.get(seen.status.sync_job))
 
 
-def _operation(spec: SetSpec, secrets: SetSecrets) -> SyncOperation:
-    operation = sync_operation(SyncOptions(), spec.source.uri if spec.source else "")
+def _operation(origin: SyncOrigin, secrets: SetSecrets) -> SyncOperation:
+    operation = sync_operation(SyncOptions(force_update=origin.overwrites), origin.uri)
     return operation.model_copy(update={"secret": RUNTIME_PREFIX if secrets.source else ""})
 
 
 def _follow(seen: ObservedSet, spec: SetSpec, secrets: SetSecrets | None, now: datetime) -> RunDecision:
-    """The run in the status: it has ended, or its record must be on the bus."""
+    """The run in the status: it has ended, or its record must be on the bus. It keeps the source that it was
+    begun with: another one in the spec is of no account before this run has failed."""
     run = seen.status.sync_job
     state = seen.runs.get(run)
     if state is not None and is_ended(state):
@@ -60,18 +66,28 @@ def _follow(seen: ObservedSet, spec: SetSpec, secrets: SetSecrets | None, now: d
         return RunDecision(stage, state=state)
     if secrets is None:
         return RunDecision(Stage.RUNNING, actions=cancels_of(seen, run), state=state)
-    record = make_run(seen.sample_set.identity, run, spec.partitions, _operation(spec, secrets), now)
+    in_spec = SyncOrigin(spec.source.uri if spec.source else "")
+    origin = seen.status.sync_origin if seen.status.sync_origin.uri else in_spec  # of an older release
+    record = make_run(seen.sample_set.identity, run, spec.partitions, _operation(origin, secrets), now)
     return RunDecision(Stage.RUNNING, actions=requested(seen, record), state=state)
 
 
-def _begin(seen: ObservedSet, operation: SyncOperation) -> RunDecision:
+def _begin(seen: ObservedSet, uri: str, secrets: SetSecrets) -> RunDecision:
     """The run id is derived from the request: the same id again means no change since the run failed."""
     status = seen.status
     attempt = status.attempt(SampleSetSyncFailed) + 1
-    if status.sync_job and status.sync_job == _run_id(seen, operation, attempt - 1):
+    same = SyncOrigin(uri, status.sync_origin.overwrites)
+    if status.sync_job and status.sync_job == _run_id(seen, _operation(same, secrets), attempt - 1):
         return RunDecision(Stage.FAILED, state=seen.runs.get(status.sync_job))
+    origin = _next_origin(status, uri)
     forget = (ForgetRun(seen.sample_set.run_key(status.sync_job)),) if status.sync_job else ()
-    return RunDecision(Stage.DUE, _run_id(seen, operation, attempt), forget)
+    return RunDecision(Stage.DUE, _run_id(seen, _operation(origin, secrets), attempt), forget, origin=origin)
+
+
+def _next_origin(status: SetStatus, uri: str) -> SyncOrigin:
+    """Once there were two sources, all attempts overwrite: one that failed has left files of both."""
+    is_other = bool(status.sync_job) and status.sync_origin.uri != uri
+    return SyncOrigin(uri, status.sync_origin.overwrites or is_other)
 
 
 def _run_id(seen: ObservedSet, operation: SyncOperation, attempt: int) -> str:

@@ -9,8 +9,9 @@ from dataset_controller.domain.actions import BUS, RECORD, ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetPlan, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.conditions import WARMED_ONCE, was_cancelled
+from dataset_controller.domain.sampleset.policies.conditions import was_cancelled
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, requested
+from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason

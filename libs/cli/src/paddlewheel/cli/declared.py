@@ -1,0 +1,47 @@
+"""Which services of others an installation declares, as its bus-installer has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter
+
+from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices
+from paddlewheel.cli.bus_access import uses_own_bus
+from paddlewheel.cli.install import SYSTEM_NAMESPACE
+from paddlewheel.cli.target import target
+from paddlewheel.core.errors import NotFound, Permanent
+
+_DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/bus-installer"
+_VARIABLE = "BUS_INSTALLER_SERVICES"
+
+
+async def declared_services(name: str) -> tuple[DeclaredService, ...] | None:
+    """Those of the cluster `name`; None where they are not known.
+
+    With NATS_URL the bus may be another one, a user may not be allowed to look, and another release than this
+    command's has streams and consumers that this one does not know.
+    """
+    if uses_own_bus():
+        return None
+    try:
+        deployment = orjson.loads(await target(name).get(_DEPLOYMENT))
+        return services_in(deployment) if _release_of(deployment) == version("paddlewheel-cli") else None
+    except (NotFound, Permanent, ValueError):
+        return None
+
+
+def _release_of(deployment: Mapping[str, Any]) -> str:
+    return str((deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version", ""))
+
+
+def services_in(deployment: Mapping[str, Any]) -> tuple[DeclaredService, ...] | None:
+    """As its environment has them; None when it has none, as in releases before `nats.services`."""
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            if variable["name"] == _VARIABLE:
+                return TypeAdapter(DeclaredServices).validate_json(variable["value"])
+    return None

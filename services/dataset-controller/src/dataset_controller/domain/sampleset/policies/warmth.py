@@ -1,0 +1,159 @@
+"""Whether what `spec.warmup` asks for is in the caches: what SampleJobs and agents have told since it was.
+
+A warmup is begun by SampleJobs, or when partitions move: nothing here begins one, and no phase depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from dataset_controller.domain.names import Cond
+from dataset_controller.domain.samplejob.uses import is_any_below
+from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus, Warmth
+from dataset_controller.domain.sampleset.policies.runs import RunDecision
+from dataset_controller.domain.sampleset.runtime import Runtime, cached_at
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.sizes import iec
+from paddlewheel.contracts.stamps import milliseconds_stamp
+
+WARMED_ONCE = (
+    Reason.WARMED,
+    Reason.PARTLY_CACHED,
+    Reason.PARTLY_WARMED,
+    Reason.DATA_CHANGED,
+    Reason.CACHE_CLEARED,
+)
+"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
+LEAST_PERCENT = 90
+"""Of the bytes that the caches held after the warmup. Agents count each block with what it takes on the disk,
+and what jobs read replaces some: less than this has another cause."""
+SETTLED_SECONDS = 300.0
+"""Time that a client has to find again, after a mount, what is in its cache."""
+_KEPT: Mapping[str, Sequence[Reason]] = {
+    Reason.CACHE_CLEARED: (Reason.DATA_CHANGED,),
+    Reason.PARTLY_CACHED: (Reason.PARTLY_WARMED,),
+    Reason.WARMED: (Reason.PARTLY_WARMED,),
+}
+"""By the present reason, what changes nothing about it: the present one says more."""
+
+
+def with_warmth(
+    seen: ObservedSet, status: SetStatus, warmup: RunDecision, runtime: Runtime, now: datetime
+) -> SetStatus:
+    """Warmed of a set whose own warmup is over."""
+    spec = seen.sample_set.spec
+    if not _was_warmed(status):
+        return _with_own_warmup(status, warmup.state or RunState(), now)
+    if spec is None or spec.warmup is None:
+        return status
+    for change in seen.cache_changes:
+        if is_news(change, status):
+            status = _with_change(status, change, spec.warmup, now)
+    return _with_what_is_left(status, runtime.reports, spec.partitions, now)
+
+
+def is_news(change: CacheChange, status: SetStatus) -> bool:
+    """The status of a set that was warm once does not say what this SampleJob has done since. An older one
+    never counts, also when the last one is deleted."""
+    return _was_warmed(status) and change.mark > status.cache_mark
+
+
+def _was_warmed(status: SetStatus) -> bool:
+    return _reason(status) in WARMED_ONCE
+
+
+def _reason(status: SetStatus) -> str:
+    warmed = status.condition(Cond.WARMED)
+    return warmed.reason if warmed else ""
+
+
+def _with_own_warmup(status: SetStatus, state: RunState, now: datetime) -> SetStatus:
+    mark = CacheMark(milliseconds_stamp(now))
+    if state.reason == Reason.PARTLY_CACHED:
+        status = replace(status, cache_mark=mark, warmth=Warmth())
+        return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
+    status = replace(status, cache_mark=mark, warmth=Warmth(state.bytes_done))
+    return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
+
+
+def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation, now: datetime) -> SetStatus:
+    """The same with one change that is news, the older ones before the newer ones."""
+    status = replace(status, cache_mark=change.mark)
+    reason = _outcome(change, wanted, _reason(status))
+    if reason is None or reason in _KEPT.get(_reason(status), ()):
+        return status
+    is_warm = reason is Reason.WARMED
+    status = replace(status, warmth=Warmth(change.bytes) if is_warm else Warmth())
+    return status.with_condition(Cond.WARMED, is_warm, reason, _message(reason, change.mark.job), now)
+
+
+def _outcome(change: CacheChange, wanted: WarmupOperation, present: str) -> Reason | None:
+    """What the change makes of a set that was warm; None when it is about other files. A cache without room
+    for a part may have given up the rest for it; of one that was not warm, the part says no more."""
+    match change.reason:
+        case Reason.WARMED if not _covers(change, wanted):
+            return Reason.PARTLY_WARMED
+        case Reason.PARTLY_CACHED if present != Reason.WARMED and not _covers(change, wanted):
+            return Reason.PARTLY_WARMED
+        case Reason.DATA_CHANGED if not _concerns(change, wanted):
+            return None
+    return change.reason
+
+
+def _covers(change: CacheChange, wanted: WarmupOperation) -> bool:
+    """A warmup has loaded all that is wanted. Nobody knows here what a list of files names."""
+    if change.file or wanted.file:
+        return change.file == wanted.file or (not change.file and "" in change.paths)
+    return all(is_any_below({path}, change.paths) for path in wanted.paths or [""])
+
+
+def _concerns(change: CacheChange, wanted: WarmupOperation) -> bool:
+    tops = frozenset([""] if wanted.file or not wanted.paths else wanted.paths)
+    return is_any_below(change.paths, tops) or is_any_below(tops, change.paths)
+
+
+def _message(reason: Reason, job: str) -> str:
+    return {
+        Reason.WARMED: f"by SampleJob {job}",
+        Reason.PARTLY_CACHED: f"by SampleJob {job}, whose message has the share",
+        Reason.PARTLY_WARMED: f"SampleJob {job} has warmed less than spec.warmup asks for",
+        Reason.DATA_CHANGED: f"SampleJob {job} has copied files into the set; one of type warmup loads them",
+        Reason.CACHE_CLEARED: f"SampleJob {job} has emptied the cache; one of type warmup fills it again",
+    }[reason]
+
+
+def _with_what_is_left(
+    status: SetStatus, reports: Sequence[NodeStatus], partitions: int, now: datetime
+) -> SetStatus:
+    """Other data may displace what was warmed. A number of bytes does not tell that it is there again: only a
+    warmup looks up of which files they are."""
+    warmth, mine = status.warmth, [r for r in reports if r.partition < partitions]
+    since = status.cache_mark.at
+    if not status.holds(Cond.WARMED) or len(mine) < partitions or not all(_counts(r, since) for r in mine):
+        return status
+    cached = min(warmth.bytes, sum(r.cached_bytes for r in mine))
+    if not warmth.held:
+        return replace(status, warmth=replace(warmth, held=cached))
+    if 100 * cached >= LEAST_PERCENT * warmth.held or not all(map(_is_settled, mine)):
+        return status
+    share = f"{iec(cached)} of {iec(warmth.held)} are in the caches"
+    message = f"other data has displaced some of it: {share}; a SampleJob of type warmup loads it again"
+    status = replace(status, warmth=Warmth())
+    return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, message, now)
+
+
+def _counts(report: NodeStatus, since: str) -> bool:
+    """What it says of the cache was measured after the warmup."""
+    at = cached_at(report)
+    is_new = at is not None and milliseconds_stamp(at) >= since
+    return is_new and report.mounted and not report.figures_problem
+
+
+def _is_settled(report: NodeStatus) -> bool:
+    at, changed_at = cached_at(report), report.mount_changed_at
+    if at is None or changed_at is None:
+        return False
+    return (at - changed_at).total_seconds() >= SETTLED_SECONDS

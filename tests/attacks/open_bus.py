@@ -1,0 +1,45 @@
+"""A bus that guards nothing, on which attacks are to succeed: whoever cannot do harm there proves nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from nats.js import JetStreamContext
+
+from paddlewheel.bus.admin.accounts import HOME, SYSTEM
+from paddlewheel.bus.admin.permissions import Permissions
+from paddlewheel.bus.callout.claims import Asking, Grant
+
+EVERYTHING = Permissions(publish=frozenset({">"}), subscribe=frozenset({">"}))
+
+_ACCOUNT = re.compile(r'^  "([^"]+)": (\{.*\})$', re.MULTILINE)
+_BUS_AUTH = re.compile(r"^  BUS_AUTH: \{$.*?^  \}$", re.MULTILINE | re.DOTALL)
+_KEY_OF_BUS_AUTH = "{nkey: $BUS_AUTH_USER}"
+
+
+def opened(config: str) -> str:
+    """The chart's configuration with everybody in the services' account, without permissions or limits."""
+    accounts = {name: json.loads(account) for name, account in _ACCOUNT.findall(config)}
+    assert HOME in accounts, "the chart writes accounts otherwise than this reads them"
+    users = [
+        json.dumps({"user": user["user"]}) for each in accounts.values() for user in each.get("users", [])
+    ]
+    config, keys = _BUS_AUTH.subn("", config)
+    users += keys * [_KEY_OF_BUS_AUTH]
+    config = config.replace("account: BUS_AUTH,", f"account: {HOME},")
+    home = f'  "{HOME}": {{"jetstream": "enabled", "users": [{", ".join(users)}]}}'
+    others = {name: f'  "{name}": {{}}' for name in accounts if name == SYSTEM}
+    return _ACCOUNT.sub(lambda found: {**others, HOME: home}.get(found[1], ""), config)
+
+
+async def authorize_everything(asking: Asking) -> Grant:
+    """Everybody is let in where the streams are."""
+    return Grant(asking.role, HOME, EVERYTHING, int(time.time()) + 600)
+
+
+async def sweep(js: JetStreamContext) -> None:
+    """Remove what the attack before has left."""
+    for info in await js.streams_info():
+        await js.delete_stream(info.config.name or "")
