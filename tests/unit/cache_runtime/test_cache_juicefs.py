@@ -37,24 +37,16 @@ from cache_runtime.engines.juicefs.control import (
     tree_size,
 )
 from cache_runtime.engines.juicefs.control_file import ControlFile
+from cache_runtime.engines.juicefs.copies import TEXT_MAX, CopyLog, CopyReport
 from cache_runtime.engines.juicefs.mount_options import mount_options, sub_directory
 from cache_runtime.engines.juicefs.output import (
     RECORD_MAX,
-    TEXT_MAX,
-    CopyLog,
     ListingParser,
     Problem,
     Remark,
-    _known_in,
-    away_copies,
-    failed_copies,
     is_outage,
-    kept_copies,
     last_problem,
-    missing_copies,
     refused_filter,
-    torn_copies,
-    unanswered_copies,
     unreadable_directory,
 )
 from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
@@ -287,7 +279,7 @@ def test_a_failed_copy_names_what_failed() -> None:
         "<ERROR>: Failed to copy object c: d: oss://AK:SK@x denied [worker@sync.go:1165]",
         COUNTED.format(2),
     )
-    failed = failed_copies(read(log), [b"a", b"b", b"c: d"])
+    failed = CopyReport(read(log), [b"a", b"b", b"c: d"]).failed
     assert list(failed) == [b"b", b"c: d"]
     assert failed[b"b"].startswith("Failed to copy object b: denied")
     assert "SK" not in failed[b"c: d"]
@@ -304,16 +296,16 @@ def test_a_name_does_not_choose_why_it_has_failed(name: str) -> None:
     said = read(log)
     shown = name.replace("\n", " ")
     expected = f"Failed to copy object {shown}: denied [worker@sync.go:1]"
-    assert failed_copies(said, [name.encode()]) == {name.encode(): expected}
-    assert said.cause == expected
+    assert CopyReport(said, [name.encode()]).failed == {name.encode(): expected}
+    assert CopyReport(said, []).cause == expected
 
 
 def test_names_that_the_log_shows_alike_have_failed_together() -> None:
     log = log_of_copies(
         "<ERROR>: Failed to copy object \ufffd: denied [worker@sync.go:1165]", COUNTED.format(1)
     )
-    assert set(failed_copies(read(log), [b"a", b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
-    assert set(failed_copies(read(b""), [b"\xfe", b"\xff"])) == {b"\xfe", b"\xff"}
+    assert set(CopyReport(read(log), [b"a", b"\xfe", b"\xff"]).failed) == {b"\xfe", b"\xff"}
+    assert set(CopyReport(read(b""), [b"\xfe", b"\xff"]).failed) == {b"\xfe", b"\xff"}
 
 
 @pytest.mark.parametrize(
@@ -326,7 +318,7 @@ def test_names_that_the_log_shows_alike_have_failed_together() -> None:
     ],
 )
 def test_a_failed_copy_that_does_not_name_all_has_failed_for_all(lines: tuple[str, ...]) -> None:
-    assert set(failed_copies(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"])) == {b"a", b"b", b"\xff"}
+    assert set(CopyReport(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"]).failed) == {b"a", b"b", b"\xff"}
 
 
 def test_what_has_changed_meanwhile_is_torn() -> None:
@@ -339,8 +331,8 @@ def test_what_has_changed_meanwhile_is_torn() -> None:
         "<ERROR>: Failed to copy object a: denied [worker@sync.go:1165]",
         COUNTED.format(3),
     )
-    assert torn_copies(read(log), [b"a", b"b{0}", b"c", b"d"]) == [b"b{0}"]
-    assert torn_copies(read(log, "other"), [b"b{0}"]) == []
+    assert CopyReport(read(log), [b"a", b"b{0}", b"c", b"d"]).torn == {b"b{0}"}
+    assert CopyReport(read(log, "other"), [b"b{0}"]).torn == set()
 
 
 def test_what_nobody_could_ask_for_again_after_its_copy_may_be_torn() -> None:
@@ -349,15 +341,15 @@ def test_what_nobody_could_ask_for_again_after_its_copy_may_be_torn() -> None:
         "<ERROR>: Failed to copy object a: check a in minio://s/b/: connection refused [worker@sync.go:1165]"
     )
     log = log_of_copies(text, COUNTED.format(1))
-    assert torn_copies(read(log), [b"a", b"b"]) == [b"a"]
+    assert CopyReport(read(log), [b"a", b"b"]).torn == {b"a"}
 
 
 @pytest.mark.parametrize("forged", ["x: x changed during sync.", "x: check x in y"])
 def test_a_name_that_reads_as_a_change_of_another_tears_nothing(forged: str) -> None:
     log = log_of_copies(f"<ERROR>: Failed to copy object {forged}: denied [worker@sync.go:1165]")
-    assert torn_copies(read(log), [b"x", forged.encode()]) == []
+    assert CopyReport(read(log), [b"x", forged.encode()]).torn == set()
     alike = "<ERROR>: Failed to copy object a\ufffd: a\ufffd changed during sync. [worker@sync.go:1]"
-    assert torn_copies(read(log_of_copies(alike)), [b"a\xfe", b"a\xff"]) == []
+    assert CopyReport(read(log_of_copies(alike)), [b"a\xfe", b"a\xff"]).torn == set()
 
 
 @pytest.mark.parametrize(
@@ -380,13 +372,15 @@ GONE = "<WARNING>: head {} from file:///s/: lstat /s/x: no such file or director
 
 def test_what_has_left_the_source_is_named() -> None:
     keys = [b"a", b"b from c", b"d"]
-    assert missing_copies(read(log_of_copies(SUM.format(3))), keys) == {}
-    assert kept_copies(read(log_of_copies(SUM.format(3)))) == 1
-    assert kept_copies(read(log_of_copies("<ERROR>: Found: 3, skipped: 2"))) is None
+    assert CopyReport(read(log_of_copies(SUM.format(3))), keys).missing == {}
+    assert CopyReport(read(log_of_copies(SUM.format(3))), []).kept == 1
+    assert CopyReport(read(log_of_copies("<ERROR>: Found: 3, skipped: 2")), []).kept is None
     log = log_of_copies(GONE.format("b from c"), SUM.format(2))
-    assert missing_copies(read(log), keys) == {b"b from c": "has left the source, or cannot be read there"}
+    assert CopyReport(read(log), keys).missing == {
+        b"b from c": "has left the source, or cannot be read there"
+    }
     unreadable = log_of_copies(GONE.format("a"), GONE.format("d"), SUM.format(2))
-    assert set(missing_copies(read(unreadable), keys)) == {b"a", b"d"}
+    assert set(CopyReport(read(unreadable), keys).missing) == {b"a", b"d"}
 
 
 def test_what_leaves_the_source_while_it_is_to_be_copied_is_named_and_not_kept() -> None:
@@ -394,23 +388,23 @@ def test_what_leaves_the_source_while_it_is_to_be_copied_is_named_and_not_kept()
     left = "<DEBUG>: Head src {0}: open /s/{0}: no such file or directory [doCopySingle0@sync.go:693]"
     skipped = "<DEBUG>: Head src {0}: skipped [copyData@sync.go:1010]"
     log = read(log_of_copies(left.format("b: c"), skipped.format("b: c"), SUM.format(3)))
-    assert missing_copies(log, [b"a", b"b", b"b: c"]) == {b"b: c": "has left the source"}
-    assert kept_copies(log) == 0
+    assert CopyReport(log, [b"a", b"b", b"b: c"]).missing == {b"b: c": "has left the source"}
+    assert CopyReport(log, []).kept == 0
     forged = "b: skipped [copyData@sync.go:1010]"
     log = read(log_of_copies(left.format(forged), SUM.format(2)))
-    assert (missing_copies(log, [b"b", forged.encode()]), kept_copies(log)) == ({}, 1)
+    assert (CopyReport(log, [b"b", forged.encode()]).missing, CopyReport(log, []).kept) == ({}, 1)
 
 
 def test_a_line_that_may_be_about_two_keys_accounts_for_one() -> None:
     """Else another, of which the log says nothing, would count as done."""
     keys = [b"a", b"a: b", b"a from b", b"c"]
     line = "<ERROR>: Failed to copy object a: b: denied [worker@sync.go:1165]"
-    one = failed_copies(read(log_of_copies(line, COUNTED.format(1))), keys)
+    one = CopyReport(read(log_of_copies(line, COUNTED.format(1))), keys).failed
     assert set(one) == {b"a", b"a: b"}
-    assert set(failed_copies(read(log_of_copies(line, COUNTED.format(2))), keys)) == set(keys)
+    assert set(CopyReport(read(log_of_copies(line, COUNTED.format(2))), keys).failed) == set(keys)
     gone = GONE.format("a from b")
-    assert set(missing_copies(read(log_of_copies(gone, SUM.format(3))), keys)) == {b"a", b"a from b"}
-    assert set(missing_copies(read(log_of_copies(gone, SUM.format(2))), keys)) == set(keys)
+    assert set(CopyReport(read(log_of_copies(gone, SUM.format(3))), keys).missing) == {b"a", b"a from b"}
+    assert set(CopyReport(read(log_of_copies(gone, SUM.format(2))), keys).missing) == set(keys)
 
 
 UNANSWERED = "<WARNING>: head {} from minio://s:1/b/: S3: HeadObject, StatusCode: 503, {} [produce@sync.go:1]"
@@ -425,10 +419,10 @@ def test_for_what_the_store_does_not_answer_has_not_left_it() -> None:
     reason = "the source does not answer for it: S3: HeadObject, StatusCode: 503,  [produce@sync.go:1]"
     for found in (2, 3, 9):
         said = read(log_of_copies(UNANSWERED.format("b", ""), SUM.format(found)))
-        assert unanswered_copies(said, keys) == missing_copies(said, keys) == {b"b": reason}
+        assert CopyReport(said, keys).unanswered == CopyReport(said, keys).missing == {b"b": reason}
     both = read(log_of_copies(UNANSWERED.format("b", ""), GONE.format("c"), SUM.format(9)))
-    assert set(unanswered_copies(both, keys)) == {b"b"}
-    assert set(missing_copies(both, keys)) == {b"b", b"c"}
+    assert set(CopyReport(both, keys).unanswered) == {b"b"}
+    assert set(CopyReport(both, keys).missing) == {b"b", b"c"}
 
 
 @pytest.mark.parametrize(
@@ -442,7 +436,8 @@ def test_for_what_the_store_does_not_answer_has_not_left_it() -> None:
 )
 def test_the_name_of_what_has_left_the_source_makes_no_outage(name: str, line: str) -> None:
     assert (
-        unanswered_copies(read(log_of_copies(line.format(name), SUM.format(1))), [name.encode(), b"b"]) == {}
+        CopyReport(read(log_of_copies(line.format(name), SUM.format(1))), [name.encode(), b"b"]).unanswered
+        == {}
     )
 
 
@@ -457,14 +452,14 @@ def test_what_is_below_a_key_that_the_store_does_not_answer_for_fails_no_other(
         *(UNANSWERED.format(name, "") for name in ("b", "bc")),
         *(UNCHECKED.format(name, name) for name in failed), SUM.format(9), COUNTED.format(len(failed)),
     )  # fmt: skip
-    assert set(failed_copies(read(log), keys)) == away_copies(read(log), keys) == {b"b", b"bc"}
+    assert set(CopyReport(read(log), keys).failed) == CopyReport(read(log), keys).away == {b"b", b"bc"}
     more = log_of_copies(
         UNANSWERED.format("b", ""),
         UNCHECKED.format("b", "b"),
         UNCHECKED.format("other", ""),
         COUNTED.format(2),
     )
-    assert set(failed_copies(read(more), keys)) == set(keys)
+    assert set(CopyReport(read(more), keys).failed) == set(keys)
 
 
 @pytest.mark.parametrize(
@@ -478,10 +473,10 @@ def test_what_is_below_a_key_that_the_store_does_not_answer_for_fails_no_other(
     ],
 )
 def test_a_copy_that_does_not_name_all_that_is_missing_has_failed_for_all(lines: tuple[str, ...]) -> None:
-    failed = missing_copies(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"])
+    failed = CopyReport(read(log_of_copies(*lines)), [b"a", b"b", b"\xff"]).missing
     assert set(failed) == {b"a", b"b", b"\xff"}
     forged = log_of_copies(SUM.format(3)).replace(b"[nonce]", b"[other]")
-    assert set(missing_copies(read(forged), [b"a", b"b", b"c"])) == {b"a", b"b", b"c"}
+    assert set(CopyReport(read(forged), [b"a", b"b", b"c"]).missing) == {b"a", b"b", b"c"}
 
 
 @pytest.mark.parametrize(
@@ -549,8 +544,9 @@ def test_what_a_store_says_of_one_object_is_neither_kept_nor_read_in_whole() -> 
     said = f"Failed to copy object a: {'no: ' * 15_000}"
     log = read(f"{PREFIX}<ERROR>: {said}\n{PREFIX}<ERROR>: failed to handle 1 objects\n".encode())
     assert max(map(len, log.problems)) <= TEXT_MAX
-    asked = Asked([b"a"])
-    assert [*_known_in(said, "Failed to copy object ", ": ", asked)] == ["a"]
+    report, asked = CopyReport(log, [b"a"]), Asked([b"a"])
+    vars(report)["_known"] = asked
+    assert [*report._names_in(said, "Failed to copy object ", ": ")] == ["a"]
     assert asked.count <= 2
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.command import Command
-from cache_runtime.engines.juicefs.output import last_problem
+from cache_runtime.engines.juicefs.output import last_problem, logged_problem
 from paddlewheel.core.errors import Retry
 
 KEPT_OUTPUT, KEPT_LOG = 16 << 20, 256 << 10
@@ -49,6 +49,10 @@ class Completed:
     def problem(self) -> str:
         """The last error, without secrets."""
         return last_problem(self.stderr)
+
+    def problem_under(self, log_id: str) -> str:
+        """The same, of what was logged under this id if there is any: no name can look like that."""
+        return logged_problem(self.log, log_id) or self.problem
 
 
 class JuiceFsClient:

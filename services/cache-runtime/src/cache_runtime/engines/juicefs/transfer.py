@@ -16,24 +16,16 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
+from cache_runtime.engines.juicefs.copies import CopyLog, CopyReport
 from cache_runtime.engines.juicefs.mount_options import sub_directory
 from cache_runtime.engines.juicefs.output import (
-    CopyLog,
     ListingParser,
     Problem,
     Record,
-    away_copies,
     cause_of,
-    failed_copies,
-    found_copies,
     is_outage,
-    kept_copies,
-    logged_problem,
-    missing_copies,
     records,
     refused_filter,
-    torn_copies,
-    unanswered_copies,
     unreadable_directory,
 )
 from cache_runtime.engines.juicefs.secret import read_engine_secret
@@ -210,19 +202,15 @@ class JuiceFsTransfer:
         command = commands.copy_files(sync, source, target, selection, copying)
         done = await self._client.run(command, hear=log.feed)
         log.close()
-        cause = log.cause or f"juicefs sync has ended with code {done.code}, and does not say why"
-        if done.code and is_outage(cause) and not found_copies(log):
-            raise (Retry if found_copies(log) is None else NotBegun)("CopyFailed", cause)
-        missing, unanswered = missing_copies(log, keys), frozenset(unanswered_copies(log, keys))
-        # It counts what it has listed below these, too.
-        kept = None if unanswered else kept_copies(log)
+        report = CopyReport(log, keys)
+        cause = report.cause or f"juicefs sync has ended with code {done.code}, and does not say why"
+        if done.code and is_outage(cause) and not report.found:
+            raise (Retry if report.found is None else NotBegun)("CopyFailed", cause)
+        unanswered = frozenset(report.unanswered)
         if not done.code:
-            return Copied(missing, kept, away=unanswered)
-        failed = failed_copies(log, keys)
-        # What is below these may have any name.
-        torn = frozenset(torn_copies(log, keys)) - unanswered
-        away = away_copies(log, keys) | (unanswered - failed.keys())
-        return Copied({**missing, **failed}, kept, torn, away)
+            return Copied(report.missing, report.kept, away=unanswered)
+        failed = {**report.missing, **report.failed}
+        return Copied(failed, report.kept, report.torn, report.away | (unanswered - report.failed.keys()))
 
 
 def _together(copies: Sequence[Copied]) -> Copied:
@@ -246,7 +234,7 @@ async def _heard(answer: Awaitable[T]) -> T:
 def _check_deleted(done: Completed, log_id: str) -> None:
     """Raises Retry for a store or a database that is away, Permanent for what they refuse."""
     if done.code:
-        problem = logged_problem(done.log, log_id) or done.problem
+        problem = done.problem_under(log_id)
         raise (Retry if is_outage(problem) else Permanent)("DeleteFailed", problem)
 
 

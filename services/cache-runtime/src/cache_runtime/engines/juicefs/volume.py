@@ -11,7 +11,6 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
-from cache_runtime.engines.juicefs.output import logged_problem
 
 REMOVE_TIMEOUT = 3600.0
 
@@ -28,7 +27,7 @@ class JuiceFsVolume:
     async def remove(self, path: Path) -> str:
         log_id = random_ids.token_hex(16)
         done = await self._client.run(commands.remove([str(path)], log_id), timeout=REMOVE_TIMEOUT)
-        return (logged_problem(done.log, log_id) or done.problem) if done.code else ""
+        return done.problem_under(log_id) if done.code else ""
 
     async def size(self) -> TreeSize:
         return await self._control.tree_size()
