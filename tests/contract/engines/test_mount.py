@@ -62,7 +62,7 @@ async def test_a_mount_that_is_lost_is_told_and_comes_back_by_itself(node: Node)
         await node.fill({"a": b"data"})
         await node.seen("a", b"data")
         await asyncio.to_thread(subprocess.run, ["umount", "-l", str(node.view)], check=True)
-        await eventually(lambda: node.told[1:], within=30, what="loss of the mount")
+        await eventually(lambda: node.told[1:], what="loss of the mount")
         assert "unmounted" in node.told[1]
         await eventually(lambda: node.told[2:], within=60, what="mounted again")
         assert node.told[2] == ""
@@ -83,7 +83,7 @@ async def test_what_cannot_be_mounted_says_why_and_is_mounted_when_it_can(node: 
     kept = secret.read_text()
     secret.unlink()
     async with node.running():
-        await eventually(lambda: node.engine.mount.ailment, within=30, what="a reason")
+        await eventually(lambda: node.engine.mount.ailment, what="a reason")
         ailment = node.engine.mount.ailment
         assert ailment is not None
         assert ailment.reason == "SecretMissing"

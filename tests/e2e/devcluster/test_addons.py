@@ -164,7 +164,7 @@ def replicas(served: Served) -> list[int]:
 
 async def test_requests_are_shared_by_weight_and_counted_by_backend(with_gateway: Served) -> None:
     with Client(with_gateway, ROUTE) as client:
-        await eventually(lambda: client.get()[0] == 200, within=30)
+        await eventually(lambda: client.get()[0] == 200)
         before = counted(with_gateway)
         answers = Counter(client.get() for _ in range(100))
     assert_shared(answers, one=80, two=20)
@@ -213,7 +213,7 @@ async def test_knative_scales_from_zero_to_zero_and_no_request_fails(with_knativ
     pods = set()
     with Client(with_knative, "hello.default.example.com") as client:
         for _ in range(2):
-            await eventually(lambda: replicas(with_knative) == [0], within=90)
+            await eventually(lambda: replicas(with_knative) == [0])
             assert client.get() == (200, "first")
             pods.add(client.pod)
     assert len(pods) == 2, "the second time it was not from zero"

@@ -177,12 +177,12 @@ async def test_a_service_is_reachable_from_everywhere(
     pod["spec"]["containers"][0]["volumeMounts"].append({"name": "tmp", "mountPath": "/tmp"})
     kubectl.run_pod(pod)
     kubectl.apply(make_service("web", 8000, type="NodePort"))
-    await eventually(lambda: fetched(kubectl, pair[0], "http://web.default.svc/x") == "served\n", within=30)
-    await eventually(lambda: fetched(kubectl, "web", "http://web.default.svc/x") == "served\n", within=30)
+    await eventually(lambda: fetched(kubectl, pair[0], "http://web.default.svc/x") == "served\n")
+    await eventually(lambda: fetched(kubectl, "web", "http://web.default.svc/x") == "served\n")
     port = kubectl.get("service", "web")["spec"]["ports"][0]["nodePort"]
     for index in range(2):
         url = f"http://{two_nodes.record.addresses.node(index)}:{port}/x"
-        await eventually(partial(answers_host, url), within=30)
+        await eventually(partial(answers_host, url))
 
 
 def test_a_mount_propagates_to_pods_of_the_same_node_only(kubectl: Kubectl, nodes: tuple[str, str]) -> None:
@@ -300,7 +300,7 @@ async def test_a_killed_node_restarts_with_its_pods_and_does_not_affect_the_othe
     assert inside is not None
     left, right = started_at(kubectl, "left"), started_at(kubectl, "right")
     kill(host_processes(inside))
-    await eventually(lambda: started_at(kubectl, "left") not in ("", left), within=90)
+    await eventually(lambda: started_at(kubectl, "left") not in ("", left))
     assert kubectl.shell("left", "echo again") == "again\n"
     assert started_at(kubectl, "right") == right
 

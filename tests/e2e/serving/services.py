@@ -123,14 +123,14 @@ def is_over(served: Served, name: str) -> bool:
 async def start(served: Served, name: str, text: str, **spec: Any) -> None:
     """The service answers, through the gateway as well."""
     served.apply(service(name, f"TARGET={text}", **spec))
-    await eventually(lambda: is_true(served, name, "Ready"), within=90)
+    await eventually(lambda: is_true(served, name, "Ready"))
     async with load(served.host, host_of(name), kept=1, new=0) as answers:
         await eventually(lambda: answers.by_text[text] > 0)
 
 
 async def answered(answers: Answers, text: str) -> None:
     """A version has given an answer."""
-    await eventually(lambda: answers.by_text[text] > 0, within=90)
+    await eventually(lambda: answers.by_text[text] > 0)
 
 
 def host_of(name: str) -> str:

@@ -91,7 +91,7 @@ async def test_a_good_canary_becomes_stable(served: Served) -> None:
     await start(served, "good", "old", rollout={"steps": STEPS})
     async with load(served.host, host_of("good")) as answers:
         served.apply(service("good", "TARGET=new", rollout={"steps": STEPS}))
-        await eventually(lambda: is_over(served, "good"), within=90)
+        await eventually(lambda: is_over(served, "good"))
     assert not is_true(served, "good", "RolledBack")
     assert answers.missed == 0
 

@@ -97,7 +97,7 @@ async def test_a_payload_the_server_refuses_is_parked_truncated_and_marked(
     body, seen = await publish_huge(nats_server.url), Seen()
     nats_server.config["max_payload"] = MIB
     await asyncio.to_thread(nats_server.restart)
-    await eventually(roomy.healthy, within=30)
+    await eventually(roomy.healthy)
     await roomy.publish(make_fact(1))
     async with running(roomy.consume(ALL, seen)):
         await eventually(lambda: seen.numbers == [1])
@@ -206,8 +206,8 @@ async def test_no_replay_is_lost_though_the_server_dies(nats_server: NatsServer,
         broken = False
         first = await letters(bus)
         await replay_all([letter.sequence for letter in first])
-        await eventually(lambda: len(handled) == 20, within=30)
-        await eventually(lambda: parked_after(bus, first[-1].sequence, 20), within=30)
+        await eventually(lambda: len(handled) == 20)
+        await eventually(lambda: parked_after(bus, first[-1].sequence, 20))
     assert {letter.source_sequence for letter in await letters(bus)} | handled == set(range(1, 41))
 
 

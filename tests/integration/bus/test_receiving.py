@@ -85,7 +85,7 @@ async def test_chunks_survive_the_server(nats_server: NatsServer, bus: NatsBus) 
             await grown(done, threshold)
             await restart(nats_server)
         await eventually(lambda: len(done) == 40, within=60)
-        await eventually(lambda: no_work_left(bus), within=30)
+        await eventually(lambda: no_work_left(bus))
     assert done == [b"%d" % n for n in range(40)]
 
 
@@ -111,11 +111,11 @@ async def test_a_watch_outlives_restart_and_data_loss(nats_server: NatsServer, b
         await eventually(lambda: None in told)
         await restart(nats_server)
         await until_done(kv.put, "s.b", b"1")
-        await eventually(lambda: told_of("s.b", b"1"), within=30)
+        await eventually(lambda: told_of("s.b", b"1"))
         await asyncio.to_thread(nats_server.lose_data)
-        await eventually(lambda: told_of("s.a", None), within=30)
+        await eventually(lambda: told_of("s.a", None))
         await until_done(kv.put, "s.c", b"1")
-        await eventually(lambda: told_of("s.c", b"1"), within=30)
+        await eventually(lambda: told_of("s.c", b"1"))
     assert told.count(None) == 1
 
 
@@ -133,7 +133,7 @@ async def test_a_tail_outlives_a_restart_without_repeating(nats_server: NatsServ
         await eventually(lambda: len(seen) == 5)
         await restart(nats_server)
         await publish_all(bus, range(5, 10), [])
-        await eventually(lambda: len(seen) >= 10, within=30)
+        await eventually(lambda: len(seen) >= 10)
     assert seen == [make_spread(n).id for n in range(10)]
 
 

@@ -83,8 +83,8 @@ async def test_an_effect_whose_ack_was_lost_is_not_repeated(nats_server: NatsSer
         gate.set()
         await asyncio.to_thread(nats_server.start)
         await until_done(bus.publish, make_spread(1))
-        await eventually(lambda: make_spread(1).id in attempts, within=30)
-        await eventually(lambda: nothing_pending(bus), within=30)
+        await eventually(lambda: make_spread(1).id in attempts)
+        await eventually(lambda: nothing_pending(bus))
     assert attempts == [make_spread(0).id, make_spread(1).id]
 
 
@@ -101,7 +101,7 @@ async def test_everything_is_recreated_after_the_server_lost_its_data(
         await eventually(lambda: make_spread(1).id in seen)
         await asyncio.to_thread(nats_server.lose_data)
         await until_done(bus.publish, make_spread(2))
-        await eventually(lambda: make_spread(2).id in seen, within=30)
+        await eventually(lambda: make_spread(2).id in seen)
     assert await stored_ids(bus) == [make_spread(2).id]
 
 
@@ -123,7 +123,7 @@ async def test_a_new_only_consumer_misses_nothing_published_while_it_was_lost(
         await asyncio.to_thread(nats_server.lose_data)
         for number in range(5):
             await until_done(bus.publish, make_spread(number))
-        await eventually(lambda: {make_spread(n).id for n in range(5)} <= set(seen), within=30)
+        await eventually(lambda: {make_spread(n).id for n in range(5)} <= set(seen))
 
 
 async def test_a_stream_deleted_under_a_live_connection_is_recreated(bus: NatsBus) -> None:
@@ -179,7 +179,7 @@ async def test_a_client_whose_read_loop_ended_silently_is_replaced(
         monkeypatch.setattr(Client, "_process_msg", fail_once)
         await until_done(pingless.publish, make_spread(1), within=60)
         await until_done(pingless.publish, make_spread(2), within=60)
-        await eventually(lambda: len(seen) == 3, within=30)
+        await eventually(lambda: len(seen) == 3)
     assert set(seen) == {make_spread(n).id for n in range(3)}
     assert pingless._connection.generation == generation + 1
 

@@ -38,7 +38,7 @@ def make_spread(number: int) -> Event:
 @pytest.fixture
 async def bus(nats_cluster: NatsCluster) -> AsyncIterator[NatsBus]:
     bus = NatsBus(Access(nats_cluster.url, replicas=3))
-    await eventually(bus.healthy, within=30)
+    await eventually(bus.healthy)
     yield bus
     await bus.close()
 
@@ -84,7 +84,7 @@ async def grown(collection: Sized, size: int) -> None:
 
 
 async def kill_leader(cluster: NatsCluster, stream: str) -> None:
-    server = await eventually(lambda: cluster.leader_of(stream), within=30)
+    server = await eventually(lambda: cluster.leader_of(stream))
     await asyncio.to_thread(server.kill)
     await asyncio.to_thread(server.launch)
 
@@ -125,7 +125,7 @@ async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
         await eventually(lambda: set(telling.acknowledged) <= set(handled), within=60)
         await eventually(lambda: set(telling.acknowledged) <= set(seen), within=60)
     assert Counter(seen) == Counter(set(seen)), "a fact is stored twice"
-    assert await eventually(lambda: stored(bus), within=30) == len(seen)
+    assert await eventually(lambda: stored(bus)) == len(seen)
 
 
 async def test_a_bucket_survives_its_leader(nats_cluster: NatsCluster, bus: NatsBus) -> None:
@@ -146,7 +146,7 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
     access = Access(nats_cluster.url, replicas=3, profile="production", monitor_url=nats_cluster.monitor_url)
     bus = NatsBus(access)
     try:
-        await eventually(bus.healthy, within=30)
+        await eventually(bus.healthy)
         await patiently(lambda: bus.publish(make_spread(1)))
         status = await patiently(bus.inspect.status)
         assert {s.name: s.replicas for s in status.streams} == {s.name: 3 for s in STREAMS}
@@ -199,13 +199,13 @@ async def test_streams_grow_to_more_replicas_while_they_run(nats_cluster: NatsCl
     narrow = NatsBus(Access(nats_cluster.url))
     wide = NatsBus(replace(Access(nats_cluster.url), replicas=3))
     try:
-        await eventually(narrow.healthy, within=30)
+        await eventually(narrow.healthy)
         await patiently(lambda: narrow.publish(make_spread(1)))
-        await eventually(wide.healthy, within=30)
+        await eventually(wide.healthy)
         assert {s.replicas for s in (await patiently(wide.inspect.status)).streams} == {3}
-        assert await eventually(lambda: stored(wide), within=30) == 1
+        assert await eventually(lambda: stored(wide)) == 1
         narrow._provision.forget()
-        await eventually(narrow.healthy, within=30)
+        await eventually(narrow.healthy)
         assert {s.replicas for s in (await patiently(wide.inspect.status)).streams} == {3}
     finally:
         await narrow.close()

@@ -99,9 +99,9 @@ async def test_the_older_release_skips_what_it_does_not_know_and_handles_all_els
 ) -> None:
     async with both_releases(bus, nats_url, "newer", "older") as (newer, older):
         await publish_newer(bus, nats_url)
-        await eventually(lambda: newer == {"JobResumed": EACH, "JobGated": EACH}, within=30)
-        await eventually(lambda: older == {"JobGated": EACH}, within=30)
-        await eventually(is_done(bus, "older"), within=30)
+        await eventually(lambda: newer == {"JobResumed": EACH, "JobGated": EACH})
+        await eventually(lambda: older == {"JobGated": EACH})
+        await eventually(is_done(bus, "older"))
     assert await letters(bus) == []
 
 
@@ -110,8 +110,8 @@ async def test_replicas_of_both_releases_share_a_durable_and_park_nothing(
 ) -> None:
     async with both_releases(bus, nats_url, "shared", "shared") as (newer, older):
         await publish_newer(bus, nats_url)
-        await eventually(lambda: newer["JobGated"] + older["JobGated"] == EACH, within=30)
-        await eventually(is_done(bus, "shared"), within=30)
+        await eventually(lambda: newer["JobGated"] + older["JobGated"] == EACH)
+        await eventually(is_done(bus, "shared"))
     assert await letters(bus) == []
     assert older["JobResumed"] == 0
 
@@ -125,7 +125,7 @@ async def test_the_newer_release_reads_facts_of_the_older_with_fields_missing(
             event = make_fact(JobGated(), number)
             _, headers = wire.encode(event)
             await client.jetstream().publish(event.subject, b"{}", headers=headers)
-        await eventually(lambda: newer == older == {"JobGated": EACH}, within=30)
+        await eventually(lambda: newer == older == {"JobGated": EACH})
     await client.close()
     assert await letters(bus) == []
 

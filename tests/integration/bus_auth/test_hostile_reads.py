@@ -94,7 +94,7 @@ async def scene_on(server: NatsServer, folder: Path) -> AsyncIterator[Scene]:
         Connection(access(server, HOME, **makes), ""),
     )
     try:
-        await patiently(operator.install, within=30)
+        await patiently(operator.install)
         async with reading(server), writing(server):
             yield Scene(server, folder, agent, await hostile.client(), await trusted.client())
     finally:

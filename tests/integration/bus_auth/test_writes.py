@@ -47,7 +47,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     may = access(server, HOME, streams="make", replicas=1, inbox_prefix=inbox_prefix(OPERATOR))
     operator, agent, trusted = NatsBus(may), NatsBus(agents_access(server, MINE)), Connection(may, "trusted")
     try:
-        await patiently(operator.install, within=30)
+        await patiently(operator.install)
         async with reading(server):
             yield Scene(server, agent, operator, await trusted.jetstream())
     finally:

@@ -105,7 +105,7 @@ async def test_a_directory_where_nothing_is_mounted_is_refused_and_nothing_writt
     (volume / os.fsdecode(MARKER)).unlink()
     node.put({"a": b"1"})
     async with node.running():
-        await eventually(lambda: node.engine.mount.ailment, within=30)
+        await eventually(lambda: node.engine.mount.ailment)
         assert node.engine.mount.ailment is not None
         assert node.engine.mount.ailment.reason == "WrongVolume"
         assert "mount the shared file system on this node" in node.engine.mount.message
@@ -129,7 +129,7 @@ async def test_a_shared_file_system_that_goes_away_fails_and_costs_no_copy(node:
         await node.fill({"a": b"1"})
         await warm(node, "a")
         (volume / os.fsdecode(MARKER)).rename(volume.parent / "aside")
-        await eventually(lambda: is_hidden(node.view / "a"), within=30)
+        await eventually(lambda: is_hidden(node.view / "a"))
         assert node.told[1:]
         assert set(copies_of(node)) == {"a"}
         (volume.parent / "aside").rename(volume / os.fsdecode(MARKER))
@@ -277,7 +277,7 @@ async def test_pods_see_the_export_that_is_mounted_in_place_of_the_former(
 async def test_a_volume_that_is_not_lent_is_refused(node: Node, tmp_path: Path, bucket: str) -> None:
     (node.settings.secrets_dir / "engine.bucket").write_text(bucket.format(top=tmp_path))
     async with node.running():
-        await eventually(lambda: node.engine.mount.ailment, within=30)
+        await eventually(lambda: node.engine.mount.ailment)
         assert "engine Secret: bucket" in node.engine.mount.message
         assert not node.view.exists()
 

@@ -96,7 +96,7 @@ async def test_the_client_mounts_the_sets_directory_with_the_options_of_the_volu
         async def is_root() -> bool:
             return target.stat().st_ino == 1
 
-        await eventually(is_root, within=30, what="the mount")
+        await eventually(is_root, what="the mount")
         assert (target / "hello").read_text() == "by the agent"
         assert [path.name for path in target.glob("[!.]*")] == ["hello"]
     uuid = run_juicefs("status", secrets["metaurl"]).partition('"UUID": "')[2].partition('"')[0]

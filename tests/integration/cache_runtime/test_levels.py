@@ -53,4 +53,4 @@ async def test_a_small_level_stays_small_beside_a_large_one(harness: CacheHarnes
         # Evicted blocks are removed a moment later.
         return 0 < memory <= MEMORY and MEMORY < disk <= DISK
 
-    await eventually(filled, within=30, what="caches within their sizes")
+    await eventually(filled, what="caches within their sizes")

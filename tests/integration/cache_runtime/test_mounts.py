@@ -37,7 +37,7 @@ async def _told(harness: CacheHarness, count: int) -> list[str]:
         found = [type(fact).__name__ for fact in facts if fact.partition == 0]
         return found if len(found) >= count else None
 
-    return await eventually(words, within=90, what=f"{count} facts")
+    return await eventually(words, what=f"{count} facts")
 
 
 def _kill_client(harness: CacheHarness, partition: int) -> None:
@@ -73,7 +73,7 @@ async def test_a_running_pod_reads_again_after_the_client_died(harness: CacheHar
         assert pod.run("cat", "{}/a") == (0, "data")
         for count in (3, 5):
             _kill_client(harness, 0)
-            await eventually(lambda: pod.run("cat", "{}/a") == (0, "data"), within=90, what="mounted again")
+            await eventually(lambda: pod.run("cat", "{}/a") == (0, "data"), what="mounted again")
             # Pods see the mount a moment before it is told; one that is lost in between is not told of.
             await _told(harness, count)
         code, output = pod.run("sh", "-c", "echo more > {}/b")

@@ -129,7 +129,7 @@ async def test_an_update_that_copies_nothing_keeps_all_also_when_it_was_interrup
     assert (await shared_harness.run("k1", sync)).files_kept == 0
     copied = [p.stat().st_ctime for p in (shared_harness.runtimes.mount_path(0) / "kept").rglob("*")]
     old = max(copied) + CLOCK_STEP.total_seconds()
-    await eventually(lambda: time.time() > old, within=30)
+    await eventually(lambda: time.time() > old)
     for run_id, begun_at, kept in (("k2", time.time(), 5), ("k3", min(copied), 0)):
         begun = datetime.fromtimestamp(begun_at, UTC)
         for partition in (0, 1):

@@ -151,7 +151,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
             return True
         return "deletionTimestamp" in found["metadata"]
 
-    await eventually(is_gone, within=30)
+    await eventually(is_gone)
 
 
 @pytest.mark.parametrize(

@@ -262,4 +262,4 @@ async def test_attack_an_engine_secret_names_files(data: DataServiceHarness) -> 
     key = await data.create_set_only()
     refused = await data.wait_condition(key, "Accepted", "InvalidSecret")
     assert "storage: 'file' is not one of" in refused["message"]
-    await eventually(lambda: data.phases() == ["NotBound"], within=20)
+    await eventually(lambda: data.phases() == ["NotBound"])

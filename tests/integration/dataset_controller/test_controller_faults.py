@@ -300,7 +300,7 @@ async def expect_ready(data: DataServiceHarness, key: Key, partitions: int, *fac
         count = (status.get("runtimeStatus") or {}).get("runtimeReady")
         return (status.get("phase"), count) == ("Ready", f"{partitions}/{partitions}")
 
-    await eventually(is_ready, within=90, what=f"{key} is ready with {partitions} partitions")
+    await eventually(is_ready, what=f"{key} is ready with {partitions} partitions")
     await data.wait_facts(key, *facts)
     expect_no_double(data)
     [claim], [volume] = await data.objects(CLAIMS), await of_test(data, VOLUMES)

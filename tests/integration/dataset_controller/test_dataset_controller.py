@@ -50,7 +50,7 @@ async def wait_confirmed(data: DataServiceHarness, key: Key) -> None:
     async def confirmed() -> bool:
         return all(a["announced"] for a in (await data.status(key))["announcements"])
 
-    await eventually(confirmed, within=20)
+    await eventually(confirmed)
 
 
 async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceHarness) -> None:
@@ -70,13 +70,13 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
         conditions = (await data.status(key))["conditions"]
         return any("lacks metaurl" in c["message"] for c in conditions)
 
-    await eventually(lacks_one, within=20)
+    await eventually(lacks_one)
     assert len(await changes_since(data, before)) == 1
     await data.cluster.patch(ports.SECRETS, key, {"data": make_secret()["data"]})
     ready = await data.wait_phase(key, "Ready", within=60)
     assert ready["runtimeStatus"]["runtimeReady"] == "2/2"
     assert ready["cacheStatus"]["totalFiles"] == "10"
-    await eventually(lambda: data.phases() == PATH, within=5, what=str(data.phases()))
+    await eventually(lambda: data.phases() == PATH, what=str(data.phases()))
     await data.wait_facts(key, *FACTS)
     expected = {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
     expected |= {("Normal", "Synced")}
@@ -84,7 +84,7 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     async def reported() -> bool:
         return expected <= {(event.type, event.reason) for event in await data.kubernetes_events()}
 
-    await eventually(reported, within=10)
+    await eventually(reported)
     labels = await data.labels()
     names = sorted(found[set_label("digits")] for found in labels)
     assert names == ["digits-runtime-0", "digits-runtime-1"]
@@ -93,7 +93,7 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
 async def changes_since(data: DataServiceHarness, after: int) -> list[Object]:
     """Versions of the set `digits` after that one, once the watch has reported the last."""
     last = await version(data, data.key("digits"))
-    await eventually(lambda: any(version_of(o) == last for o in data.changes), within=5)
+    await eventually(lambda: any(version_of(o) == last for o in data.changes))
     return [o for o in data.changes if version_of(o) > after]
 
 
@@ -423,7 +423,7 @@ async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarnes
     await data.wait_phase(key, "Ready", within=60)
     uid = (await data.get(key))["metadata"]["uid"]
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
-    await eventually(lambda: data.phases()[-2:] == ["PartialReady", "Ready"], within=30)
+    await eventually(lambda: data.phases()[-2:] == ["PartialReady", "Ready"])
     await eventually(lambda: data.phases().count("Ready") == 2, within=60)
     assert [c.clear.partitions for c in data.runtime.runs("clear") if c.clear] == [[1]]
     assert len(await data.labels()) == 1
@@ -435,7 +435,7 @@ async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarnes
     assert f"{data.namespace}-digits" not in [v["metadata"]["name"] for v in volumes]
     assert await data.labels() == []
     assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
-    await eventually(lambda: data.facts(key)[-1] == "SampleSetDeleted", within=10)
+    await eventually(lambda: data.facts(key)[-1] == "SampleSetDeleted")
 
 
 async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> None:
@@ -458,10 +458,10 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     await data.runtime.report(uid, 2, staged_bytes=3 << 20)
     await eventually(lambda: has_staged(data, key, "6.0 MiB"), within=60)
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
-    waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=30)
+    waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=90)
     assert "3.0 MiB on node" in waits["message"]
     await data.cluster.delete(ports.SAMPLE_SETS, key)
-    await data.wait_condition(key, "Free", "StagedWrites", within=30)
+    await data.wait_condition(key, "Free", "StagedWrites", within=90)
     assert data.runtime.runs("clear") == []
     runtime = await data.cluster.get(ports.STATEFUL_SETS, data.key("digits-runtime"))
     assert runtime["spec"]["replicas"] == 2
@@ -505,7 +505,7 @@ async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(
 ) -> None:
     quota = {"metadata": {"name": "no-services"}, "spec": {"hard": {"services": "0"}}}
     await data.create(quota, QUOTAS)
-    await eventually(lambda: is_enforced(data), within=30)
+    await eventually(lambda: is_enforced(data))
     await data.start()
     key = await data.create_set()
     refused = await data.wait_condition(key, "Reconciled", "FailedCreate", within=60)

@@ -35,7 +35,7 @@ async def test_the_data_directory_deleted_brings_the_facts_back_by_themselves(
     before = {event.id for event in data.events}
     data.nats.lose_data()
     data.events.clear()
-    await eventually(lambda: before <= {e.id for e in data.events}, within=90, what=str(data.facts()))
+    await eventually(lambda: before <= {e.id for e in data.events}, what=str(data.facts()))
     again = [event for event in data.events if event.id in before]
     assert len(again) == len(before)
     assert [name_of(event) for event in again] == life
@@ -63,7 +63,7 @@ async def test_the_command_brings_back_what_is_missing(data: DataServiceHarness)
         [report] = await rebuild(data.bus, SERVICE, replicas=1, within=90)
         return report.facts_checked == 4 and report.facts_published == 0
 
-    await eventually(is_complete, within=90)
+    await eventually(is_complete)
     await data.wait_facts(key, *FACTS)
 
 
@@ -86,7 +86,7 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     data.runtime.script = {"sync": RunPhase.RUNNING}
     for name in names:
         await data.create_set(name)
-    await eventually(lambda: len(data.runtime.runs("sync")) == 4, within=90)
+    await eventually(lambda: len(data.runtime.runs("sync")) == 4)
     runtimes = [data.key(f"{name}-runtime") for name in names]
     made = [await data.get(key, ports.STATEFUL_SETS) for key in runtimes]
     shares = await rebuild(data.bus, SERVICE, replicas=2, within=90)
@@ -106,11 +106,11 @@ async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     assert len({e.id for e in data.events}) == len(data.events) == 16
 
     await data.start("one")
-    await eventually(lambda: is_shared(data), within=90)
+    await eventually(lambda: is_shared(data))
     ids = {e.id for e in data.events}
     data.nats.lose_data()
     data.events.clear()
-    await eventually(lambda: ids <= {e.id for e in data.events}, within=90)
+    await eventually(lambda: ids <= {e.id for e in data.events})
     reports = await rebuild(data.bus, SERVICE, replicas=2, within=90)
     assert [(r.replica, r.objects, r.facts_published) for r in reports] == [("one", 2, 0), ("two", 2, 0)]
     assert sum(r.facts_checked for r in reports) >= 16

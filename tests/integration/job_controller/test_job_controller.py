@@ -99,7 +99,7 @@ async def test_service_network_scaling_failure_and_deletion(jobs: JobServiceHarn
         config = await jobs.cluster.get(CONFIG_MAPS, key)
         return bool(config["data"]["PADDLE_TRAINERS"] == "named-worker-0,named-worker-1,named-worker-2")
 
-    await eventually(are_named, within=90, what="the ConfigMap names all three")
+    await eventually(are_named, what="the ConfigMap names all three")
     await jobs.wait_objects(SERVICES, 3)
 
     await jobs.set_pods(key, "Running")
@@ -107,15 +107,15 @@ async def test_service_network_scaling_failure_and_deletion(jobs: JobServiceHarn
     await jobs.set_pods(key, "Failed", exit_code=9, message="first line\nno space left on device\n")
     status = await jobs.wait_phase(key, "Failed")
     failed = next(c for c in status["conditions"] if c["type"] == "Failed")
-    # They fail at the same time: the one that was seen first is named.
-    assert re.fullmatch(
-        r"pod named-worker-[0-2] failed \(Error, exit code 9\): no space left on device", failed["message"]
-    )
-    assert len(await jobs.pods(key)) == 3
+    # They fail together: the one that was seen first is named, and what still ran then is removed.
+    message = r"pod (named-worker-[0-2]) failed \(Error, exit code 9\): no space left on device"
+    told = re.fullmatch(message, failed["message"])
+    assert told is not None
+    assert told[1] in await jobs.pods(key)
 
     await jobs.cluster.delete(PADDLE_JOBS, key)
     await jobs.wait_gone(key, within=90)
-    await jobs.wait_pods(key, 0, within=30)
+    await jobs.wait_pods(key, 0, within=90)
     await jobs.wait_facts(key, "JobAccepted", "JobStarting", "JobRunning", "JobFailed", "JobDeleted")
 
 
@@ -197,7 +197,7 @@ async def test_a_job_deleted_and_applied_again_waits_for_the_pods_of_its_former_
     await jobs.wait_condition(key, "Running", "FormerJobEnding", within=90)
     for name in await jobs.pods(key):
         await jobs.cluster.delete(PODS, jobs.key(name), grace_seconds=0)
-    await eventually(partial(_has_only_new_pods, jobs, 3, former), within=90)
+    await eventually(partial(_has_only_new_pods, jobs, 3, former))
     await jobs.set_pods(key, "Running")
     status = await jobs.wait_phase(key, "Running")
     assert "Blocked" not in {condition["type"] for condition in status["conditions"]}
@@ -217,7 +217,7 @@ async def test_a_finished_worker_whose_pod_is_collected_is_not_run_again_and_a_j
     key = await jobs.to_running("collected")
     first, second = await jobs.pods(key)
     await set_pod_status(jobs.cluster, jobs.key(first), "Succeeded", message='{"accuracy": 0.5}')
-    await eventually(partial(_has_succeeded, jobs, key, [0]), within=90)
+    await eventually(partial(_has_succeeded, jobs, key, [0]))
     await jobs.cluster.delete(PODS, jobs.key(first))
     await jobs.wait_pods(key, 1)
     await set_pod_status(jobs.cluster, jobs.key(second), "Succeeded")
@@ -263,7 +263,7 @@ async def test_killed_at_random_moments_it_creates_no_pod_twice_and_publishes_ev
             await changing
             await service.start()
         await jobs.wait_phase(key, "Completed")
-        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"], within=90)
+        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"])
     finally:
         await end(watching)
     assert sorted(made) == sorted(f"victim-worker-{i}" for i in range(size))
@@ -281,7 +281,7 @@ async def _remember_pods(jobs: JobServiceHarness, made: dict[str, set[str]]) -> 
 
 
 async def _kill_once(service: Service, condition: Callable[[], bool]) -> None:
-    await eventually(condition, within=90, every=0.005)
+    await eventually(condition, every=0.005)
     await service.kill()
 
 
@@ -298,7 +298,7 @@ async def test_with_nats_down_from_the_start_jobs_run_and_facts_arrive_when_it_i
     assert list((await jobs.announced(key)).values()) == [False] * 4
     jobs.nats.start()
     await jobs.wait_facts(key, *LIFE)
-    await eventually(partial(_is_confirmed, jobs, key), within=90)
+    await eventually(partial(_is_confirmed, jobs, key))
 
 
 async def test_writes_for_a_whole_job_stay_few(jobs: JobServiceHarness) -> None:
@@ -315,7 +315,7 @@ async def test_writes_for_a_whole_job_stay_few(jobs: JobServiceHarness) -> None:
             await jobs.wait_phase(key, "Running")
             await jobs.to_end(key)
             await jobs.wait_facts(key, *LIFE)
-            await eventually(partial(_is_confirmed, jobs, key), within=90)
+            await eventually(partial(_is_confirmed, jobs, key))
         writes = dict(api.writes)
     print(writes)
     batches = (clock.monotonic() - began) / BATCH
@@ -337,7 +337,7 @@ async def test_sigterm_ends_it_cleanly(jobs: JobServiceHarness) -> None:
     assert await service.stop() == 0
     # Also in the middle of coming up.
     await service.start()
-    await eventually(lambda: service.log.read_text().count("bus connected") == 2, within=90)
+    await eventually(lambda: service.log.read_text().count("bus connected") == 2)
     assert await service.stop() == 0
 
 

@@ -56,7 +56,7 @@ async def placed(jobs: JobServiceHarness, key: Key, workers: int) -> list[str]:
         found = [pods[f"{key.name}-worker-{index}"] for index in range(workers)]
         return found if all(found) else None
 
-    found: list[str] = await eventually(there, within=90, what=f"{key} has nodes")
+    found: list[str] = await eventually(there, what=f"{key} has nodes")
     return found
 
 
@@ -110,7 +110,7 @@ async def test_ranks_are_restarted_when_a_node_does_not_get_the_mount_of_their_d
         now = await uids(jobs)
         return len(now) == 2 and not now & before
 
-    await eventually(all_new, within=90, what="both ranks are made anew")
+    await eventually(all_new, what="both ranks are made anew")
     await jobs.set_pods(key, "Running")
     await jobs.wait_phase(key, "Running")
 

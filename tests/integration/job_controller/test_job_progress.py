@@ -68,7 +68,7 @@ class ProgressHarness:
             PROGRESS_PERIOD="1",
             **settings,
         )
-        await eventually(lambda: self._is_ready(replica), within=90, what=f"{replica} is ready")
+        await eventually(lambda: self._is_ready(replica), what=f"{replica} is ready")
         return service
 
     async def environment(self, key: Key, replica: str = "") -> Environment:

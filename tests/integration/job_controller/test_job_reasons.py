@@ -26,7 +26,7 @@ async def explained(jobs: JobServiceHarness, job: Object, reason: str) -> Explan
         said = explain(await jobs.cluster.get(PADDLE_JOBS, key))
         return said if said.reason == reason else None
 
-    found: Explanation = await eventually(says_so, within=90, what=f"{key} shows {reason}")
+    found: Explanation = await eventually(says_so, what=f"{key} shows {reason}")
     return found
 
 
@@ -68,7 +68,7 @@ async def test_a_quota_smaller_than_the_job(jobs: JobServiceHarness) -> None:
         found = await jobs.cluster.get(QUOTAS, Key(jobs.namespace, "small"))
         return "hard" in (found.get("status") or {})
 
-    await eventually(is_counted, within=90, what="the quota is counted")
+    await eventually(is_counted, what="the quota is counted")
     await jobs.start()
     said = await explained(jobs, make_paddle_job("greedy", worker=asking_for("2")), "FailedCreate")
     assert "exceeded quota: small" in said.message

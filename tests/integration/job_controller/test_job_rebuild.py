@@ -72,7 +72,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(jobs: JobSe
         [report] = await rebuild(jobs.bus, SERVICE, replicas=1, within=90)
         return report.facts_checked == 3 and report.facts_published == 0
 
-    await eventually(is_complete, within=90)
+    await eventually(is_complete)
     await jobs.wait_facts(key, *LIFE[:3])
 
 

@@ -44,10 +44,10 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
             await asyncio.sleep(chance.uniform(0.0, 1.0))
             await service.kill()
             await service.start()
-            await eventually(partial(_has_epoch, jobs, key, epoch), within=90)
+            await eventually(partial(_has_epoch, jobs, key, epoch))
         await _run(jobs, key)
         await jobs.to_end(key)
-        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"], within=90)
+        await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"])
     finally:
         await end(watching)
     status = await jobs.status(key)
@@ -93,9 +93,9 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
         for key in keys:
             await _fail(jobs, key)
         # Recorded by the first pass; ended and made anew by later ones.
-        await eventually(partial(_has_restarted, jobs, shares["one"]), within=90, every=0.01)
+        await eventually(partial(_has_restarted, jobs, shares["one"]), every=0.01)
         await one.kill()
-        await eventually(partial(_have_epoch, jobs, keys), within=90, what="all jobs are in epoch 1")
+        await eventually(partial(_have_epoch, jobs, keys), what="all jobs are in epoch 1")
         for key in keys:
             await _run(jobs, key)
             await jobs.to_end(key)

@@ -181,7 +181,7 @@ async def test_the_second_of_two_jobs_runs_when_the_first_has_given_its_quota_ba
         status = await jobs.status(second)
         return status["reason"] == "WaitingInQueue" and "4 more needed" in status["message"]
 
-    await eventually(is_told, within=90, what="the second job says what it waits for")
+    await eventually(is_told, what="the second job says what it waits for")
     assert await jobs.pods(second) == []
     await jobs.to_end(first)
     await to_running(jobs, second)
@@ -204,7 +204,7 @@ async def test_a_job_whose_queue_is_drained_ends_its_pods_and_comes_again(jobs: 
     async def has_no_quota() -> bool:
         return not (await workload_of(jobs, key))["status"].get("admission")
 
-    await eventually(has_no_quota, within=90, what="the quota is given back")
+    await eventually(has_no_quota, what="the quota is given back")
     waits = await jobs.wait_condition(key, "Admitted", "WaitingInQueue")
     assert waits["status"] == "False"
 
@@ -239,7 +239,7 @@ async def test_a_job_of_higher_priority_takes_the_place_of_another_which_comes_a
         status = await jobs.status(first)
         return bool(status["restarts"] == {"EvictedByQueue": 1} and status["reason"] == "WaitingInQueue")
 
-    await eventually(says_why, within=90, what="the first job counts its eviction and waits")
+    await eventually(says_why, what="the first job counts its eviction and waits")
     await jobs.to_end(second)
     await to_running(jobs, first)
     assert (await jobs.status(first))["epoch"] == 1

@@ -71,7 +71,7 @@ async def installed(cluster: ApiCluster) -> AsyncIterator[None]:
     """Within the block, PodGroups of Volcano are served."""
     with suppress(AlreadyExists):
         await cluster.create(CRDS, POD_GROUP_CRD)
-    await eventually(lambda: is_served(cluster), within=30, what="PodGroups of Volcano are served")
+    await eventually(lambda: is_served(cluster), what="PodGroups of Volcano are served")
     yield
     await cluster.delete(CRDS, Key("", POD_GROUP_CRD["metadata"]["name"]))
 
@@ -134,7 +134,7 @@ async def test_a_gang_of_volcano_from_its_queue_to_its_end(jobs: JobServiceHarne
         spec = (await jobs.get(key, VOLCANO_POD_GROUPS))["spec"]
         return (spec["minMember"], spec["minResources"]["cpu"]) == (3, "1500m")
 
-    await eventually(scaled, within=90, what="the PodGroup has the new size")
+    await eventually(scaled, what="the PodGroup has the new size")
     await jobs.wait_pods(key, 3)
     await jobs.set_pods(key, "Running")
     await jobs.wait_phase(key, "Running")
@@ -155,7 +155,7 @@ async def test_a_deleted_pod_group_is_made_again_and_anothers_is_left_alone(jobs
         groups = await jobs.objects(VOLCANO_POD_GROUPS)
         return [g["metadata"]["uid"] for g in groups] not in ([], [before["metadata"]["uid"]])
 
-    await eventually(made_again, within=90, what="the PodGroup is made again")
+    await eventually(made_again, what="the PodGroup is made again")
     assert (await jobs.status(key))["phase"] == "Running"
     other = await jobs.cluster.create(
         CONFIG_MAPS, {"metadata": {"name": "other", "namespace": jobs.namespace}}
@@ -204,7 +204,7 @@ async def test_volcano_may_come_and_go_while_the_service_runs(jobs: JobServiceHa
             status = await jobs.status(first)
             return bool(status.get("gang", {}).get("kind") == "Volcano")
 
-        await eventually(is_noticed, within=90, what="Volcano is noticed")
+        await eventually(is_noticed, what="Volcano is noticed")
         key = await jobs.create(volcano_job("later"))
         await to_running(jobs, key)
 
@@ -213,6 +213,6 @@ async def test_volcano_may_come_and_go_while_the_service_runs(jobs: JobServiceHa
         return "True" not in {c["status"] for c in conditions if c["type"] == "Blocked"}
 
     # While its CRD is being deleted, a PodGroup that is made again may be refused.
-    await eventually(is_unblocked, within=90, what="the job needs no PodGroup any more")
+    await eventually(is_unblocked, what="the job needs no PodGroup any more")
     assert (await jobs.status(key))["phase"] == "Running"
     await jobs.to_end(key)

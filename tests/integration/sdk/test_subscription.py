@@ -61,7 +61,7 @@ async def publish_surely(bus: Bus, event: envelope.Event) -> None:
             return False
         return True
 
-    await eventually(published, within=30)
+    await eventually(published)
 
 
 async def test_objects_are_found_by_name_though_no_subject_carries_it(bus: Bus, nats_url: str) -> None:
@@ -149,7 +149,7 @@ async def test_a_loop_outlives_its_server(
     for round_ in range(3):
         for number in range(10):
             await publish_surely(bus, make_gated(round_ * 10 + number))
-        await eventually(lambda want=round_ * 10 + 10: len(seen) == want, within=30)  # type: ignore[misc]
+        await eventually(lambda want=round_ * 10 + 10: len(seen) == want)  # type: ignore[misc]
         if round_ < 2:
             await asyncio.to_thread(getattr(nats_server, fault))
     loop.cancel()
@@ -279,7 +279,7 @@ async def test_a_subscribers_certificate_is_enough_and_none_is_not(
             return [event.id async for event in events]
 
     # The team's mirror is a moment behind.
-    assert await eventually(lambda: told(""), within=30) == ["u1/gated/1"]
+    assert await eventually(lambda: told("")) == ["u1/gated/1"]
     assert await told("me") == ["u1/gated/1"]
     async with aclosing(paddlewheel.events(url=chart_bus.url, open_within=0.5)) as events:
         with pytest.raises(PaddlewheelError):

@@ -143,7 +143,7 @@ async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
         async def arrived() -> bool:
             return (await copies.stream_info("PW_NOTEBOOKS")).state.messages == 1
 
-        await eventually(arrived, within=10)
+        await eventually(arrived)
 
     operator = NatsBus(bus.access("operator"), name="operator")
     try:
@@ -326,5 +326,5 @@ async def test_the_example_outlasts_what_passes_and_gives_up_what_does_not(bus: 
             info = await js.consumer_info("PW_JOBS", "notebooks-jobs")
             return (info.num_pending, info.num_ack_pending) == (0, 0)
 
-        await eventually(is_done, within=30)
+        await eventually(is_done)
         assert [line.split()[0] for line in said if SPOILED in line] == ["given"]

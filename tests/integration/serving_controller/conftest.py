@@ -68,7 +68,7 @@ async def install(cluster: ApiCluster, resource: Resource) -> None:
             return False
         return True
 
-    await eventually(served, within=30, what=f"{resource.plural} are served")
+    await eventually(served, what=f"{resource.plural} are served")
 
 
 async def uninstall(cluster: ApiCluster, resource: Resource) -> None:

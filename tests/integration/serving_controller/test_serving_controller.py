@@ -85,7 +85,7 @@ async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) 
         facts = (await harness.status(harness.lac))["announcements"]
         return all(fact["announced"] for fact in facts)
 
-    await eventually(confirmed, within=30, what="the facts are confirmed")
+    await eventually(confirmed, what="the facts are confirmed")
     before = await _versions(harness, first)
     await harness.stop()
     await harness.start("replica-1", **GATEWAY)
@@ -281,7 +281,7 @@ async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
     async def told() -> bool:
         return "CanaryPromoted" in harness.facts(harness.lac)
 
-    await eventually(told, within=30, what="the promotion is told")
+    await eventually(told, what="the promotion is told")
     assert "CanaryRolledBack" not in harness.facts(harness.lac)
 
 

@@ -121,7 +121,7 @@ def test_what_a_test_left_mounted_ends_with_the_run(owner: Owner, tmp_path: Path
 async def test_a_killed_run_is_ended_by_its_guard(owner: Owner) -> None:
     owner.run.share("server", owner.start)
     owner.kill()
-    await eventually(lambda: not owner.run.directory.exists(), within=30)
+    await eventually(lambda: not owner.run.directory.exists())
     await eventually(lambda: owner.run.processes() == [], what="the guard ends as well")
 
 

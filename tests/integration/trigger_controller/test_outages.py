@@ -84,7 +84,7 @@ async def _are_dealt_with(harness: TriggerServiceHarness, name: str) -> None:
     keys[SAMPLE_SETS] = await harness.create(make_sample_set(f"set-{name}"), SAMPLE_SETS)
     for resource, key in keys.items():
         is_told = partial(_is_told, harness, resource, key)
-        await eventually(is_told, within=90, what=f"{resource.kind} {key} is dealt with")
+        await eventually(is_told, what=f"{resource.kind} {key} is dealt with")
 
 
 async def _is_told(harness: TriggerServiceHarness, resource: Resource, key: Key) -> bool:

@@ -83,7 +83,7 @@ async def test_while_the_bus_is_away_the_store_is_asked_to_try_again(harness: Tr
         status, _ = await harness.post(body)
         return bool(status == 204)
 
-    await eventually(stored, within=90)
+    await eventually(stored)
     await harness.wait_status(key, {"fired": 1, "events": 1})
 
 

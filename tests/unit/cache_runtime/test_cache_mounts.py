@@ -301,6 +301,23 @@ async def test_what_fails_at_the_end_of_a_client_says_of_the_next_mount_only_whe
     assert not mount.is_ending
 
 
+async def test_a_client_that_has_mounted_and_is_silent_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer, process = threading.Event(), cast(Any, SimpleNamespace(returncode=None))
+
+    def is_juicefs(path: Path) -> bool:
+        return answer.wait()
+
+    monkeypatch.setattr(juicefs, "is_juicefs", is_juicefs)
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    try:
+        with pytest.raises(Retry, match=r"the client of .*volume did not answer for 0\.1 s"):
+            await _juicefs(tmp_path)._wait_ready(process, juicefs._Output(), asyncio.Event())
+    finally:
+        answer.set()
+
+
 @pytest.mark.parametrize("answers", [True, False])
 async def test_that_a_mount_is_silent_is_told_before_it_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool

@@ -780,11 +780,11 @@ async def test_a_mount_that_falls_silent_is_reported_at_once_and_when_it_answers
     reporting = asyncio.create_task(reporter.run())
     try:
         mount._set_silence(Ailment("MountSilent", "no answer"))
-        await eventually(lambda: is_told("MountSilent"), within=30, what="it is told")
+        await eventually(lambda: is_told("MountSilent"), what="it is told")
         reporter._stop_measuring()
         monkeypatch.setattr(node, "PATIENCE", 0.0)
         mount._set_silence(None)
-        await eventually(lambda: is_told(""), within=30, what="it answers")
+        await eventually(lambda: is_told(""), what="it answers")
     finally:
         await end(reporting)
         reporter._stop_measuring()

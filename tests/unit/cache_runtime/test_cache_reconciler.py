@@ -300,7 +300,7 @@ class Harness:
         except (NotFound, Retry):
             return model()
 
-    async def ended(self, run_id: str = "run-1", within: float = 10) -> RunState:
+    async def ended(self, run_id: str = "run-1", within: float = 90.0) -> RunState:
         async def final() -> RunState | None:
             state = await self.read(RunState, RunKey("set-1", run_id).state)
             return state if state.phase in FINAL else None

@@ -125,4 +125,4 @@ async def turn(harness: OutboxHarness, until: Callable[[], bool]) -> None:
         await harness.clock.advance(1.0)
         return until()
 
-    await eventually(holds, within=5, every=0.001)
+    await eventually(holds, every=0.001)

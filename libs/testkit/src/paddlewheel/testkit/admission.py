@@ -82,7 +82,7 @@ async def failing_webhook(
         url = f"https://{control_plane.gateway}:{runner.addresses[0][1]}/"
         bundle = base64.b64encode(authority.identity.certificate.read_bytes()).decode()
         await api.create(WEBHOOKS, _configuration(asked, url, bundle))
-        await eventually(probe, within=90, what="the webhook is called")
+        await eventually(probe, what="the webhook is called")
         failing.asked.clear()
         yield failing
         await api.delete(WEBHOOKS, Key("", asked.namespace))

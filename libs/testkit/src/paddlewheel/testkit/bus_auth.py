@@ -86,7 +86,7 @@ class BusAuthStand:
         """Start bus-auth and return when the bus's requests reach it."""
         self.service = Service("bus_auth", self._environment(env), self.folder / "bus-auth.log")
         await self.service.start()
-        await eventually(self._is_ready, within=90, what="bus-auth is ready")
+        await eventually(self._is_ready, what="bus-auth is ready")
 
     async def stop(self) -> None:
         """SIGKILL."""
@@ -191,7 +191,7 @@ class BusAuthStand:
         """A pod of the namespace's default account; without a kubelet it waits for ever."""
         container = {"name": "runtime", "image": "none"}
         metadata = {"name": name, "namespace": namespace, "labels": labels}
-        await eventually(lambda: self._has_default_account(namespace), within=90)
+        await eventually(lambda: self._has_default_account(namespace))
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
         found = await self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
         self.made.append((PODS, Key(namespace, name)))
@@ -372,7 +372,7 @@ async def _at_work(*parts: Listener) -> AsyncIterator[None]:
         return all([await each.is_ready() is True for each in parts])
 
     try:
-        await eventually(is_ready, within=90)
+        await eventually(is_ready)
         yield
     finally:
         await end(*tasks)

@@ -136,7 +136,7 @@ async def namespace(cluster: ApiCluster) -> AsyncIterator[str]:
     """A fresh namespace in which pods may be created; deleted after the test."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
-    await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")), within=90)
+    await eventually(lambda: _exists(cluster, SERVICE_ACCOUNTS, Key(name, "default")))
     yield name
     await cluster.delete(NAMESPACES, Key("", name))
 
@@ -209,7 +209,7 @@ async def install(kubeconfig: str, folder: Path) -> None:
         for manifest in manifests:
             await apply(cluster, INSTALLED[manifest["kind"]], manifest)
         keys = [key_of(manifest) for manifest in manifests if manifest["kind"] == CRDS.kind]
-        await eventually(lambda: _are_established(cluster, keys), within=90)
+        await eventually(lambda: _are_established(cluster, keys))
 
 
 def _documents(path: Path) -> list[Object]:

@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 @overload
 async def eventually(
-    probe: Callable[[], Awaitable[T | None]], *, within: float = 40.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], Awaitable[T | None]], *, within: float = 90.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    probe: Callable[[], T | None], *, within: float = 40.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], T | None], *, within: float = 90.0, every: float = 0.05, what: str = ""
 ) -> T: ...
 
 
 async def eventually(
-    probe: Callable[[], Any], *, within: float = 40.0, every: float = 0.05, what: str = ""
+    probe: Callable[[], Any], *, within: float = 90.0, every: float = 0.05, what: str = ""
 ) -> Any:
     """Return the probe's first truthy answer.
 
@@ -55,7 +55,7 @@ async def eventually(
         await asyncio.sleep(every)
 
 
-async def patiently(call: Callable[[], Awaitable[T]], *, within: float = 30.0) -> T:
+async def patiently(call: Callable[[], Awaitable[T]], *, within: float = 90.0) -> T:
     """What services do with Retry: call again, until it is over or `within` seconds are.
 
     Raises:

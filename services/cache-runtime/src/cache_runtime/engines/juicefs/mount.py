@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
-from cache_runtime.engines.base import PROBE_EVERY, SILENT_AFTER, BaseMount, in_time, pause, wait, words
+from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
@@ -32,6 +33,8 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 READY_TIMEOUT = 60.0
 LEAVE_TIMEOUT = 1.0
@@ -157,6 +160,7 @@ class JuiceFsMount(BaseMount):
         self._is_ending = False
 
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
+        """Raises Retry when the client does not mount, or is silent once it has."""
         self._step = _NOT_READY
         deadline = self._clock.monotonic() + READY_TIMEOUT
         while not await self._is_ready():
@@ -168,15 +172,15 @@ class JuiceFsMount(BaseMount):
             if self._clock.monotonic() > deadline or stop.is_set():
                 raise Retry("MountFailed", f"not mounted within {READY_TIMEOUT:.0f} s")
             await wait(stop, 0.1)
-        volume = self._plan.volume
-        return await in_time(in_own_thread(lambda: Heart.of(volume)), f"the client of {volume}")
+        return await self._of_client(Heart.of)
 
     async def _is_ready(self) -> bool:
-        try:
-            async with asyncio.timeout(SILENT_AFTER):
-                return await in_own_thread(lambda: is_juicefs(self._plan.volume))
-        except TimeoutError:
-            return False
+        return await self._of_client(is_juicefs)
+
+    async def _of_client(self, ask: Callable[[Path], T]) -> T:
+        """Raises Retry when its file system is silent; where nothing is mounted yet there is an answer."""
+        volume = self._plan.volume
+        return await in_time(in_own_thread(lambda: ask(volume)), f"the client of {volume}")
 
     async def _monitor(self, process: Process, output: _Output, heart: Heart, stop: asyncio.Event) -> None:
         ended = asyncio.create_task(process.wait())
