@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 MOUNT_TIMEOUT = 10.0
 """Seconds for the kernel to mount or unmount."""
 _DEAD = "fuse", "paddlewheel"
@@ -65,26 +68,27 @@ async def unmount(path: Path) -> None:
 
 
 async def mount_dead(path: Path) -> None:
-    """A file system on which every call fails with ENOTCONN: FUSE, whose client has ended. Raises Retry."""
+    """A file system on which every call fails with ENOTCONN: FUSE, whose client has ended. Raises Retry.
+
+    In a thread: until its client ends, whoever asks it stands still in the kernel, this event loop too.
+    """
+    await in_own_thread(lambda: _mount_dead(path))
+
+
+def _mount_dead(path: Path) -> None:
     client = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     try:
-        options = f"fd={client},{_FUSE}"
-        await run_mount("mount", "-i", "-t", _DEAD[0], "-o", options, _DEAD[1], str(path), handles=(client,))
+        type_, source = map(str.encode, _DEAD)
+        if _LIBC.mount(source, os.fsencode(path), type_, 0, f"fd={client},{_FUSE}".encode()):
+            raise Retry("MountFailed", f"{path}: {os.strerror(ctypes.get_errno())}")
     finally:
         os.close(client)
 
 
-async def run_mount(*command: str, handles: tuple[int, ...] = ()) -> None:
-    """Run `mount` or `umount`.
-
-    Args:
-        handles: open files that the command is given.
-
-    Raises:
-        Retry: the kernel refuses, or does not answer.
-    """
+async def run_mount(*command: str) -> None:
+    """Run `mount` or `umount`. Raises Retry when the kernel refuses, or does not answer."""
     process = await asyncio.create_subprocess_exec(
-        *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL, pass_fds=handles
+        *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
     )
     try:
         async with asyncio.timeout(MOUNT_TIMEOUT):
