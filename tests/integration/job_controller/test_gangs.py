@@ -55,6 +55,15 @@ async def wait_placed(jobs: JobServiceHarness, key: Key, count: int = WORKERS) -
     await eventually(there, what=f"{count} pods of {key.name} have nodes")
 
 
+async def wait_said(jobs: JobServiceHarness, key: Key, words: str) -> None:
+    """The scheduler counts what lacks after it has said that something does."""
+
+    async def is_said() -> bool:
+        return words in (await jobs.status(key))["message"]
+
+    await eventually(is_said, what=words)
+
+
 async def wait_at_least(jobs: JobServiceHarness, key: Key, count: int) -> None:
     """Until the status says that the gang starts with so many: it is written after the pods are made."""
 
@@ -86,11 +95,7 @@ async def test_of_two_jobs_that_need_the_room_neither_starts_by_halves(jobs: Job
     second, first = await eventually(one_waits, what="one gang waits")
     await wait_placed(jobs, first)
     assert await placed(jobs, second) == []
-
-    async def says_why() -> bool:
-        return bool((await jobs.status(second))["message"].startswith(SHORT))
-
-    await eventually(says_why, what=SHORT)
+    await wait_said(jobs, second, SHORT)
     status = await jobs.status(second)
     assert status["gang"]["kind"] == "Native"
     assert (status["gang"]["minAvailable"], status["gang"]["phase"]) == (WORKERS, "Pending")
@@ -136,7 +141,7 @@ async def test_a_gang_that_finds_no_room_starts_when_it_is_made_smaller(jobs: Jo
     await jobs.start()
     key = await jobs.create(gang_job("wide", jobs.namespace, replicas=8))
     await jobs.wait_condition(key, "Running", "GangUnschedulable")
-    assert "short by 2 pods on cpu" in (await jobs.status(key))["message"]
+    await wait_said(jobs, key, "short by 2 pods on cpu")
     assert await placed(jobs, key) == []
     await jobs.cluster.patch(PADDLE_JOBS, key, {"spec": {"worker": {"replicas": 6}}})
     await wait_placed(jobs, key, 6)
