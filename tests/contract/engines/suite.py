@@ -124,7 +124,8 @@ class Node:
         return copied.kept
 
     async def copied(self, *keys: str, **options: object) -> Copied:
-        return await self.engine.transfer.copy(self.sync(**options), [os.fsencode(key) for key in keys], 0)
+        names = [os.fsencode(key) for key in keys]
+        return await self.engine.transfer.copy(self.sync(**options), names, 0, set())
 
     async def delete_extra(self, **options: object) -> None:
         await (await self.engine.transfer.read_source(self.sync(**options))).delete_extra()

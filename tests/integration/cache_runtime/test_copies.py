@@ -121,7 +121,7 @@ async def test_attack_the_database_names_a_directory_after_it_was_checked(
 
     monkeypatch.setattr(Volumes, "identify", identify)
     copies.put("a", b"a" * 5000)
-    await copies.transfer.copy(copies.sync(), [b"a"], 0)
+    await copies.transfer.copy(copies.sync(), [b"a"], 0, set())
     assert list(stolen.rglob("*")) == []
 
 
@@ -151,7 +151,7 @@ async def test_a_file_whose_copy_fails_is_named_although_the_old_one_has_its_siz
     copies.put("b", b"new")
     write(copies.top / "elsewhere", b"new", NEW)
     (copies.lent / "a").symlink_to(copies.top / "elsewhere")
-    copied = await copies.transfer.copy(copies.sync(update=True), [b"a", b"b", b"gone"], 0)
+    copied = await copies.transfer.copy(copies.sync(update=True), [b"a", b"b", b"gone"], 0, set())
     failed = copied.failed
     assert set(failed) == {b"a", b"gone"}
     assert "left the source" in failed[b"gone"]
@@ -170,7 +170,7 @@ async def test_a_file_that_left_the_source_is_named_although_the_old_one_has_its
     object_store.put_tree(tmp_path / "bucket", "left")
     stored = SyncOperation(source=object_store.uri("left"), secret="source", update=True)
     for sync in (copies.sync(update=True), stored):
-        failed = (await copies.transfer.copy(sync, [b"a", b"b", b" c"], 0)).failed
+        failed = (await copies.transfer.copy(sync, [b"a", b"b", b" c"], 0, set())).failed
         assert set(failed) == {b"a", b" c"}
         assert "left the source" in failed[b"a"]
     assert copies.written() == {"a": b"old", "b": b"new", " c": b"old"}
@@ -264,5 +264,5 @@ async def test_names_that_end_in_white_space_of_any_kind_arrive(
         write(tmp_path / "bucket" / name, name.encode(), NEW)
     object_store.put_tree(tmp_path / "bucket", "spaces")
     sync = SyncOperation(source=object_store.uri("spaces"), secret="source")
-    assert await copies.transfer.copy(sync, [name.encode() for name in names], 0) == Copied({})
+    assert await copies.transfer.copy(sync, [name.encode() for name in names], 0, set()) == Copied({})
     assert copies.written() == {name: name.encode() for name in names}

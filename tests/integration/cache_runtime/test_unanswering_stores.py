@@ -57,7 +57,7 @@ async def test_what_the_store_does_not_answer_for_is_waited_for_and_has_not_left
     """The client counts what it lists below that key, as if it had found more than it was asked for."""
     copies.use_store(store)
     sync = SyncOperation(source=store.uri("data"), secret="source")
-    copied = await copies.transfer.copy(sync, [b"a", b"b", b"c"], 0)
+    copied = await copies.transfer.copy(sync, [b"a", b"b", b"c"], 0, set())
     assert set(copied.failed) == copied.away == {b"b"}
     assert "503" in copied.failed[b"b"]
     assert "left" not in copied.failed[b"b"]
@@ -66,7 +66,7 @@ async def test_what_the_store_does_not_answer_for_is_waited_for_and_has_not_left
 async def test_what_the_filters_leave_out_is_not_copied_instead(copies: Copies, store: ObjectStore) -> None:
     copies.use_store(store)
     sync = SyncOperation(source=store.uri("data"), secret="source", exclude=["*-raw"])
-    await copies.transfer.copy(sync, [b"a", b"b", b"c"], 0)
+    await copies.transfer.copy(sync, [b"a", b"b", b"c"], 0, set())
     found = copies.written()
     assert set(found) == {"a", "b", "c"}
     assert all(data == OBJECTS[name] for name, data in found.items())

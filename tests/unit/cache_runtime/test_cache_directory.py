@@ -204,7 +204,7 @@ class Moving:
     async def sync(self) -> None:
         """What looks whether the data set is there, before it copies."""
         transfer = DirectoryTransfer(self.directory, self.lent, self.lent)
-        await transfer.copy(SyncOperation(source="file:///srv/import"), [], 0)
+        await transfer.copy(SyncOperation(source="file:///srv/import"), [], 0, set())
 
 
 @pytest.fixture
@@ -329,9 +329,9 @@ async def test_what_is_copied_or_removed_while_the_volume_moves_is_done_again(
     volume = DirectoryVolume(moving.mount, moving.directory, moving.copies)
     sync = SyncOperation(source="file:///srv/import", force_update=True)
     former = moving.directory.path.resolve() / "a"
-    await engine.copy(sync, [b"a"], 0)
+    await engine.copy(sync, [b"a"], 0, set())
     for module, attempt in (
-        (transfer, lambda: engine.copy(sync, [b"a"], 0)),
+        (transfer, lambda: engine.copy(sync, [b"a"], 0, set())),
         (volume_module, lambda: volume.remove(moving.directory.path / "a")),
     ):
         moving.leads_to = moving.shared
@@ -1649,7 +1649,7 @@ async def test_names_are_on_disk_before_a_copy_counts(
 
     monkeypatch.setattr(os, "fsync", noted)
     sync = SyncOperation(source="file:///srv/import", destination="into", threads=2)
-    copied = await deletion.transfer.copy(sync, keys, 0)
+    copied = await deletion.transfer.copy(sync, keys, 0, set())
     assert list(copied.failed) == [b"absent/6"]
     assert sorted(synced) == [
         (".", ["a", "d", "into"]),
@@ -1677,7 +1677,7 @@ async def test_a_disk_that_keeps_no_names_is_told(
     monkeypatch.setattr(os, "fsync", fail)
     sync = SyncOperation(source="file:///srv/import", force_update=True)
     with pytest.raises(OSError, match="Input/output") if is_told else nullcontext():
-        assert await deletion.transfer.copy(sync, [b"a"], 0) == Copied({})
+        assert await deletion.transfer.copy(sync, [b"a"], 0, set()) == Copied({})
 
 
 async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
@@ -1695,7 +1695,7 @@ async def test_a_copy_that_is_cancelled_makes_nothing_after_it_has_ended(
 
     monkeypatch.setattr(copying, "_copy_content", blocked)
     sync = SyncOperation(source="file:///srv/import", threads=1)
-    copying_all = asyncio.create_task(deletion.transfer.copy(sync, keys, 0))
+    copying_all = asyncio.create_task(deletion.transfer.copy(sync, keys, 0, set()))
     await asyncio.to_thread(began.wait)
     copying_all.cancel()
     with pytest.raises(asyncio.CancelledError):

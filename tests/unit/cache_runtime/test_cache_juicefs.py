@@ -245,6 +245,7 @@ def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
     assert not {"--delete-src", "--force-update"} & set(extra)
     copied = commands.delete_copied(sync, source, target, Copying("n", 7)).args
     assert {"--existing", "--check-all", "--delete-src", "--update", "--perms", "--bwlimit=7"} <= set(copied)
+    assert "--check-change" in copied, "what differs is copied"
     assert not {"--delete-dst", "--force-update"} & set(copied)
     for args in (extra, copied):
         assert has(args, "--exclude", "dt=2023")
@@ -335,11 +336,17 @@ def test_what_has_changed_meanwhile_is_torn() -> None:
     assert CopyReport(read(log, "other"), [b"b{0}"]).torn == set()
 
 
-def test_what_nobody_could_ask_for_again_after_its_copy_may_be_torn() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "check a in minio://s/b/: connection refused",
+        "copied a size mismatch: original=10, current=4",
+        "object a was removed during sync",
+    ],
+)
+def test_what_could_not_be_confirmed_after_its_copy_may_be_torn(said: str) -> None:
     """The client has replaced the file by then. An update would take it for a newer one."""
-    text = (
-        "<ERROR>: Failed to copy object a: check a in minio://s/b/: connection refused [worker@sync.go:1165]"
-    )
+    text = f"<ERROR>: Failed to copy object a: {said} [worker@sync.go:1165]"
     log = log_of_copies(text, COUNTED.format(1))
     assert CopyReport(read(log), [b"a", b"b"]).torn == {b"a"}
 
@@ -726,7 +733,7 @@ async def test_copies_of_keys_that_no_list_can_hold_end_with_the_first_that_fail
     """They would go on unseen after their chunk was given up."""
     client = _FailingOnce()
     with pytest.raises(Retry, match="no such file"):
-        await transfer(cast(Any, client), tmp_path).copy(LENT, [b"a\n", b"b\n"], 0)
+        await transfer(cast(Any, client), tmp_path).copy(LENT, [b"a\n", b"b\n"], 0, set())
     assert (client.began, client.ended) == (2, 1)
 
 
@@ -792,7 +799,7 @@ async def test_a_file_whose_name_forges_a_line_does_not_choose_why_a_deletion_fa
 
 async def test_what_the_store_does_not_answer_for_is_away_and_nothing_counts_as_kept(tmp_path: Path) -> None:
     client = _Scripted(tmp_path, log_of_copies(UNANSWERED.format("b", ""), SUM.format(9)).decode())
-    copied = await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0)
+    copied = await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0, set())
     assert set(copied.failed) == copied.away == {b"b"}
     assert copied.kept is None
 
@@ -807,7 +814,7 @@ async def test_a_copy_waits_while_its_store_is_away(tmp_path: Path) -> None:
     ):
         client = cast(Any, _Logging(lines))
         with pytest.raises(Retry, match=r"^CopyFailed: list prefix a: .*connection refused") as error:
-            await transfer(client, tmp_path).copy(LENT, keys, 0)
+            await transfer(client, tmp_path).copy(LENT, keys, 0, set())
         assert isinstance(error.value, NotBegun) is not is_begun
 
 
@@ -816,7 +823,76 @@ async def test_a_copy_that_a_store_refuses_or_gives_in_part_has_failed(
     tmp_path: Path, problem: str, found: int
 ) -> None:
     client = cast(Any, _Logging((problem, f"<INFO>: Found: {found}, skipped: 0 (0 B), failed: 2")))
-    assert set((await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0)).failed) == {b"a", b"b"}
+    assert set((await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0, set())).failed) == {b"a", b"b"}
+
+
+TORN = (
+    "<ERROR>: Failed to copy object {0}: {0} changed during sync. Original: size=10, "
+    "mtime=2026-11-26 22:00:00 +0000 UTC; Current: size=4, mtime=2026-11-26 22:00:01 +0000 UTC "
+    "[worker@sync.go:1165]"
+)
+
+
+async def test_what_is_torn_is_told_also_when_another_key_finds_the_store_away(tmp_path: Path) -> None:
+    first = log_of_copies(TORN.format("a"), SUM.format(1), COUNTED.format(1)).decode()
+    client, torn = _Scripted(tmp_path, first, log_of_copies(REFUSED).decode()), set[bytes]()
+    client.after = "exit 1"
+    with pytest.raises(Retry, match="connection refused"):
+        await transfer(client, tmp_path).copy(LENT, [b"a", b"b\n"], 0, torn)
+    assert torn == {b"a"}
+
+
+async def test_what_is_torn_is_told_also_when_the_client_ends_without_its_sum(tmp_path: Path) -> None:
+    client, torn = cast(Any, _Logging((TORN.format("a"), REFUSED))), set[bytes]()
+    with pytest.raises(Retry, match="connection refused"):
+        await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0, torn)
+    assert torn == {b"a"}
+
+
+async def test_what_is_torn_is_told_also_when_the_copy_is_cancelled(tmp_path: Path) -> None:
+    client, torn = _Hanging((TORN.format("a"),)), set[bytes]()
+    copying = asyncio.create_task(transfer(cast(Any, client), tmp_path).copy(LENT, [b"a"], 0, torn))
+    await client.is_heard.wait()
+    await end(copying)
+    assert torn == {b"a"}
+
+
+@dataclass
+class _Hanging(_Logging):
+    """It does not end."""
+
+    is_heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, command: Command, *, hear: Hear) -> Completed:
+        await super().run(command, hear=hear)
+        self.is_heard.set()
+        return await asyncio.Future[Completed]()
+
+
+@pytest.mark.parametrize(
+    ("name", "torn"),
+    [
+        ("b", {b"b"}),
+        ("b: b changed during sync.", set()),
+        (TORN.format("b").removeprefix("<ERROR>: Failed to copy object "), set()),
+    ],
+)
+def test_below_a_key_that_the_store_does_not_answer_for_only_the_whole_sentence_tears(
+    name: str, torn: set[bytes]
+) -> None:
+    """Names there may be anything."""
+    log = log_of_copies(UNANSWERED.format("b", ""), TORN.format(name), SUM.format(2))
+    assert CopyReport(read(log), [b"a", b"b"]).torn == torn
+
+
+def test_what_cannot_be_written_of_many_objects_does_not_displace_why() -> None:
+    failed = "<ERROR>: Failed to copy data of {0}: input/output error [x@y.go:1]"
+    lines = ["<ERROR>: upload inode: 4 fail: dial tcp: connection refused [x@y.go:1]"]
+    keys = [f"o{number}".encode() for number in range(150)]
+    lines += [failed.format(key.decode()) for key in keys]
+    ends = [f"<ERROR>: Failed to copy object {key.decode()}: input/output error [w@s.go:1]" for key in keys]
+    log = log_of_copies(*lines, *ends, SUM.format(150), COUNTED.format(150))
+    assert CopyReport(read(log), keys).away == {*keys}
 
 
 async def test_what_fails_while_its_store_is_away_may_be_copied_later(tmp_path: Path) -> None:
@@ -828,9 +904,10 @@ async def test_what_fails_while_its_store_is_away_may_be_copied_later(tmp_path: 
         "<INFO>: Found: 3, skipped: 0 (0 B), failed: 2",
     )
     keys = [b"a", b"b timeout", b"c"]
-    copied = await transfer(cast(Any, _Logging((*lines, COUNTED.format(2)))), tmp_path).copy(LENT, keys, 0)
+    counted = cast(Any, _Logging((*lines, COUNTED.format(2))))
+    copied = await transfer(counted, tmp_path).copy(LENT, keys, 0, set())
     assert (set(copied.failed), set(copied.away)) == ({b"a", b"b timeout"}, {b"a"})
-    blamed = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, keys, 0)
+    blamed = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, keys, 0, set())
     assert set(blamed.failed) == {*keys}
     assert blamed.away <= {b"b timeout"}
 
@@ -853,7 +930,7 @@ async def test_why_the_volume_itself_fails_is_said_elsewhere(
         f"<ERROR>: {cause} [x@y.go:1]", failed.format("o", ""), failed.format("read", "read /lent/read: "),
         SUM.format(2), COUNTED.format(2),
     )  # fmt: skip
-    copied = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, [b"o", b"read"], 0)
+    copied = await transfer(cast(Any, _Logging(lines)), tmp_path).copy(LENT, [b"o", b"read"], 0, set())
     assert set(copied.failed) == {b"o", b"read"}
     assert copied.away == (frozenset({b"o"}) if is_away else frozenset())
 
@@ -868,8 +945,9 @@ async def test_of_a_long_log_nothing_is_missed(tmp_path: Path) -> None:
     assert len(log) > 2 * KEPT_LOG
     client = _Scripted(tmp_path, log.decode())
     client.after = "exit 1"
-    copied = await transfer(client, tmp_path).copy(LENT, [*keys, b"gone"], 0)
-    assert copied.torn == {*keys}
+    torn = set[bytes]()
+    copied = await transfer(client, tmp_path).copy(LENT, [*keys, b"gone"], 0, torn)
+    assert torn == {*keys}
     assert copied.failed[b"gone"] == "has left the source, or cannot be read there"
 
 

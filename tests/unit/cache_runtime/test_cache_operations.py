@@ -66,6 +66,7 @@ class FakeEngine:
         kept: how many files each copy leaves as they are.
         is_away: what is not done yet fails because its store is away.
         tears: a copy that fails leaves parts of two versions.
+        breaks_late: what ends a copy after it has told of these.
         forced: whether each copy replaces what is there.
     """
 
@@ -89,6 +90,7 @@ class FakeEngine:
     kept: list[int | None] = field(default_factory=list)
     is_away: bool = False
     tears: bool = False
+    breaks_late: BaseException | None = None
     forced: list[bool] = field(default_factory=list)
 
     ailment: Ailment | None = None
@@ -160,7 +162,7 @@ class FakeEngine:
     async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
         yield self.objects
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         self.calls.append(f"copy {len(keys)} at {mbps}")
         self.forced.append(sync.force_update)
         if self.breaks:
@@ -179,13 +181,14 @@ class FakeEngine:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(b"x" * 10)
         kept = self.kept.pop(0) if self.kept else found
-        torn = frozenset(failed if self.tears else ())
+        torn |= set(failed if self.tears else ())
         for key in torn:
             (self.path / sync.destination / key.decode()).write_bytes(b"ab" * 5)
+        if self.breaks_late:
+            raise self.breaks_late
         return Copied(
             dict.fromkeys(failed, self.problem) if self.problem else {},
             kept,
-            torn,
             frozenset(failed if self.is_away else ()),
         )
 
@@ -822,6 +825,27 @@ async def test_a_file_of_two_versions_that_could_not_be_removed_is_removed_befor
     harness.engine.stubborn, harness.engine.problem, harness.engine.tears = {"a": 1}, "it changed", True
     harness.engine.updates = True
     assert (await harness.execute(sync(update=True), ("a", 10))).files == 1
+    assert (harness.root / "a").read_bytes() == b"x" * 10
+
+
+@pytest.mark.parametrize(
+    "end", [Retry("CopyFailed"), asyncio.CancelledError()], ids=["fails", "is cancelled"]
+)
+async def test_what_is_of_two_versions_is_remembered_also_of_a_copy_that_is_broken_off(
+    harness: Harness, end: BaseException
+) -> None:
+    """An update would take it for a newer one, keep it and be done."""
+    engine = harness.engine
+    engine.stubborn, engine.problem, engine.tears, engine.updates = {"a": 1}, "it changed", True, True
+    engine.breaks_late = end
+    with pytest.raises(type(end)):
+        await harness.execute(sync(update=True), ("a", 10))
+    assert (harness.root / "a").read_bytes() == b"ab" * 5
+    engine.breaks_late = None
+
+    outcome = await harness.execute(sync(update=True), ("a", 10), is_first=False)
+
+    assert (outcome.files, outcome.failed) == (1, ())
     assert (harness.root / "a").read_bytes() == b"x" * 10
 
 

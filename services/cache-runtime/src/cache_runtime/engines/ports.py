@@ -178,13 +178,11 @@ class Copied:
         failed: objects that failed, with the reason.
         kept: how many were neither copied nor compared: they were there with the same size or, with
             `update`, not older than in the source. None when that is not known.
-        torn: those of `failed` of which parts of two versions may be there.
         away: those of `failed` that a later try may copy, once a store or the database is there again.
     """
 
     failed: Mapping[bytes, str] = field(default_factory=dict)
     kept: int | None = 0
-    torn: frozenset[bytes] = frozenset()
     away: frozenset[bytes] = frozenset()
 
 
@@ -207,11 +205,13 @@ class Transfer(Protocol):
         """
         ...
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         """Copy objects. Cancelled when it takes too long.
 
         Args:
             mbps: bandwidth limit in Mbit per second; 0 = none.
+            torn: takes the objects of which parts of two versions may be there, also where the copy ends
+                with an error or is cancelled.
         """
         ...
 

@@ -156,12 +156,12 @@ class _SyncTask:
         objects = [key for key in keys if not is_directory_key(key) and key not in stays]
         size = sum(entry.size for entry in files)
         async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
-            copied = await self._copy(objects) if objects else Copied({})
+            copied, changed = await self._copy(objects) if objects else (Copied({}), set[bytes]())
         # Not before: a try that has copied nothing is none, and the next one would find them.
         made = await self._tree.make_directories(directories, _DESTINATION)
         self._refusals = dict(zip(directories, made, strict=True))
         self._sync = _again(self._sync)
-        self._failed = {**stays, **copied.failed, **await self._left_torn(copied)}
+        self._failed = {**stays, **copied.failed, **await self._left_torn(copied, changed)}
         self.away = frozenset(map(encode_path, copied.away))
         self._count(len(files), there, copied.kept or 0)
 
@@ -171,13 +171,17 @@ class _SyncTask:
             return 0
         return sum(changed < at.timestamp() for changed in self._changed.values())
 
-    async def _copy(self, objects: Sequence[bytes]) -> Copied:
+    async def _copy(self, objects: Sequence[bytes]) -> tuple[Copied, set[bytes]]:
+        """With those that are torn, which are remembered whatever the copy ends with."""
+        torn = set[bytes]()
         try:
-            return await self._transfer.copy(self._sync, objects, self._mbps)
+            return await self._transfer.copy(self._sync, objects, self._mbps, torn), torn
         except NotBegun as error:
             if self._tried:
                 raise Retry(error.reason, error.message, after=error.after) from error
             raise
+        finally:
+            self.torn.update(map(self._target, torn))
 
     def _count(self, tried: int, directories: int, files: int) -> None:
         """What a later try finds, an earlier one may have copied. A directory has nothing to compare."""
@@ -210,10 +214,9 @@ class _SyncTask:
         self.notes[entry.path] = _KEEPS_NEWER
         return ""
 
-    async def _left_torn(self, copied: Copied) -> Mapping[bytes, str]:
+    async def _left_torn(self, copied: Copied, torn: Iterable[bytes]) -> Mapping[bytes, str]:
         """Why some stay. Each try begins with them: an update would take them for newer ones."""
-        self.torn.update(map(self._target, copied.torn))
-        stays = await self._remove_torn(copied.torn)
+        stays = await self._remove_torn(torn)
         return {key: "; ".join(filter(None, (copied.failed.get(key), why))) for key, why in stays.items()}
 
     async def _remove_torn(self, keys: Iterable[bytes]) -> Mapping[bytes, str]:

@@ -75,7 +75,7 @@ class DirectoryTransfer:
         while files := await _listed(listing):
             yield files
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         source, pace = await self._source(sync), Pace(mbps)
         target = relative_path(sync.destination, "syncOptions.destination").encode()
 

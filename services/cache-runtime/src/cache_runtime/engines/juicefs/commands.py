@@ -120,10 +120,11 @@ def delete_extra(sync: SyncOperation, source: Command, target: Command, log_id: 
 def delete_copied(sync: SyncOperation, source: Command, target: Command, copying: Copying) -> Command:
     """Delete what the source and the destination both have, after comparing the contents.
 
-    What differs is copied, and stays in the source; what the destination lacks stays, too.
+    What differs is copied, and stays in the source; what the destination lacks stays, too. What changes while
+    it is copied is a failure here as well.
     """
     args = ["--log-id", copying.log_id, "sync", *_filters(sync, source)]
-    args += ["--existing", "--check-all", "--delete-src", *_how(sync, copying.mbps)]
+    args += ["--existing", "--check-all", "--check-change", "--delete-src", *_how(sync, copying.mbps)]
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
 

@@ -31,8 +31,12 @@ _FAILED = re.compile(r"failed to handle (\d+) objects")
 _FAILED_ONE = "Failed to copy object {0}: "
 _NAMING = (COPY, "Failed to copy data of ")
 _VOLUME_FAILED = re.compile(r"input/output error( \[\w+@[\w.]+:\d+\])?")
-_TORN = tuple(f"{_FAILED_ONE}{said}" for said in ("{0} changed during sync.", "check {0} in "))
+_CHANGED = "{0} changed during sync."
+_OTHERWISE = "check {0} in ", "copied {0} size mismatch: ", "object {0} was removed during sync"
+_TORN = tuple(f"{_FAILED_ONE}{said}" for said in (_CHANGED, *_OTHERWISE))
 """What was copied, and has changed in the source meanwhile, or may have: nobody could ask."""
+_VERSION = r"size=\d+, mtime=[-+\w:. ]+"
+_VERSIONS = re.compile(rf" Original: {_VERSION}; Current: {_VERSION} \[\w+@[\w.]+:\d+\]")
 _HEAD, _HEAD_LATER, _SUMMED = "head ", "Head src ", "Found: "
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
@@ -47,14 +51,14 @@ class CopyLog:
 
     def __init__(self, log_id: str) -> None:
         self._parser = ListingParser(log_id)
-        self._others = deque[str](maxlen=_OTHERS)
+        self._others, self._data = deque[str](maxlen=_OTHERS), deque[str](maxlen=_OTHERS)
         self._failures: list[str] = []
         self.remarks: list[str] = []
 
     @property
     def problems(self) -> list[str]:
         """Those of single keys first."""
-        return [*self._failures, *self._others]
+        return [*self._failures, *self._data, *self._others]
 
     def feed(self, data: bytes) -> None:
         self._keep(self._parser.feed(data))
@@ -71,11 +75,12 @@ class CopyLog:
                 self.remarks.append(record.text[:TEXT_MAX])
 
     def _keep_problem(self, text: str) -> None:
-        """Some end with a trace of calls."""
+        """Some end with a trace of calls. Those on data of many objects must not displace why they fail."""
         if text.startswith(COPY):
             self._failures.append(text[:TEXT_MAX])
         else:
-            self._others.append(text.partition("\n")[0][:TEXT_MAX])
+            kept = self._data if text.startswith(_NAMING) else self._others
+            kept.append(text.partition("\n")[0][:TEXT_MAX])
 
 
 class CopyReport:
@@ -135,9 +140,7 @@ class CopyReport:
         """Which of the keys have, or may have, changed in the source while they were copied. What has arrived
         may be parts of two versions. Not those whose line may be about another key: of a name that reads
         alike, or is longer, or is below one for which the store did not answer."""
-        return (
-            frozenset(key for text in self._problems for key in self._torn_by(text)) - self.unanswered.keys()
-        )
+        return frozenset(key for text in self._problems for key in self._torn_by(text))
 
     @cached_property
     def missing(self) -> Mapping[bytes, str]:
@@ -204,8 +207,15 @@ class CopyReport:
 
     def _torn_by(self, text: str) -> Sequence[bytes]:
         longest = max(self._names_in(text, COPY, ": "), key=len, default="")
-        is_meant = longest and text.startswith(tuple(each.format(longest) for each in _TORN))
-        return self._known[longest] if is_meant and len(self._known[longest]) == 1 else ()
+        keys = self._known[longest] if longest else ()
+        if len(keys) != 1:
+            return ()
+        if keys[0] in self.unanswered:  # below it names may be anything but the whole sentence
+            changed = f"{_FAILED_ONE}{_CHANGED}".format(longest)
+            is_meant = text.startswith(changed) and bool(_VERSIONS.fullmatch(text, len(changed)))
+        else:
+            is_meant = text.startswith(tuple(each.format(longest) for each in _TORN))
+        return keys if is_meant else ()
 
     def _left(self) -> Iterator[bytes]:
         """Those that were there when the client looked, and not when it was to copy them."""

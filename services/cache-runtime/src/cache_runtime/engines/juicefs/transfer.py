@@ -8,6 +8,7 @@ import secrets as random_ids
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cache_runtime.cell import Cell
@@ -79,16 +80,17 @@ class JuiceFsTransfer:
             async for files in listed:
                 yield files
 
-    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int) -> Copied:
+    async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         try:
             source, target = await self._source(sync), await self._target(sync)
         except Retry as error:
             raise NotBegun(error.reason, error.message, after=error.after) from error
+        copying = _Copying(sync, source, target, mbps, torn)
         lines = [key for key in keys if commands.is_line_safe(key)]
         singles = [key for key in keys if not commands.is_line_safe(key)]
-        copied = [await self._copy_lines(sync, source, target, lines, mbps)] if lines else []
+        copied = [await self._copy_lines(copying, lines)] if lines else []
         try:
-            return _together([*copied, *await self._copy_singles(sync, source, target, singles, mbps)])
+            return _together([*copied, *await self._copy_singles(copying, singles)])
         except NotBegun as error:  # others may have been copied
             raise Retry(error.reason, error.message, after=error.after) from error
 
@@ -149,30 +151,26 @@ class JuiceFsTransfer:
             if await _heard(process.wait()) or problems:
                 raise _listing_failed(problems)
 
-    async def _copy_lines(
-        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
-    ) -> Copied:
+    async def _copy_lines(self, copying: _Copying, keys: Sequence[bytes]) -> Copied:
         await asyncio.to_thread(self._cell.prepare)
         try:
             with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
                 listing.write(b"".join(key + b"\n" for key in keys))
                 listing.flush()
                 selection = ("--files-from", self._cell.inside(listing.name))
-                return await self._copy(sync, source, target, selection, keys, mbps)
+                return await self._copy(copying, selection, keys)
         except OSError as error:
             raise self._cell.failed(error) from error
 
-    async def _copy_singles(
-        self, sync: SyncOperation, source: Command, target: Command, keys: Sequence[bytes], mbps: int
-    ) -> Sequence[Copied]:
+    async def _copy_singles(self, copying: _Copying, keys: Sequence[bytes]) -> Sequence[Copied]:
         """Start and end of the listing enclose exactly one key; nothing has to be quoted."""
-        slots = asyncio.Semaphore(1 if mbps else SINGLES)
+        slots = asyncio.Semaphore(1 if copying.mbps else SINGLES)
 
         async def copy(key: bytes) -> Copied:
             name = os.fsdecode(key)
-            selection = tuple(commands.between(name, name, source))
+            selection = tuple(commands.between(name, name, copying.source))
             async with slots:
-                return await self._copy(sync, source, target, selection, [key], mbps)
+                return await self._copy(copying, selection, [key])
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -181,15 +179,7 @@ class JuiceFsTransfer:
             raise errors.exceptions[0] from errors
         return [each.result() for each in copies]
 
-    async def _copy(
-        self,
-        sync: SyncOperation,
-        source: Command,
-        target: Command,
-        selection: tuple[str, ...],
-        keys: Sequence[bytes],
-        mbps: int,
-    ) -> Copied:
+    async def _copy(self, copying: _Copying, selection: tuple[str, ...], keys: Sequence[bytes]) -> Copied:
         """What has left the source is no failure to the client, whatever it ends with.
 
         Raises:
@@ -197,12 +187,15 @@ class JuiceFsTransfer:
                 it could not copy beside others are failures.
             Retry: the same, or it may have found some, and does not say.
         """
-        copying = commands.Copying(random_ids.token_hex(16), mbps)
-        log = CopyLog(copying.log_id)
-        command = commands.copy_files(sync, source, target, selection, copying)
-        done = await self._client.run(command, hear=log.feed)
-        log.close()
-        report = CopyReport(log, keys)
+        how = commands.Copying(random_ids.token_hex(16), copying.mbps)
+        log = CopyLog(how.log_id)
+        command = commands.copy_files(copying.sync, copying.source, copying.target, selection, how)
+        try:
+            done = await self._client.run(command, hear=log.feed)
+        finally:
+            log.close()
+            report = CopyReport(log, keys)
+            copying.torn.update(report.torn)
         cause = report.cause or f"juicefs sync has ended with code {done.code}, and does not say why"
         if done.code and is_outage(cause) and not report.found:
             raise (Retry if report.found is None else NotBegun)("CopyFailed", cause)
@@ -210,15 +203,25 @@ class JuiceFsTransfer:
         if not done.code:
             return Copied(report.missing, report.kept, away=unanswered)
         failed = {**report.missing, **report.failed}
-        return Copied(failed, report.kept, report.torn, report.away | (unanswered - report.failed.keys()))
+        return Copied(failed, report.kept, report.away | (unanswered - report.failed.keys()))
+
+
+@dataclass(frozen=True)
+class _Copying:
+    """What the commands of one copy have in common; `torn` is the caller's."""
+
+    sync: SyncOperation
+    source: Command
+    target: Command
+    mbps: int
+    torn: set[bytes]
 
 
 def _together(copies: Sequence[Copied]) -> Copied:
     failed = {key: problem for each in copies for key, problem in each.failed.items()}
     kept = [each.kept for each in copies if each.kept is not None]
-    torn = frozenset[bytes]().union(*(each.torn for each in copies))
     away = frozenset[bytes]().union(*(each.away for each in copies))
-    return Copied(failed, sum(kept) if len(kept) == len(copies) else None, torn, away)
+    return Copied(failed, sum(kept) if len(kept) == len(copies) else None, away)
 
 
 async def _heard(answer: Awaitable[T]) -> T:
