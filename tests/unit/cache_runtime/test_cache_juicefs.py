@@ -397,6 +397,10 @@ def test_what_leaves_the_source_while_it_is_to_be_copied_is_named_and_not_kept()
     log = read(log_of_copies(left.format("b: c"), skipped.format("b: c"), SUM.format(3)))
     assert CopyReport(log, [b"a", b"b", b"b: c"]).missing == {b"b: c": "has left the source"}
     assert CopyReport(log, []).kept == 0
+    large = "<DEBUG>: Head src b: GetObject, StatusCode: 404, NoSuchKey: b [copyData@sync.go:1013]"
+    log = read(log_of_copies(large, SUM.format(2)))
+    assert CopyReport(log, [b"a", b"b"]).missing == {b"b": "has left the source"}
+    assert CopyReport(log, []).kept == 0
     forged = "b: skipped [copyData@sync.go:1010]"
     log = read(log_of_copies(left.format(forged), SUM.format(2)))
     assert (CopyReport(log, [b"b", forged.encode()]).missing, CopyReport(log, []).kept) == ({}, 1)

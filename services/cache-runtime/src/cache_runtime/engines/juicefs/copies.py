@@ -41,8 +41,9 @@ _HEAD, _HEAD_LATER, _SUMMED = "head ", "Head src ", "Found: "
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
 _KEPT = re.compile(r"Found: .*\bskipped: (\d+)")
-_LEFT = re.compile(r"Head src (.*): skipped \[\w+@[\w.]+:\d+\]", re.DOTALL)
-"""That it was there a moment ago is no failure to the client, whose sum has it among the skipped ones."""
+_LEFT, _SKIPPED = re.compile(r"Head src (.*) \[copyData@[\w.]+:\d+\]", re.DOTALL), ": skipped"
+"""That it was there a moment ago is no failure to the client, whose sum has it among the skipped ones. Of a
+small object it says so; of a large one it gives the error of the part that it was reading."""
 
 
 class CopyLog:
@@ -221,7 +222,10 @@ class CopyReport:
         """Those that were there when the client looked, and not when it was to copy them."""
         for text in self._remarks:
             if found := _LEFT.fullmatch(text):
-                yield from self._known.get(found[1], ())
+                name = found[1].removesuffix(_SKIPPED)
+                names = [name] if name != found[1] else self._names_in(text, _HEAD_LATER, ": ")
+                for each in names:
+                    yield from self._known.get(each, ())
 
     def _summed(self, pattern: re.Pattern[str]) -> int | None:
         return next((int(summed[1]) for text in self._remarks if (summed := pattern.match(text))), None)
