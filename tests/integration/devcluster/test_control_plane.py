@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.devcluster import namespace
 from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -186,17 +185,29 @@ async def test_a_killed_cluster_restarts_with_its_objects(cluster: Cluster, othe
     assert api_of(cluster).is_up()
 
 
-async def test_up_recovers_from_an_earlier_up_that_was_killed_midway(test_run: TestRun) -> None:
-    spec = make_spec(test_run, "midway")
-    code = (
-        "from paddlewheel.devcluster.cluster import up; from paddlewheel.devcluster.spec import ClusterSpec; "
-        f"up(ClusterSpec(name={spec.name!r}, control_plane_only=True))"
-    )
-    plan = cluster_dirs(spec.name).plan
+@pytest.mark.parametrize("step", ["alias", "addr", "netns"])
+async def test_up_recovers_from_an_earlier_up_that_was_killed_midway(test_run: TestRun, step: str) -> None:
+    """Right after a command with this word, as it prepares the network; the last lets the cluster go on."""
+    spec = make_spec(test_run, f"midway-{step}")
+    code = f"""
+import os, signal
+from paddlewheel.devcluster import network
+from paddlewheel.devcluster.cluster import up
+from paddlewheel.devcluster.spec import ClusterSpec
+
+def run(command, run=network.run):
+    done = run(command)
+    if {step!r} in command:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+network.run = run
+up(ClusterSpec(name={spec.name!r}, control_plane_only=True))
+"""
     try:
-        with subprocess.Popen([sys.executable, "-c", code]) as first:
-            await eventually(lambda: namespace.find(plan) is not None, within=60, every=0.01)
-            first.kill()
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+        if step == "netns":
+            await eventually(cluster_dirs(spec.name).status.exists)
         assert api_of(up(spec)).is_up()
     finally:
         down(spec.name)

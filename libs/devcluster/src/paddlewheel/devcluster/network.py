@@ -61,11 +61,15 @@ def claim_link(plan: AddressPlan, owner: Path) -> None:
 
 
 def connect(plan: AddressPlan, pid: int) -> None:
-    """Move the inner end into the cluster; give the host its address and the route to pods and Services."""
-    run(["ip", "link", "set", _peer(plan), "netns", str(pid), "name", UPLINK])
+    """Give the host its address and the route to pods and Services; move the inner end into the cluster.
+
+    That comes last: the cluster goes on as soon as it has its end, and whoever is killed before leaves one that
+    ends and is started anew, not one that nobody can reach.
+    """
     run(["ip", "addr", "add", f"{plan.gateway}/{plan.link.prefixlen}", "dev", plan.interface])
     run(["ip", "link", "set", plan.interface, "up"])
     run(["ip", "route", "replace", str(plan.block), "via", str(plan.inner), "dev", plan.interface])
+    run(["ip", "link", "set", _peer(plan), "netns", str(pid), "name", UPLINK])
 
 
 def release_link(plan: AddressPlan, owner: Path) -> None:
