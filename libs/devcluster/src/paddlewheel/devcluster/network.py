@@ -63,8 +63,8 @@ def claim_link(plan: AddressPlan, owner: Path) -> None:
 def connect(plan: AddressPlan, pid: int) -> None:
     """Give the host its address and the route to pods and Services; move the inner end into the cluster.
 
-    That comes last: the cluster goes on as soon as it has its end. Whoever is killed before leaves one that is
-    started anew, not one that nobody can reach.
+    That comes last, for the cluster goes on as soon as it has its end. Whoever is killed before leaves one
+    that is started anew, not one that nobody can reach.
     """
     run(["ip", "addr", "add", f"{plan.gateway}/{plan.link.prefixlen}", "dev", plan.interface])
     run(["ip", "link", "set", plan.interface, "up"])
