@@ -31,7 +31,7 @@ from paddlewheel.testkit.bare_client import BareClient
 from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
 from paddlewheel.testkit.wait import patiently
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds that a server may take to answer on a busy machine."""
 BUS_CA = "bus-ca"
 """ConfigMap with the authority's certificate, where clients show tokens."""
@@ -125,7 +125,7 @@ class ChartBus:
     def start(self) -> None:
         """Return when it takes clients."""
         process = self.launch()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not self._says_ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"nats-server did not start:\n{self.log[-3000:]}")
@@ -150,9 +150,9 @@ class ChartBus:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
                 greeting = connection.makefile("rb").readline()
-        except OSError:
+            return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
+        except (OSError, ValueError):  # closed before it has greeted
             return False
-        return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
 
 
 async def install(bus: ChartBus, **changes: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.storage import binary
 
-_READY_WITHIN = 20.0
+_READY_WITHIN = 90.0
 _POLL = 0.02
 
 

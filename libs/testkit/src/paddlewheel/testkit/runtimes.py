@@ -18,7 +18,7 @@ from paddlewheel.testkit.mounted_pods import share_mounts, unmount_below
 from paddlewheel.testkit.storage import JuiceFsVolume, binary
 
 _READY_WITHIN = 90.0
-_STOP_WITHIN = 60.0
+_STOP_WITHIN = 120.0
 
 
 @dataclass

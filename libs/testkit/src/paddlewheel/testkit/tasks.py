@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-GRACE = 10.0
+GRACE = 60.0
 """Seconds for tasks that were cancelled to end."""
 
 
