@@ -15,7 +15,7 @@ from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.bus_auth import BusAuthStand
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
-from paddlewheel.testkit.chart_bus import BUS_CA
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 
@@ -87,5 +87,7 @@ async def ended_runs(stand: BusAuthStand) -> int:
     """Facts that tell the end of a run."""
     async with stand.enter("operator", await stand.allow_role("operator")) as operator:
         subject = f"pw.evt.cache.run.ended.v1.{stand.home}.>"
-        info = await operator.client.jetstream(timeout=5).stream_info("PW_CACHE", subjects_filter=subject)
+        info = await operator.client.jetstream(timeout=PATIENCE).stream_info(
+            "PW_CACHE", subjects_filter=subject
+        )
         return sum((info.state.subjects or {}).values())

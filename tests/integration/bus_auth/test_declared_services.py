@@ -106,5 +106,5 @@ async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path
                 for _ in range(2):
                     await watcher.client.flush()
                 await works(service)
-                assert (await heard.next_msg(10)).subject == FACT
+                assert (await heard.next_msg(PATIENCE)).subject == FACT
                 await is_kept_within(service)

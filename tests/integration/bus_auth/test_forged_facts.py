@@ -78,9 +78,9 @@ async def test_attack_watchers_hear_a_fact_that_nobody_published(fact: str, tmp_
             reads = [work_reads(CHUNK), f"{work_reads(CHUNK)}x", "$JS.API.INFO"]
             for subject in (*reads, own):
                 await agent.publish(subject, b"", reply=theirs)
-            answer = await agent.request(work_reads(CHUNK), b"", timeout=5)
+            answer = await agent.request(work_reads(CHUNK), b"", timeout=60)
             assert answer.data == b"forged", "the attacker cannot read its own work"
-            await agent.request(own, b"last", timeout=5)
+            await agent.request(own, b"last", timeout=60)
             await eventually(lambda: all((own, b"last") in each for each in heard))
 
             assert {subject for each in heard for subject, _ in each} == {own}

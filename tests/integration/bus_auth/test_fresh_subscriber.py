@@ -105,6 +105,7 @@ async def test_the_two_commands_of_the_page_let_a_plain_client_hear_its_namespac
     (copied / "ca.crt").write_text(
         (await stand.cluster.get(CONFIG_MAPS, Key(team_a, "bus-ca")))["data"]["ca.crt"]
     )
+    await stand.in_force("notifier", "watch", "facts", where=team_a, of=team_a)
     token = await stand.token("notifier", team_a)
     async with entering(
         stand.bus, copied, prefix="_INBOX_subscriber", user="subscriber", password=token

@@ -236,7 +236,7 @@ async def test_a_reader_whose_server_was_slow_listens_once(
 
     monkeypatch.setattr(Client, "flush", flush_slowly)
     async with reading(scene.server):
-        listening = subjects_of_readers(scene.server)
+        listening = await eventually(lambda: subjects_of_readers(scene.server))
 
     # Two readers.
     assert sorted(listening) == sorted(2 * [*read_subjects()])

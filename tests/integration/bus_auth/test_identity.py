@@ -142,6 +142,7 @@ async def test_a_subscriber_hears_the_namespaces_that_a_role_binding_grants_and_
                 pass
 
     await stand.cluster.delete(ROLE_BINDINGS, binding)
+    await stand.in_force("notifier", "watch", "facts", where=stand.home, is_allowed=False)
     with pytest.raises(nats.errors.Error, match=f"(?i){NOT_ALLOWED}"):
         async with stand.enter("subscriber", token):
             pass

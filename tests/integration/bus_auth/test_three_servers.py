@@ -85,7 +85,7 @@ async def lets_in(url: str, token: str) -> bool:
     client = Client()
     try:
         await client.connect(url, user="guest", password=token, allow_reconnect=False, connect_timeout=5)
-    except nats.errors.Error:
+    except (nats.errors.Error, TimeoutError):
         return False
     else:
         return True

@@ -137,7 +137,7 @@ async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
         await start_notebook(js, "1", "elsewhere")
         await start_notebook(js, "2", "vision")
 
-        assert ((await heard.next_msg(10)).headers or {})["ce-id"] == "2"
+        assert ((await heard.next_msg(PATIENCE)).headers or {})["ce-id"] == "2"
         copies = team.client.jetstream(timeout=PATIENCE)
 
         async def arrived() -> bool:

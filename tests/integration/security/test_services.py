@@ -97,7 +97,7 @@ async def running(*work: Awaitable[object]) -> AsyncIterator[None]:
 
 
 async def first(items: AsyncIterator[Delivery]) -> Delivery:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await anext(items)
 
 
@@ -121,7 +121,7 @@ async def test_a_controller_waits_for_the_installer(empty_bus: ChartBus, role: s
             await bus.check()
         assert not await bus.healthy()
         await install(empty_bus)
-        assert await bus.healthy()
+        await eventually(bus.healthy)
 
 
 async def test_a_service_is_not_ready_while_its_durable_is_missing(empty_bus: ChartBus) -> None:

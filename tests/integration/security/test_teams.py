@@ -20,7 +20,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.testkit.chart_bus import ChartBus, guest, install, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, guest, install, running
 from paddlewheel.testkit.wait import eventually, patiently
 
 TEAMS = (
@@ -67,7 +67,7 @@ async def read(bus: ChartBus, team: str, most: int, **how: Any) -> list[Delivery
     client = NatsBus(bus.access("subscriber", tls_dir=str(bus.certificate(team))), name=team)
     found: list[Delivery] = []
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             async with aclosing(client.read(Reading(("pw.evt.>",), since=BEGINNING, **how))) as facts:
                 async for delivery in facts:
                     found.append(delivery)
@@ -108,7 +108,7 @@ async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
         for _ in range(2):
             await client.client.flush()
         await publish(bus, make_fact(1, "c"), make_fact(2, "b"))
-        message = await heard.next_msg(10)
+        message = await heard.next_msg(PATIENCE)
     assert message.headers
     assert message.headers["ce-id"] == "b/2"
 

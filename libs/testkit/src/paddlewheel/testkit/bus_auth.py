@@ -32,7 +32,7 @@ from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import AlreadyExists
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
-from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, Object, Resource
+from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, SUBJECT_ACCESS_REVIEWS, Object, Resource
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
 from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
 from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
@@ -52,6 +52,8 @@ RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 VALUES = ("nats.auth=tokens",)
 AUTH = "bus-auth"
+_GROUP = "events.paddlepaddle.org"
+"""Of what exists in rules only."""
 _USUAL = Limits()
 
 
@@ -129,17 +131,21 @@ class BusAuthStand:
 
     async def allow_facts(self, account: str, *, where: str = "", of: str = "") -> Key:
         """What `kubectl create rolebinding --clusterrole=paddlewheel-watch-facts` does."""
-        return await self.bind(self._own("paddlewheel-watch-facts"), account, where=where, of=of)
+        bound = await self.bind(self._own("paddlewheel-watch-facts"), account, where=where, of=of)
+        await self.in_force(account, "watch", "facts", where=where, of=of)
+        return bound
 
     async def allow_role(self, role: str) -> str:
         """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
         await self._bound(role, f"bus-{role}")
         await self.account(role)
+        await self.in_force(role, "use", "busroles", where=self.home, name=role)
         return await self.token(role)
 
     async def allow_team(self, account: str, team: str = SUBSCRIBER) -> None:
         """The account belongs to the team."""
         await self._bound(account, f"bus-team-{team}")
+        await self.in_force(account, "use", "busteams", where=self.home, name=team)
 
     async def allow_service(self, service: str, account: str, *, of: str) -> None:
         """The chart's Role of a service of others, and what `kubectl create rolebinding --role` does."""
@@ -150,6 +156,42 @@ class BusAuthStand:
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
         metadata = {"name": service, "namespace": self.home}
         await self.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": [subject]})
+        await self.in_force(account, "use", "busroles", where=self.home, of=of, name=service)
+
+    async def in_force(
+        self,
+        account: str,
+        verb: str,
+        resource: str,
+        *,
+        where: str = "",
+        of: str = "",
+        name: str = "",
+        is_allowed: bool = True,
+    ) -> None:
+        """Until the API server goes by what was just bound, or unbound: it hears of that a moment later.
+
+        Args:
+            where, name: of what is asked about, "" = all.
+            of: namespace of the account, "" = the release's.
+        """
+        namespace = of or self.home
+        asked = {"group": _GROUP, "resource": resource, "verb": verb, "namespace": where, "name": name}
+        spec = {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{namespace}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": asked,
+        }
+
+        async def is_so() -> bool:
+            answer = await self.cluster.create(SUBJECT_ACCESS_REVIEWS, {"metadata": {}, "spec": spec})
+            return bool((answer.get("status") or {}).get("allowed")) is is_allowed
+
+        await eventually(is_so, what=f"{account} may {'' if is_allowed else 'not '}{verb} {resource}")
 
     async def _bound(self, account: str, role: str) -> None:
         for kind, resource in (("Role", RBAC_ROLES), ("RoleBinding", ROLE_BINDINGS)):
