@@ -171,7 +171,7 @@ async def test_what_is_lent_is_never_deleted(node: Node) -> None:
         node.put({"a": b"1"})
         assert await node.copy("a") == {}
         with pytest.raises(Permanent) as caught:
-            await node.engine.transfer.delete_copied(node.sync(delete_src=True), 0)
+            await node.engine.transfer.delete_copied(node.sync(delete_src=True), 0, set())
         assert caught.value.reason == "DeleteFailed"
         assert Path(node.lent, "a").read_bytes() == b"1"
         assert await node.content() == {"a": b"1"}

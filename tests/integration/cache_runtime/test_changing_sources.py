@@ -12,6 +12,7 @@ from tests.integration.cache_runtime.test_copies import Copies, copies
 
 from cache_runtime.engines.ports import Copied
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, SyncOperation
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.link import Link
@@ -106,6 +107,24 @@ async def test_no_file_of_two_versions_counts_as_copied(
     again = sync.model_copy(update={"force_update": True})
     assert await copies.transfer.copy(again, [b"object"], 0, set()) == Copied()
     assert copies.written() == {"object": content}
+
+
+async def test_what_the_last_pass_copies_while_it_changes_is_named_and_stays_in_the_source(
+    copies: Copies, changing: Changing
+) -> None:
+    bucket, torn = "torn-last", set[bytes]()
+    copies.use_store(changing.store)
+    copies.fill({"object": bytes(SIZE)})
+    changing.store.make_bucket(bucket)
+    changing.put(bucket, old())
+    content = new(SIZE)
+    replacing = changing.replace_once_read(bucket, content)
+    with pytest.raises((Permanent, Retry), match=r"DeleteFailed: .*object changed during sync"):
+        await copies.transfer.delete_copied(changing.source(bucket), MBPS, torn)
+    await replacing
+    assert torn == {b"object"}
+    copied = await copies.transfer.copy(changing.source(bucket), [b"object"], 0, set())
+    assert not copied.failed, "it is still in the source"
 
 
 @pytest.mark.parametrize("options", [{"update": True}, {"force_update": True}])

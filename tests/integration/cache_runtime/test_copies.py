@@ -186,7 +186,7 @@ async def test_only_what_has_arrived_is_deleted_in_the_source(
         write(tmp_path / "bucket" / name, content, NEW)
     object_store.put_tree(tmp_path / "bucket", "moved")
     sync = SyncOperation(source=object_store.uri("moved"), secret="source")
-    await copies.transfer.delete_copied(sync, 0)
+    await copies.transfer.delete_copied(sync, 0, set())
     listed = [file.path async for files in copies.transfer.list(sync) for file in files]
     assert listed == ["changed", "late"]
     # Nothing is lost: it has been copied again, and goes with the next sync.

@@ -37,7 +37,7 @@ from cache_runtime.engines.juicefs.control import (
     tree_size,
 )
 from cache_runtime.engines.juicefs.control_file import ControlFile
-from cache_runtime.engines.juicefs.copies import TEXT_MAX, CopyLog, CopyReport
+from cache_runtime.engines.juicefs.copies import TEXT_MAX, CopyLog, CopyReport, torn_names
 from cache_runtime.engines.juicefs.mount_options import mount_options, sub_directory
 from cache_runtime.engines.juicefs.output import (
     RECORD_MAX,
@@ -234,7 +234,8 @@ def test_sync_options_reach_the_right_commands() -> None:
     copying = commands.copy_files(sync, source, target, ("--files-from", "F"), Copying("n", 2)).args
     assert {"--update", "--force-update", "--perms", "--bwlimit=2", "--no-https", "3"} <= set(copying)
     assert not {"--delete-src", "--delete-dst", "--start=a"} & set(copying)
-    assert has(copying, "--files-from", "F", *filters)
+    assert has(copying, "--files-from", "F")
+    assert not set(filters) & set(copying), "what they leave out was not listed"
 
 
 def test_what_is_deleted_is_deleted_by_the_rules_of_the_copies() -> None:
@@ -367,6 +368,11 @@ def test_a_name_that_reads_as_a_change_of_another_tears_nothing(forged: str) -> 
         ("AccessDenied: 403 on s3://temporary-data/a", False),
         ("NoSuchBucket: temporary-data", False),
         ("s3://b/images/500/: not permitted", False),
+        ("Can't list file:///lent/: open /lent/500/x: permission denied [x@y.go:1]", False),
+        ("Can't list file:///lent/: open /lent/a timeout: b/x: permission denied [x@y.go:1]", False),
+        ("open /lent/a: input/output error", False),
+        ("read /lent/a: connection timed out", True),
+        ("500 files", False),
     ],
 )
 def test_words_in_names_make_no_outage(problem: str, is_away: bool) -> None:
@@ -385,6 +391,10 @@ def test_what_has_left_the_source_is_named() -> None:
     log = log_of_copies(GONE.format("b from c"), SUM.format(2))
     assert CopyReport(read(log), keys).missing == {
         b"b from c": "has left the source, or cannot be read there"
+    }
+    looped = GONE.format("a").replace("no such file or directory", "too many levels of symbolic links")
+    assert CopyReport(read(log_of_copies(looped, SUM.format(2))), keys).missing == {
+        b"a": "cannot be read in the source: too many levels of symbolic links"
     }
     unreadable = log_of_copies(GONE.format("a"), GONE.format("d"), SUM.format(2))
     assert set(CopyReport(read(unreadable), keys).missing) == {b"a", b"d"}
@@ -425,13 +435,14 @@ UNCHECKED = (
 
 
 def test_for_what_the_store_does_not_answer_has_not_left_it() -> None:
-    """The client lists what is below such a key, so that its sum may be anything."""
     keys = [b"a", b"b", b"c"]
     reason = "the source does not answer for it: S3: HeadObject, StatusCode: 503,  [produce@sync.go:1]"
-    for found in (2, 3, 9):
-        said = read(log_of_copies(UNANSWERED.format("b", ""), SUM.format(found)))
-        assert CopyReport(said, keys).unanswered == CopyReport(said, keys).missing == {b"b": reason}
-    both = read(log_of_copies(UNANSWERED.format("b", ""), GONE.format("c"), SUM.format(9)))
+    said = read(log_of_copies(UNANSWERED.format("b", ""), SUM.format(2)))
+    assert CopyReport(said, keys).unanswered == CopyReport(said, keys).missing == {b"b": reason}
+    volume = read(log_of_copies("<WARNING>: head b from jfs://pwset/: i/o timeout [x@y.go:1]", SUM.format(2)))
+    reason = "the volume does not answer for it: i/o timeout [x@y.go:1]"
+    assert CopyReport(volume, keys).missing == {b"b": reason}
+    both = read(log_of_copies(UNANSWERED.format("b", ""), GONE.format("c"), SUM.format(1)))
     assert set(CopyReport(both, keys).unanswered) == {b"b"}
     assert set(CopyReport(both, keys).missing) == {b"b", b"c"}
 
@@ -452,24 +463,12 @@ def test_the_name_of_what_has_left_the_source_makes_no_outage(name: str, line: s
     )
 
 
-@pytest.mark.parametrize("others", [(), ("b-raw", "b-raw2")])
-def test_what_is_below_a_key_that_the_store_does_not_answer_for_fails_no_other(
-    others: tuple[str, ...],
-) -> None:
-    """It was not asked for. Once more for the same key, as it is below another one: that counts for two."""
+def test_failures_that_are_told_of_others_fail_all() -> None:
     keys = [b"a", b"b", b"bc"]
-    failed = ("b", "bc", "bc", *others)
-    log = log_of_copies(
-        *(UNANSWERED.format(name, "") for name in ("b", "bc")),
-        *(UNCHECKED.format(name, name) for name in failed), SUM.format(9), COUNTED.format(len(failed)),
-    )  # fmt: skip
+    failed = [UNCHECKED.format(name, name) for name in ("b", "bc")]
+    log = log_of_copies(*failed, SUM.format(3), COUNTED.format(2))
     assert set(CopyReport(read(log), keys).failed) == CopyReport(read(log), keys).away == {b"b", b"bc"}
-    more = log_of_copies(
-        UNANSWERED.format("b", ""),
-        UNCHECKED.format("b", "b"),
-        UNCHECKED.format("other", ""),
-        COUNTED.format(2),
-    )
+    more = log_of_copies(UNCHECKED.format("b", "b"), UNCHECKED.format("other", ""), COUNTED.format(2))
     assert set(CopyReport(read(more), keys).failed) == set(keys)
 
 
@@ -707,9 +706,13 @@ async def test_the_volume_is_compared_after_the_source_was_read_which_may_take_h
     assert not any("--delete-dst" in command.args for command in client.ran)
 
 
-async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [0, 5000])
+async def test_a_deletion_says_which_directory_it_could_not_read(tmp_path: Path, others: int) -> None:
+    """However much the client says after that."""
+    noise = log_of_copies(*["<WARNING>: slow, and slower, and slower still [x@y.go:1]"] * others).decode()
+    assert not others or len(noise) > KEPT_LOG
     with pytest.raises(Permanent, match="/lent/a/") as found:
-        await delete_extra(transfer(_Scripted(tmp_path, WHOLE, HOLED), tmp_path))
+        await delete_extra(transfer(_Scripted(tmp_path, WHOLE, f"{HOLED}{noise}{WHOLE}"), tmp_path))
     assert found.value.reason == "ListingFailed"
 
 
@@ -748,7 +751,7 @@ class _Failing:
     line: str
     is_logged: bool
 
-    async def run(self, command: Command) -> Completed:
+    async def run(self, command: Command, *, hear: Hear) -> Completed:
         log_id = command.args[command.args.index("--log-id") + 1]
         said = f"{PREFIX.replace('nonce', log_id)}{self.line}\n{COUNTED.format(1)}\n"
         return Completed(1, "", said, said.encode()) if self.is_logged else Completed(1, "", self.line)
@@ -769,7 +772,7 @@ async def test_deletions_are_tried_again_when_the_store_is_away(
     source = SyncOperation(source="minio://h/b")
     for deletion in (
         transfer(client, tmp_path, None)._delete_extra(source, Command((source.source,))),
-        transfer(client, tmp_path, None).delete_copied(source, 0),
+        transfer(client, tmp_path, None).delete_copied(source, 0, set()),
     ):
         with pytest.raises(kind, match=f"DeleteFailed: {problem[:10]}"):
             await deletion
@@ -798,14 +801,14 @@ async def test_a_file_whose_name_forges_a_line_does_not_choose_why_a_deletion_fa
     evil = "a\n2026/11/21 01:16:46.2 juicefs[1] <ERROR>: connection refused"
     client = cast(_Scripted, _Failing(f"<ERROR>: Failed to delete object {evil}", is_logged=True))
     with pytest.raises(Permanent, match="DeleteFailed: Failed to delete object a"):
-        await transfer(client, tmp_path, None).delete_copied(SyncOperation(source="minio://h/b"), 0)
+        await transfer(client, tmp_path, None).delete_copied(SyncOperation(source="minio://h/b"), 0, set())
 
 
-async def test_what_the_store_does_not_answer_for_is_away_and_nothing_counts_as_kept(tmp_path: Path) -> None:
-    client = _Scripted(tmp_path, log_of_copies(UNANSWERED.format("b", ""), SUM.format(9)).decode())
+async def test_what_the_store_does_not_answer_for_is_away(tmp_path: Path) -> None:
+    client = _Scripted(tmp_path, log_of_copies(UNANSWERED.format("b", ""), SUM.format(1)).decode())
     copied = await transfer(client, tmp_path).copy(LENT, [b"a", b"b"], 0, set())
     assert set(copied.failed) == copied.away == {b"b"}
-    assert copied.kept is None
+    assert copied.kept == 1
 
 
 async def test_a_copy_waits_while_its_store_is_away(tmp_path: Path) -> None:
@@ -874,19 +877,30 @@ class _Hanging(_Logging):
 
 
 @pytest.mark.parametrize(
-    ("name", "torn"),
+    ("said", "torn"),
     [
-        ("b", {b"b"}),
-        ("b: b changed during sync.", set()),
-        (TORN.format("b").removeprefix("<ERROR>: Failed to copy object "), set()),
+        (TORN.format("d/b: c"), {b"d/b: c"}),
+        ("<ERROR>: Failed to copy object b: check b in minio://s/b/: EOF [worker@sync.go:1]", {b"b"}),
+        (
+            "<ERROR>: Failed to copy object b: copied b size mismatch: original=10, current=4 [w@s.go:1]",
+            {b"b"},
+        ),
+        ("<ERROR>: Failed to copy object b: object b was removed during sync [worker@sync.go:1]", {b"b"}),
+        (TORN.format("b").replace(" [worker", " [worker@sync.go:1]: permission denied [worker"), set()),
+        (TORN.format("\ufffd"), set()),
+        ("<ERROR>: Failed to copy object a: b changed during sync. Original: [worker@sync.go:1]", set()),
+        ("<ERROR>: Failed to copy object b: permission denied [worker@sync.go:1]", set()),
     ],
 )
-def test_below_a_key_that_the_store_does_not_answer_for_only_the_whole_sentence_tears(
-    name: str, torn: set[bytes]
-) -> None:
-    """Names there may be anything."""
-    log = log_of_copies(UNANSWERED.format("b", ""), TORN.format(name), SUM.format(2))
-    assert CopyReport(read(log), [b"a", b"b"]).torn == torn
+def test_what_a_last_pass_has_torn_is_known_by_its_line_alone(said: str, torn: set[bytes]) -> None:
+    assert torn_names(read(log_of_copies(said, COUNTED.format(1)))) == torn
+
+
+async def test_what_a_last_pass_has_torn_is_told(tmp_path: Path) -> None:
+    client, torn = cast(Any, _Logging((TORN.format("a"), COUNTED.format(1)))), set[bytes]()
+    with pytest.raises(Permanent, match=r"DeleteFailed: Failed to copy object a: a changed"):
+        await transfer(client, tmp_path).delete_copied(LENT, 0, torn)
+    assert torn == {b"a"}
 
 
 def test_what_cannot_be_written_of_many_objects_does_not_displace_why() -> None:
@@ -1042,6 +1056,12 @@ async def test_slow_warmups_leave_the_shared_threads_free(tmp_path: Path) -> Non
         ("list: dial tcp 127.0.0.1:9000: connect: connection refused", True),
         ("RequestError: send request failed caused by: read: connection reset by peer", True),
         ("ServiceUnavailable: please reduce your request rate, status code: 503", True),
+        ("https response error StatusCode: 502, RequestID: 1, HostID: 2, api error Unknown", True),
+        ("oss: service returned error: StatusCode=500, ErrorCode=X", True),
+        ("obs: service returned error: Status=504 Gateway, Code=X", True),
+        ("GET https://b.cos.host/a: 503 (Code: X, Message: y)", True),
+        ("googleapi: Error 503: backend", True),
+        ("RESPONSE 503: 503 Egress is over the account limit", True),
         ("AccessDenied: Access Denied. status code: 403", False),
         ("NoSuchBucket: The specified bucket does not exist status code: 404", False),
     ],

@@ -18,9 +18,12 @@ from cache_runtime.engines import base, view
 from cache_runtime.engines.directory import mount as directory
 from cache_runtime.engines.juicefs import client as juicefs_client
 from cache_runtime.engines.juicefs import mount as juicefs
+from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.mounts import MountEntry, run_mount
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.engines.view import View
+from cache_runtime.threads import in_own_thread
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
@@ -312,10 +315,41 @@ async def test_a_client_that_has_mounted_and_is_silent_is_not_waited_for(
     monkeypatch.setattr(juicefs, "is_juicefs", is_juicefs)
     monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
     try:
-        with pytest.raises(Retry, match=r"the client of .*volume did not answer for 0\.1 s"):
+        with pytest.raises(Retry, match=r"MountFailed: the client of .*volume did not answer for 0\.1 s"):
             await _juicefs(tmp_path)._wait_ready(process, juicefs._Output(), asyncio.Event())
     finally:
         answer.set()
+
+
+async def test_an_answer_that_came_while_this_process_stood_still_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    asked = asyncio.create_task(base.in_time(in_own_thread(lambda: time.sleep(0.05)), "the client"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    time.sleep(0.3)
+    await asked
+
+
+async def test_a_client_that_is_found_when_nobody_waits_any_more_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is open there keeps its file system."""
+    (tmp_path / ".stats").touch()
+    answers, opened = threading.Event(), list[int]()
+
+    def late(mount: Path) -> Heart:
+        answers.wait()
+        heart = Heart.of(mount)
+        opened.append(heart._handle)
+        return heart
+
+    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    with pytest.raises(Retry, match="MountFailed: the client did not answer for"):
+        await base.in_time(in_own_thread(lambda: late(tmp_path)), "the client", Reason.MOUNT_FAILED)
+    answers.set()
+    await eventually(lambda: opened and not Path(f"/proc/self/fd/{opened[0]}").exists())
 
 
 @pytest.mark.parametrize("answers", [True, False])

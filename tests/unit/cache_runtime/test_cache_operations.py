@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from cache_runtime.execution import FIRST, PAUSE, Before, execute_chunk
 from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
 from cache_runtime.operations import sync as sync_module
+from cache_runtime.operations import torn as torn_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
@@ -65,7 +67,7 @@ class FakeEngine:
         unfinished: what others were writing at the end of each copy.
         kept: how many files each copy leaves as they are.
         is_away: what is not done yet fails because its store is away.
-        tears: a copy that fails leaves parts of two versions.
+        tears: a copy that fails leaves parts of two versions, as does a last pass.
         breaks_late: what ends a copy after it has told of these.
         forced: whether each copy replaces what is there.
     """
@@ -199,8 +201,12 @@ class FakeEngine:
     async def _delete_extra(self) -> None:
         self.calls.append("delete extra")
 
-    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+    async def delete_copied(self, sync: SyncOperation, mbps: int, torn: set[bytes]) -> None:
         self.calls.append(f"delete copied at {mbps}")
+        if self.tears:
+            torn.add(b"a")
+            (self.path / sync.destination / "a").write_bytes(b"ab" * 5)
+            raise Permanent("DeleteFailed", self.problem)
 
     async def close(self) -> None:
         return None
@@ -873,6 +879,55 @@ async def test_a_mount_that_is_lost_before_such_a_file_is_removed_does_not_make_
     assert (harness.root / "a").read_bytes() == b"x" * 10
 
 
+async def test_a_file_that_a_pod_has_put_in_place_of_such_a_one_stays(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount was lost meanwhile, for how long nobody knows."""
+    engine, path = harness.engine, harness.root / "a"
+    engine.stubborn, engine.problem, engine.tears, engine.updates = {"a": 1}, "it changed", True, True
+    engine.breaks_late = Retry("CopyFailed")
+    with pytest.raises(Retry):
+        await harness.execute(sync(update=True), ("a", 10))
+    engine.breaks_late = None
+    monkeypatch.setattr(torn_module, "_CORRECTION", 0.0)
+    await asyncio.to_thread(write_later, path, b"from a pod")
+
+    outcome = await harness.execute(sync(update=True), ("a", 10), is_first=False)
+
+    assert (outcome.files, outcome.failed) == (1, ())
+    assert path.read_bytes() == b"from a pod"
+
+
+def write_later(path: Path, content: bytes) -> None:
+    """With a time that is later than that of what was there: the kernel's clock has steps."""
+    before = path.stat().st_ctime
+    while path.stat().st_ctime <= before:
+        path.write_bytes(content)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_what_the_last_pass_tears_is_removed_and_its_source_stays(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    """A later sync would find it done."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    harness.engine.tears, harness.engine.problem = True, "a changed during sync"
+    if is_refused:
+        monkeypatch.setattr(os, "unlink", refuse)
+    spec = sync(delete_src=True)
+    with pytest.raises(Permanent) as raised:
+        await harness.operation(spec).finish(spec, TreeSize(1, 1))
+    assert raised.value.reason == "DeleteFailed"
+    assert raised.value.message.endswith("a changed during sync")
+    assert (harness.root / "a").exists() is is_refused
+    told = "1 files of the destination: parts of two versions stay: " in raised.value.message
+    assert told is is_refused
+
+
 def test_a_sync_says_how_much_it_has_not_compared(harness: Harness) -> None:
     operation = harness.operations["sync"]
     assert operation.remark(sync(), 0) == ""
@@ -993,6 +1048,7 @@ async def test_a_copy_that_hangs_is_given_up_with_a_reason(
         return {}
 
     monkeypatch.setattr(sync_module, "COPY_TIME", 0.0)
+    monkeypatch.setattr(sync_module, "OBJECT_TIME", 0.0)
     monkeypatch.setattr(harness.engine, "copy", hang)
     with pytest.raises(Retry) as raised:
         await harness.execute(sync(), ("a", 0))

@@ -172,16 +172,18 @@ class BaseMount:
             raise Retry("MountLost", f"{self._view.path} was unmounted, or something was mounted on it")
 
 
-async def in_time(work: Awaitable[T], what: str) -> T:
-    """The result. Raises Retry when what it asks is silent."""
+async def in_time(work: Awaitable[T], what: str, reason: str = "MountLost") -> T:
+    """The result. Raises Retry with the reason when what it asks is silent."""
+    asked = asyncio.ensure_future(work)
     try:
-        async with asyncio.timeout(SILENT_AFTER):
-            return await work
-    except TimeoutError as error:
-        raise Retry("MountLost", _silent(what, SILENT_AFTER)) from error
+        if not await _is_answered(asked, SILENT_AFTER):
+            raise Retry(reason, _silent(what, SILENT_AFTER))
+        return await asked
+    finally:
+        asked.cancel()
 
 
-async def _is_answered(asked: asyncio.Task[Any], seconds: float) -> bool:
+async def _is_answered(asked: asyncio.Future[Any], seconds: float) -> bool:
     """Time in which this process stood still itself counts as one step: there may be an answer already."""
     while seconds > 0:
         done, _ = await asyncio.wait({asked}, timeout=min(STEP, seconds))

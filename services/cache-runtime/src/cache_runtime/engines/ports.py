@@ -219,11 +219,12 @@ class Transfer(Protocol):
         """Read the source completely, to delete what it does not have. Raises as `list`."""
         ...
 
-    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
-        """Delete what has arrived from the source, each after a comparison of its content.
+    async def delete_copied(self, sync: SyncOperation, mbps: int, torn: set[bytes]) -> None:
+        """Delete what has arrived from the source, each after a comparison of its content. What differs is
+        copied, and stays in the source.
 
         Args:
-            mbps: as of `copy`.
+            mbps, torn: as of `copy`.
 
         Raises:
             Retry: the source or the volume is away; what is deleted by then may be asked for again.

@@ -20,6 +20,7 @@ from cache_runtime.domain.paths import (
 )
 from cache_runtime.engines.ports import Copied, NotBegun, Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
+from cache_runtime.operations.torn import TornFiles
 from cache_runtime.retrying import at_most
 from cache_runtime.tree import Tree
 from cache_runtime.walk import is_leftover
@@ -31,8 +32,9 @@ from paddlewheel.core.errors import Permanent, Retry
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
-COPY_TIME, DELETE_TIME = 3600.0, 6 * 3600.0
-"""Seconds for a chunk, beside the time of its bytes, and for each of the two steps of a deletion."""
+COPY_TIME, OBJECT_TIME, DELETE_TIME = 3600.0, 5.0, 6 * 3600.0
+"""Seconds for a chunk, beside those of its bytes; for each object, which may take a client of its own; for
+each of the two steps of a deletion."""
 RUNS = 16
 """Of so many runs, the last ones, it is known what could not be removed."""
 SLOWEST = 8
@@ -46,8 +48,8 @@ class Sync(RunOperation):
 
     def __init__(self, node: Node) -> None:
         self._transfer, self._tree = node.engine.transfer, node.tree
-        self._torn: dict[str, set[bytes]] = {}
-        """By id of the run, the paths of what is of two versions and could not be removed yet."""
+        self._torn: dict[str, TornFiles] = {}
+        """By id of the run."""
 
     def is_dry(self, spec: RunSpec) -> bool:
         return spec.sync is not None and spec.sync.dry
@@ -66,13 +68,12 @@ class Sync(RunOperation):
 
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
-        task = _SyncTask(self._transfer, self._tree, spec.sync, bandwidth_share(spec, partition), files)
-        task.torn = self._torn_of(spec.run_id)
-        return task
+        mbps, torn = bandwidth_share(spec, partition), self._torn_of(spec.run_id)
+        return _SyncTask(self._transfer, self._tree, spec.sync, mbps, files, torn)
 
-    def _torn_of(self, run_id: str) -> set[bytes]:
+    def _torn_of(self, run_id: str) -> TornFiles:
         """It outlives the tries of a chunk: a mount may be lost between a copy and the removal."""
-        self._torn[run_id] = self._torn.pop(run_id, set())
+        self._torn[run_id] = self._torn.pop(run_id, TornFiles(self._tree))
         for forgotten in list(self._torn)[:-RUNS]:
             del self._torn[forgotten]
         return self._torn[run_id]
@@ -108,12 +109,24 @@ class Sync(RunOperation):
         deleted in the source would be an extra file of the destination for the second.
         """
         assert spec.sync is not None
-        limit = spec.sync.bandwidth_limit
         if spec.sync.delete_dst:
             await self._delete_extra(spec.sync, done)
         elif spec.sync.delete_src:
-            async with at_most(DELETE_TIME + copy_time(done.bytes, limit), Reason.COPY_TIMEOUT, "comparing"):
-                await self._transfer.delete_copied(spec.sync, limit)
+            await self._delete_copied(spec.sync, done.bytes, self._torn_of(spec.run_id))
+
+    async def _delete_copied(self, sync: SyncOperation, size: int, torn: TornFiles) -> None:
+        """What differs is copied again, and may change meanwhile."""
+        await torn.remove_all()
+        limit, found = sync.bandwidth_limit, set[bytes]()
+        try:
+            async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
+                await self._transfer.delete_copied(sync, limit, found)
+        except (Retry, Permanent) as error:
+            torn.add(_target(_destination(sync), key) for key in found)
+            if stays := await torn.remove_all():
+                text = f"{len(stays)} files of the destination: {next(iter(stays.values()))}"
+                raise type(error)(error.reason, f"{text}; {error.message}") from error
+            raise
 
     async def _delete_extra(self, sync: SyncOperation, copied: TreeSize) -> None:
         """Each of the two reads all of a source that may be large, and has its own time for that."""
@@ -128,9 +141,16 @@ class _SyncTask:
     """Copies the objects of one chunk."""
 
     def __init__(
-        self, transfer: Transfer, tree: Tree, sync: SyncOperation, mbps: int, files: Sequence[FileEntry]
+        self,
+        transfer: Transfer,
+        tree: Tree,
+        sync: SyncOperation,
+        mbps: int,
+        files: Sequence[FileEntry],
+        torn: TornFiles,
     ) -> None:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
+        self._torn = torn
         self._destination = _destination(sync)
         self._failed: Mapping[bytes, str] = {}
         self.away: frozenset[str] = frozenset()
@@ -141,8 +161,6 @@ class _SyncTask:
         """When what is done was changed last, as `FileStat.changed`."""
         self._refusals: dict[bytes, str] = {}
         """Why a directory cannot be made, by path."""
-        self.torn = set[bytes]()
-        """Paths of what is of two versions and could not be removed yet, also by earlier tasks."""
         self.notes: dict[str, str] = {}
         problems = {entry.path: _unwritable(self._destination, decode_path(entry.path)) for entry in files}
         self.rejected = {path: problem for path, problem in problems.items() if problem}
@@ -154,8 +172,8 @@ class _SyncTask:
         directories = [self._target(key) for key in keys if is_directory_key(key)]
         there = sum(map(bool, await self._tree.directories(directories)))
         objects = [key for key in keys if not is_directory_key(key) and key not in stays]
-        size = sum(entry.size for entry in files)
-        async with at_most(COPY_TIME + copy_time(size, self._mbps), Reason.COPY_TIMEOUT, "copying"):
+        limit = COPY_TIME + OBJECT_TIME * len(objects) + copy_time(sum(e.size for e in files), self._mbps)
+        async with at_most(limit, Reason.COPY_TIMEOUT, "copying"):
             copied, changed = await self._copy(objects) if objects else (Copied({}), set[bytes]())
         # Not before: a try that has copied nothing is none, and the next one would find them.
         made = await self._tree.make_directories(directories, _DESTINATION)
@@ -181,7 +199,7 @@ class _SyncTask:
                 raise Retry(error.reason, error.message, after=error.after) from error
             raise
         finally:
-            self.torn.update(map(self._target, torn))
+            self._torn.add(map(self._target, torn))
 
     def _count(self, tried: int, directories: int, files: int) -> None:
         """What a later try finds, an earlier one may have copied. A directory has nothing to compare."""
@@ -220,18 +238,9 @@ class _SyncTask:
         return {key: "; ".join(filter(None, (copied.failed.get(key), why))) for key, why in stays.items()}
 
     async def _remove_torn(self, keys: Iterable[bytes]) -> Mapping[bytes, str]:
-        """What is of two versions is removed, for a later sync would find it done. The mount may be
-        read-only: then it stays, with the reason."""
-        torn = {key: path for key in keys if (path := self._target(key)) in self.torn}
-        stays = dict[bytes, str]()
-        for key, path in torn.items():
-            try:
-                await self._tree.remove_files([path])
-            except (Retry, Permanent) as error:
-                stays[key] = f"parts of two versions stay: {error.message}"
-            else:
-                self.torn.discard(path)
-        return stays
+        """Why some stay: the mount may be read-only, or lost."""
+        paths = {self._target(key): key for key in keys}
+        return {paths[path]: why for path, why in (await self._torn.remove(paths)).items()}
 
     def _target(self, key: bytes) -> bytes:
         return _target(self._destination, key)

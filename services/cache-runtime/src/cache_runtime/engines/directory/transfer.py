@@ -104,7 +104,7 @@ class DirectoryTransfer:
             TreeSize(len(kept), sum(kept.values())), lambda: self._delete_extra(sync, kept.keys())
         )
 
-    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+    async def delete_copied(self, sync: SyncOperation, mbps: int, torn: set[bytes]) -> None:
         await self._source(sync)
         text = "syncOptions.delete-src: a directory of the node is lent read-only; leave this option out"
         raise Permanent("DeleteFailed", text)

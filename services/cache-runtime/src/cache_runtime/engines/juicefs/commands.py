@@ -15,6 +15,9 @@ _NOTHING_ELSE = ("--include", "*/", "--exclude", "*")
 """Follows includes that stand alone, which the client would ignore. A directory that is excluded would hide
 what is included in it."""
 _HIGHEST = b"\xff" * 4
+NOTHING_BELOW = "--end=\x01"
+"""The client takes a line of a list for a prefix when nobody answers for its key, or it is a directory. It
+lists what is there up to this key: nothing."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +91,15 @@ def copy_files(
 ) -> Command:
     """Copy a selection (`--files-from F`, or `--start=K --end=K`) of the source's objects.
 
+    No filters: what they leave out was not listed.
+
     A large object is read in parts, which may be of different versions: what changes meanwhile is a failure.
-    An object that the store does not answer for is taken for a prefix, below which there may be what the
-    filters leave out.
 
     What leaves the source meanwhile is told in the verbose log only, which takes time. Where the size
     decides, nothing false is said without it: the file is missing, has another size, or is kept as it is.
     """
     args = ["--verbose"] if sync.update or sync.force_update else []
-    args += ["--log-id", copying.log_id, "sync", *selection, *_patterns(sync)]
-    args += ["--check-change", *_how(sync, copying.mbps)]
+    args += ["--log-id", copying.log_id, "sync", *selection, "--check-change", *_how(sync, copying.mbps)]
     args += ["--force-update"] if sync.force_update else []
     return _confined((*args, *_common(sync), *source.args, *target.args), source, target)
 
@@ -170,15 +172,11 @@ def _after(key: str) -> str:
 
 
 def _filters(sync: SyncOperation, source: Command) -> list[str]:
-    dirs = ["--dirs"] if sync.dirs else []
-    return [*_patterns(sync), *between(sync.start, sync.end, source), *dirs]
-
-
-def _patterns(sync: SyncOperation) -> list[str]:
     """Includes go first, for the first pattern that matches counts."""
     args = [arg for pattern in sync.include for arg in _filter("--include", pattern)]
     args += [arg for pattern in sync.exclude for arg in _filter("--exclude", pattern)]
-    return args + list(_NOTHING_ELSE if sync.include and not sync.exclude else ())
+    args += _NOTHING_ELSE if sync.include and not sync.exclude else ()
+    return [*args, *between(sync.start, sync.end, source), *(["--dirs"] if sync.dirs else [])]
 
 
 def _filter(option: str, pattern: str) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 
 from cache_runtime.engines.juicefs.output import (
     COPY,
@@ -36,8 +35,17 @@ _OTHERWISE = "check {0} in ", "copied {0} size mismatch: ", "object {0} was remo
 _TORN = tuple(f"{_FAILED_ONE}{said}" for said in (_CHANGED, *_OTHERWISE))
 """What was copied, and has changed in the source meanwhile, or may have: nobody could ask."""
 _VERSION = r"size=\d+, mtime=[-+\w:. ]+"
-_VERSIONS = re.compile(rf" Original: {_VERSION}; Current: {_VERSION} \[\w+@[\w.]+:\d+\]")
+_SAID_TORN = "|".join(
+    (
+        rf"\1 changed during sync\. Original: {_VERSION}; Current: {_VERSION}",
+        r"check \1 in \w+://.*",
+        r"copied \1 size mismatch: original=\d+, current=\d+",
+        r"object \1 was removed during sync",
+    )
+)
+_TORN_NAME = re.compile(rf"{COPY}(.+): (?:{_SAID_TORN}) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 _HEAD, _HEAD_LATER, _SUMMED = "head ", "Head src ", "Found: "
+_STAT_FAILED = re.compile(r": l?stat /.*: ([\w ]+) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 _FOUND = re.compile(r"Found: (\d+),")
 """Counts the objects that a sync has dealt with, skipped ones among them."""
 _KEPT = re.compile(r"Found: .*\bskipped: (\d+)")
@@ -106,10 +114,9 @@ class CopyReport:
 
     @cached_property
     def kept(self) -> int | None:
-        """How many objects the command has left as they were; None when it ended without its sum, or may have
-        counted what is below an object for which the store did not answer."""
+        """How many objects the command has left as they were; None when it ended without its sum."""
         skipped = self._summed(_KEPT)
-        if skipped is None or self.unanswered:
+        if skipped is None:
             return None
         return max(0, skipped - sum(map(bool, map(_LEFT.fullmatch, self._remarks))))
 
@@ -140,21 +147,20 @@ class CopyReport:
     def torn(self) -> frozenset[bytes]:
         """Which of the keys have, or may have, changed in the source while they were copied. What has arrived
         may be parts of two versions. Not those whose line may be about another key: of a name that reads
-        alike, or is longer, or is below one for which the store did not answer."""
+        alike, or is longer."""
         return frozenset(key for text in self._problems for key in self._torn_by(text))
 
     @cached_property
     def missing(self) -> Mapping[bytes, str]:
         """Which of the keys the command did not find: it only warns of what has left the source.
 
-        All of them, unless its log is about as many as its sum lacks. It lacks less where the store did not
-        answer for some: the client lists what is below these, and counts that.
+        All of them, unless its log is about as many as its sum lacks.
         """
         found, keys, named = self.found, self._keys, self._not_found
         left = dict.fromkeys(self._left(), "has left the source")
-        if found is not None and len(keys) - found <= len(named) and (found <= len(keys) or self.unanswered):
-            there = "has left the source, or cannot be read there"
-            return {**dict.fromkeys(chain.from_iterable(named), there), **self.unanswered, **left}
+        if found is not None and 0 <= len(keys) - found <= len(named):
+            gone = {key: _why_gone(text) for some, text in named.items() for key in some}
+            return {**gone, **self.unanswered, **left}
         some = "an unknown number" if found is None else str(found)
         return dict.fromkeys(
             keys, f"the client found {some} of {len(keys)} objects: some have left the source"
@@ -165,7 +171,7 @@ class CopyReport:
         """For which of the keys the store did not answer, with the reason: it may have them."""
         causes = {some: [_unanswered(text, key) for key in some] for some, text in self._not_found.items()}
         return {
-            key: cause_of([f"the source does not answer for it: {cause}"])
+            key: cause_of([f"the {_asked(self._not_found[some])} does not answer for it: {cause}"])
             for some, said in causes.items()
             if all(is_outage(cause) for cause in said)
             for key, cause in zip(some, said, strict=True)
@@ -198,24 +204,13 @@ class CopyReport:
 
     @property
     def _named(self) -> int:
-        """How many failures of the keys the log names, and of what was listed below those for which the store
-        did not answer: the client counts that as well."""
-        below = tuple(f"{COPY}{_name(key)}" for key in self.unanswered)
-        return sum(
-            text.startswith(below) or any(True for _ in self._names_in(text, COPY, ": "))
-            for text in self._problems
-        )
+        """How many failures of the keys the log names."""
+        return sum(any(True for _ in self._names_in(text, COPY, ": ")) for text in self._problems)
 
     def _torn_by(self, text: str) -> Sequence[bytes]:
         longest = max(self._names_in(text, COPY, ": "), key=len, default="")
         keys = self._known[longest] if longest else ()
-        if len(keys) != 1:
-            return ()
-        if keys[0] in self.unanswered:  # below it names may be anything but the whole sentence
-            changed = f"{_FAILED_ONE}{_CHANGED}".format(longest)
-            is_meant = text.startswith(changed) and bool(_VERSIONS.fullmatch(text, len(changed)))
-        else:
-            is_meant = text.startswith(tuple(each.format(longest) for each in _TORN))
+        is_meant = len(keys) == 1 and text.startswith(tuple(each.format(longest) for each in _TORN))
         return keys if is_meant else ()
 
     def _left(self) -> Iterator[bytes]:
@@ -247,9 +242,28 @@ class CopyReport:
             yield from (name for name in names if name in self._known)
 
 
+def torn_names(log: CopyLog) -> frozenset[bytes]:
+    """As `CopyReport.torn`, of a command that was given no keys; not those that the log shows in part."""
+    found = (_TORN_NAME.fullmatch(text) for text in log.problems)
+    return frozenset(name[1].encode() for name in found if name and "\ufffd" not in name[1])
+
+
 def _name(key: bytes) -> str:
     """As the log shows it."""
     return key.decode(errors="replace")
+
+
+def _why_gone(text: str) -> str:
+    """For a directory of the node, the client says it in words; of a store, in many."""
+    found = _STAT_FAILED.search(text)
+    if found and found[1] != "no such file or directory":
+        return f"cannot be read in the source: {found[1]}"
+    return "has left the source, or cannot be read there"
+
+
+def _asked(text: str) -> str:
+    """Whom. A name may look like an address, which changes no more than what is told."""
+    return "volume" if " from jfs://" in text else "source"
 
 
 def _unnamed(problem: str, key: bytes) -> str:

@@ -45,4 +45,10 @@ class Heart:
 
     def close(self) -> None:
         """Asks nobody."""
-        os.close(self._handle)
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def __del__(self) -> None:
+        """Of one that was found when nobody waited for it any more."""
+        self.close()

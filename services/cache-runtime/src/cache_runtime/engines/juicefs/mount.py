@@ -131,7 +131,7 @@ class JuiceFsMount(BaseMount):
         try:
             heart = await self._wait_ready(process, output, stop)
             self._volumes.keep(self.volume_id)
-            await in_time(self._view.show(plan.volume), f"the client of {plan.volume}")
+            await in_time(self._view.show(plan.volume), f"the client of {plan.volume}", Reason.MOUNT_FAILED)
             await self._set_mounted()
             caring = asyncio.create_task(self._care(engine))
             await self._monitor(process, output, heart, stop)
@@ -180,7 +180,9 @@ class JuiceFsMount(BaseMount):
     async def _of_client(self, ask: Callable[[Path], T]) -> T:
         """Raises Retry when its file system is silent; where nothing is mounted yet there is an answer."""
         volume = self._plan.volume
-        return await in_time(in_own_thread(lambda: ask(volume)), f"the client of {volume}")
+        return await in_time(
+            in_own_thread(lambda: ask(volume)), f"the client of {volume}", Reason.MOUNT_FAILED
+        )
 
     async def _monitor(self, process: Process, output: _Output, heart: Heart, stop: asyncio.Event) -> None:
         ended = asyncio.create_task(process.wait())

@@ -25,9 +25,14 @@ _UNREADABLE = re.compile(r'ignore invalid pattern: (?:"-(\w+)" )?(".*") \[')
 _OUTAGE = re.compile(
     r"connection (refused|reset)|i/o timeout|\bEOF\b|broken pipe|no such host|no route to host|unreachable"
     r"|server misbehaving|timeout|timed out|deadline exceeded|try again|temporar"
-    r"|\b(500|502|503|504)\b|InternalError|ServiceUnavailable|SlowDown|RequestTimeout|ServerNotInitialized",
+    r"|\b(status|status ?code|code|response|error|http/\S+)\W{1,3}50[0234]\b|\b50[0234] \(Code: "
+    r"|InternalError|ServiceUnavailable|SlowDown|RequestTimeout|ServerNotInitialized",
     re.IGNORECASE,
 )
+_ON_PATH = re.compile(
+    r"\b(open|openat|l?stat|read|readdirent|fdopendir|mkdir|rename|link|unlink|chtimes) /.*: "
+)
+"""Before what Go's errors say of a file."""
 _REFUSED = re.compile(r"AccessDenied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket")
 _URL = re.compile(r"\w+://[^\s\"]+")
 _SECRET = re.compile(r"(://)[^/\s@]*@")
@@ -79,7 +84,8 @@ class ListingParser:
         return self._parse(rest)
 
     def _parse(self, text: bytes) -> list[Record]:
-        found = (_record(body) for body in self._mark.split(text))
+        """What is before the first mark is no line of this log."""
+        found = (_record(body) for body in self._mark.split(text)[1:])
         return [record for record in found if record is not None]
 
 
@@ -147,8 +153,8 @@ def is_store_in_use(problem: str) -> bool:
 
 def is_outage(problem: str) -> bool:
     """Whether a later try may succeed, by the words of Go's network errors and of object stores. Names of
-    buckets and objects have such words, too."""
-    said = _URL.sub("", problem)
+    buckets, objects and files have such words, too."""
+    said = _ON_PATH.sub("", _URL.sub("", problem))
     return _OUTAGE.search(said) is not None and _REFUSED.search(said) is None
 
 

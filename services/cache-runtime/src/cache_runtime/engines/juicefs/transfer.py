@@ -17,15 +17,15 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.command import Command
-from cache_runtime.engines.juicefs.copies import CopyLog, CopyReport
+from cache_runtime.engines.juicefs.copies import CopyLog, CopyReport, torn_names
 from cache_runtime.engines.juicefs.mount_options import sub_directory
 from cache_runtime.engines.juicefs.output import (
     ListingParser,
     Problem,
     Record,
+    Remark,
     cause_of,
     is_outage,
-    records,
     refused_filter,
     unreadable_directory,
 )
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 SILENCE = 300.0
 """Seconds in which a listing must say something: with each page of the store it does."""
-_CACHED = ("attr-cache", "entry-cache", "dir-entry-cache")
+_CACHED = ("attr-cache", "entry-cache", "dir-entry-cache", "negative-entry-cache")
 """Mount options that replace a second."""
 SINGLES = 4
 """Concurrent copies of single objects, whose keys no line of a list can hold."""
@@ -102,17 +102,28 @@ class JuiceFsTransfer:
             count, size = count + len(files), size + sum(file.size for file in files)
         return SourceReading(TreeSize(count, size), lambda: self._delete_extra(sync, source))
 
-    async def delete_copied(self, sync: SyncOperation, mbps: int) -> None:
+    async def delete_copied(self, sync: SyncOperation, mbps: int, torn: set[bytes]) -> None:
         source, target = await self._source(sync), await self._target(sync)
         copying = commands.Copying(random_ids.token_hex(16), mbps)
-        done = await self._client.run(commands.delete_copied(sync, source, target, copying))
+        command, log = commands.delete_copied(sync, source, target, copying), CopyLog(copying.log_id)
+        try:
+            done = await self._client.run(command, hear=log.feed)
+        finally:
+            log.close()
+            torn.update(torn_names(log))
         _check_deleted(done, copying.log_id)
 
     async def _delete_extra(self, sync: SyncOperation, source: Command) -> None:
-        target = await self._target(sync)
-        log_id = random_ids.token_hex(16)
-        done = await self._client.run(commands.delete_extra(sync, source, target, log_id))
-        _files(records(done.log, log_id), [])
+        """What the client says of directories that it may not read may be followed by much else."""
+        target, log_id = await self._target(sync), random_ids.token_hex(16)
+        command, parser = commands.delete_extra(sync, source, target, log_id), ListingParser(log_id)
+        remarks = list[Remark]()
+
+        def hear(data: bytes) -> None:
+            remarks.extend(record for record in parser.feed(data) if isinstance(record, Remark))
+
+        done = await self._client.run(command, hear=hear)
+        _files([*remarks, *parser.close()], [])
         _check_deleted(done, log_id)
 
     async def _source(self, sync: SyncOperation) -> Command:
@@ -157,7 +168,7 @@ class JuiceFsTransfer:
             with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
                 listing.write(b"".join(key + b"\n" for key in keys))
                 listing.flush()
-                selection = ("--files-from", self._cell.inside(listing.name))
+                selection = ("--files-from", self._cell.inside(listing.name), commands.NOTHING_BELOW)
                 return await self._copy(copying, selection, keys)
         except OSError as error:
             raise self._cell.failed(error) from error
