@@ -294,7 +294,7 @@ async def test_what_is_listed_while_the_mount_follows_is_not_complete(
 
     engine: Any = SimpleNamespace(mount=moving.mount, cache=None)
     tree = Tree(moving.directory.path, OwnFiles, 1)
-    warmup = Warmup(Node(engine, tree, []))
+    warmup = Warmup(Node(engine, tree, [], ManualClock()))
     spec = RunSpec(run_id="r", partitions=1, warmup=WarmupOperation(paths=["d", "e"], strategy="sequence"))
     with monkeypatch.context() as patched:
         patched.setattr(Tree, "walk", walk_and_follow)

@@ -46,7 +46,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.core.clock import ManualClock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
@@ -233,7 +233,7 @@ class Harness:
         self.engine = FakeEngine(self.root)
         parts = Engine(mount=self.engine, volume=self.engine, cache=self.engine, transfer=self.engine)
         tree = Tree(self.root, self.engine.own_files, 2)
-        self.operations = create_operations(Node(parts, tree, ["/cache/a", "/cache/b"]))
+        self.operations = create_operations(Node(parts, tree, ["/cache/a", "/cache/b"], SystemClock()))
 
     def operation(self, spec: RunSpec) -> RunOperation:
         member = next(row.member for row in OPERATIONS if getattr(spec, row.member) is not None)

@@ -130,7 +130,7 @@ class App:
             clock=self._clock,
             metrics=self._metrics,
             mount=engine.mount,
-            operations=create_operations(Node(engine, tree, settings.cache_dir_list)),
+            operations=create_operations(Node(engine, tree, settings.cache_dir_list, self._clock)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
             away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
         )

@@ -11,6 +11,7 @@ from cache_runtime.domain.model import Batch, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.tree import Tree
 from paddlewheel.contracts.generated.cache_v1 import FileEntry, RunSpec
+from paddlewheel.core.clock import Clock
 
 TRIES = 3
 """Executions of a chunk, before the files that still fail are reported."""
@@ -23,6 +24,7 @@ class Node:
     engine: Engine
     tree: Tree
     cache_dirs: Sequence[str]
+    clock: Clock
 
 
 class ChunkTask(Protocol):

@@ -47,7 +47,7 @@ class Sync(RunOperation):
     """Copies from the source into the volume."""
 
     def __init__(self, node: Node) -> None:
-        self._transfer, self._tree = node.engine.transfer, node.tree
+        self._transfer, self._tree, self._clock = node.engine.transfer, node.tree, node.clock
         self._torn: dict[str, TornFiles] = {}
         """By id of the run."""
 
@@ -73,7 +73,7 @@ class Sync(RunOperation):
 
     def _torn_of(self, run_id: str) -> TornFiles:
         """It outlives the tries of a chunk: a mount may be lost between a copy and the removal."""
-        self._torn[run_id] = self._torn.pop(run_id, TornFiles(self._tree))
+        self._torn[run_id] = self._torn.pop(run_id, TornFiles(self._tree, self._clock))
         for forgotten in list(self._torn)[:-RUNS]:
             del self._torn[forgotten]
         return self._torn[run_id]

@@ -3,10 +3,10 @@ later sync would find them done."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 
 from cache_runtime.tree import Tree
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 
 _CORRECTION = 1.0
@@ -16,14 +16,14 @@ _CORRECTION = 1.0
 class TornFiles:
     """Those of a run that could not be removed yet: a mount may be lost before."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, clock: Clock) -> None:
+        self._tree, self._clock = tree, clock
         self._copied = dict[bytes, float]()
         """By path, when its copy had ended, in seconds since 1970."""
 
     def add(self, paths: Iterable[bytes]) -> None:
         """Remember files, of which the copies have just ended."""
-        self._copied |= dict.fromkeys(paths, time.time())
+        self._copied |= dict.fromkeys(paths, self._clock.now().timestamp())
 
     async def remove(self, paths: Iterable[bytes]) -> Mapping[bytes, str]:
         """Remove the known ones of these files; why some stay, by path.
