@@ -29,9 +29,15 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def ports() -> list[int]:
+    """Of the database and of the link, asked for at once: nobody listens on either yet."""
+    return free_ports(2)
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, ports: list[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A database that can be stopped; its address is its last argument."""
-    port = free_ports(1)[0]
+    port = ports[0]
     command = [binary("redis-server", "redis"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
     process.args = f"redis://127.0.0.1:{port}/1"
@@ -43,8 +49,8 @@ def own_redis(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-async def link(object_store: ObjectStore) -> AsyncIterator[Link]:
-    link = Link(free_ports(1)[0], object_store.endpoint)
+async def link(object_store: ObjectStore, ports: list[int]) -> AsyncIterator[Link]:
+    link = Link(ports[1], object_store.endpoint)
     await link.open()
     yield link
     with suppress(OSError):

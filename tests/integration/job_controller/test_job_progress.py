@@ -56,8 +56,8 @@ class ProgressHarness:
 
     async def start(self, replica: str = "replica-0", **settings: str) -> Service:
         """Return when it is ready; again on its port. Pods report to the replica that was started first."""
-        for ports in (self.ports, self._probed):
-            ports.setdefault(replica, free_ports(1)[0])
+        if replica not in self.ports:
+            self.ports[replica], self._probed[replica] = free_ports(2)
         first = next(iter(self.ports.values()))
         service = await self.jobs.start(
             replica,
