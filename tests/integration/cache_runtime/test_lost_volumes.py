@@ -107,6 +107,7 @@ async def test_nothing_is_formatted_where_both_the_database_and_the_store_were_e
     harness: CacheHarness, database: Database, object_store: ObjectStore
 ) -> None:
     """Nothing but the record knows that there was a volume."""
+    await _mounted(harness)
     assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
     database.swap()
     _empty(object_store, harness.runtimes.volume.name)

@@ -70,7 +70,7 @@ async def test_secrets_stay_out_of_records_facts_logs_and_arguments(
     fill(tmp_path / "source", 6)
     object_store.put_tree(tmp_path / "source", "private", "deep")
     seen: set[bytes] = set()
-    watching = asyncio.create_task(_collect_arguments(seen))
+    watching = asyncio.create_task(_collect_arguments(shared_harness, seen))
     source = object_store.uri("private", "deep")
     good = await shared_harness.run("good", SyncOperation(source=source, secret="source"))
     shared_harness.runtimes.write_secret("job-bad", {"access-key": "nobody", "secret-key": "wrong-secret"})
@@ -90,12 +90,12 @@ async def test_secrets_stay_out_of_records_facts_logs_and_arguments(
         assert not any(secret in text for text in everything)
 
 
-async def _collect_arguments(seen: set[bytes]) -> None:
-    """Command lines of all JuiceFS processes."""
+async def _collect_arguments(harness: CacheHarness, seen: set[bytes]) -> None:
+    """Command lines of the JuiceFS processes that the agents have started: this machine may run others."""
     while True:
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
+        for pid in harness.runtimes.descendants():
             try:
-                line = process.read_bytes()
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
             if b"juicefs" in line:

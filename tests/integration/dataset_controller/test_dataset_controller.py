@@ -11,6 +11,7 @@ from tests.integration.dataset_controller.conftest import DataServiceHarness
 
 from dataset_controller.domain.names import STORAGE_CLASS
 from dataset_controller.domain.sampleset.render import CAPACITY
+from paddlewheel.bus.ports import KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -73,9 +74,13 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     await eventually(lacks_one)
     assert len(await changes_since(data, before)) == 1
     await data.cluster.patch(ports.SECRETS, key, {"data": make_secret()["data"]})
-    ready = await data.wait_phase(key, "Ready", within=60)
-    assert ready["runtimeStatus"]["runtimeReady"] == "2/2"
-    assert ready["cacheStatus"]["totalFiles"] == "10"
+    await data.wait_phase(key, "Ready", within=60)
+
+    async def is_counted() -> bool:
+        ready = await data.status(key)
+        return (ready["runtimeStatus"]["runtimeReady"], ready["cacheStatus"]["totalFiles"]) == ("2/2", "10")
+
+    await eventually(is_counted, what="pods and files in the status")
     await eventually(lambda: data.phases() == PATH, what=str(data.phases()))
     await data.wait_facts(key, *FACTS)
     expected = {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
@@ -85,9 +90,12 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
         return expected <= {(event.type, event.reason) for event in await data.kubernetes_events()}
 
     await eventually(reported)
-    labels = await data.labels()
-    names = sorted(found[set_label("digits")] for found in labels)
-    assert names == ["digits-runtime-0", "digits-runtime-1"]
+
+    async def are_labelled() -> bool:
+        names = sorted(found[set_label("digits")] for found in await data.labels())
+        return names == ["digits-runtime-0", "digits-runtime-1"]
+
+    await eventually(are_labelled, what="labels of both nodes")
 
 
 async def changes_since(data: DataServiceHarness, after: int) -> list[Object]:
@@ -183,7 +191,12 @@ async def test_jobs_run_fail_and_end_with_their_objects(data: DataServiceHarness
     await data.cluster.delete(ports.SAMPLE_JOBS, slow)
     await data.wait_gone(slow, ports.SAMPLE_JOBS, within=60)
     records = data.bus.key_value(RUNS_BUCKET)
-    assert await records.entries(RunKey(run.set_uid, run.run_id).pattern) == []
+    await eventually(lambda: is_without(records, RunKey(run.set_uid, run.run_id).pattern))
+
+
+async def is_without(bucket: KeyValue, pattern: str) -> bool:
+    """It has no such record."""
+    return await bucket.entries(pattern) == []
 
 
 async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data: DataServiceHarness) -> None:
@@ -426,15 +439,22 @@ async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarnes
     await eventually(lambda: data.phases()[-2:] == ["PartialReady", "Ready"])
     await eventually(lambda: data.phases().count("Ready") == 2, within=60)
     assert [c.clear.partitions for c in data.runtime.runs("clear") if c.clear] == [[1]]
-    assert len(await data.labels()) == 1
+
+    async def is_on_one_node() -> bool:
+        return len(await data.labels()) == 1
+
+    await eventually(is_on_one_node, what="the node that was given up has no label")
     await data.cluster.delete(ports.SAMPLE_SETS, key)
     await data.wait_gone(key, within=60)
     for resource in (ports.STATEFUL_SETS, ports.PERSISTENT_VOLUME_CLAIMS, ports.SERVICES, ports.PODS):
-        assert await data.objects(resource) == []
-    volumes = await data.cluster.list(ports.PERSISTENT_VOLUMES)
-    assert f"{data.namespace}-digits" not in [v["metadata"]["name"] for v in volumes]
-    assert await data.labels() == []
-    assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
+        await data.wait_objects(resource, 0)
+    await data.wait_gone(Key("", pv_name(data.namespace, "digits")), ports.PERSISTENT_VOLUMES)
+
+    async def has_no_label() -> bool:
+        return await data.labels() == []
+
+    await eventually(has_no_label, what="nodes without a label of the set")
+    await eventually(lambda: is_without(data.bus.key_value(RUNS_BUCKET), set_pattern(uid)))
     await eventually(lambda: data.facts(key)[-1] == "SampleSetDeleted")
 
 
