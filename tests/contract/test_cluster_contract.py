@@ -227,7 +227,7 @@ async def test_children_go_with_their_owner(world: World) -> None:
     shared = [mine, {**theirs, "controller": False}]
     await world.cluster.create(CONFIG_MAPS, world.config("shared", ownerReferences=shared))
     await world.cluster.delete(CONFIG_MAPS, world.key("owner"))
-    await eventually(lambda: is_gone(world, "child"), within=60)
+    await eventually(lambda: is_gone(world, "child"))
     assert key_of(await world.cluster.get(CONFIG_MAPS, world.key("shared"))).name == "shared"
 
 
@@ -236,7 +236,7 @@ async def test_orphans_stay(world: World) -> None:
     child = world.config("child", ownerReferences=[owner_reference(owner, CONFIG_MAPS)])
     await world.cluster.create(CONFIG_MAPS, child)
     await world.cluster.delete(CONFIG_MAPS, world.key("owner"), propagation="Orphan")
-    await eventually(lambda: is_gone(world, "owner"), within=60)
+    await eventually(lambda: is_gone(world, "owner"))
     left = await world.cluster.get(CONFIG_MAPS, world.key("child"))
     assert not left["metadata"].get("ownerReferences")
 
@@ -323,7 +323,7 @@ async def test_a_watch_reports_what_is_there_and_then_every_change(world: World)
 
 async def test_a_watch_with_a_selector_sees_objects_come_and_go(world: World) -> None:
     async with watching(world, label_selector="app=web") as (seen, synced):
-        await asyncio.wait_for(synced.wait(), 60)
+        await asyncio.wait_for(synced.wait(), 90)
         await world.cluster.create(CONFIG_MAPS, world.config("a"))
         await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"metadata": {"labels": {"app": "web"}}})
         await world.cluster.patch(CONFIG_MAPS, world.key("a"), {"data": {"a": "2"}})
@@ -340,7 +340,7 @@ async def informed(
 ) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run(on_change, on_installed))
     try:
-        await asyncio.wait_for(informer.wait_synced(), 60)
+        await asyncio.wait_for(informer.wait_synced(), 90)
         yield
     finally:
         task.cancel()

@@ -99,7 +99,7 @@ async def test_a_connection_that_answers_no_ping_is_reported_dead(
         await end(client._reading_task)
         monkeypatch.setattr(nats_client, "_PROBE", 1)
         client.suspect()
-        await asyncio.wait_for(dead.wait(), 60)
+        await asyncio.wait_for(dead.wait(), 90)
     finally:
         await client.discard()
 
@@ -116,7 +116,7 @@ async def test_a_cancelled_drain_leaves_the_connection_in_use(recorder: Recorder
         await eventually(lambda: "PING" in recorder.commands)
         await end(drain)
         recorder.is_prompt.set()
-        answer = await client.ask("echo", b"still here", within=60)
+        answer = await client.ask("echo", b"still here", within=90)
         assert answer is not None
         assert answer.data == b"still here"
     finally:

@@ -97,7 +97,7 @@ async def test_a_broken_connection_ends_the_wait_at_once(
     waits = asyncio.gather(*(bus.publish(make_gated(n)) for n in range(3)), return_exceptions=True)
     await eventually(lambda: waiting_for(bus, 3))
     await asyncio.to_thread(freezer.kill)
-    assert {type(outcome) for outcome in await asyncio.wait_for(waits, 60)} == {Unavailable}
+    assert {type(outcome) for outcome in await asyncio.wait_for(waits, 90)} == {Unavailable}
     await asyncio.to_thread(freezer.start)
 
 
@@ -176,13 +176,13 @@ async def test_missing_permissions_fail_at_once_naming_role_and_subject(guarded:
     guest = NatsBus(access_of(guarded, "guest"))
     try:
         with pytest.raises(Retry, match=r"NotPermitted: role guest may not publish to pw\.evt\.jobs\."):
-            await asyncio.wait_for(guest.publish(make_gated(1)), 60)
+            await asyncio.wait_for(guest.publish(make_gated(1)), 90)
         with pytest.raises(Retry, match=r"NotPermitted: role guest may not publish to \$KV\."):
-            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).put("Key", b"1"), 60)
+            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).put("Key", b"1"), 90)
         with pytest.raises(
             Retry, match=r"NotPermitted: role guest may not publish to \$JS\.API\.STREAM\.MSG\.GET"
         ):
-            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).get("a"), 60)
+            await asyncio.wait_for(guest.key_value(RUNS_BUCKET).get("a"), 90)
         await guest.publish_raw(RawMessage("pw.evt.datasets.x", b""))
     finally:
         await guest.close()
@@ -193,7 +193,7 @@ async def test_a_denied_inbox_subscription_fails_requests_at_once(guarded: NatsS
     deaf = NatsBus(Access(access_of(guarded, "guest").url, streams="assume", role="guest"))
     try:
         with pytest.raises(Retry, match=r"NotPermitted: .*role guest may not subscribe to its inbox"):
-            await asyncio.wait_for(deaf.publish_raw(RawMessage("pw.evt.datasets.x", b"")), 60)
+            await asyncio.wait_for(deaf.publish_raw(RawMessage("pw.evt.datasets.x", b"")), 90)
     finally:
         await deaf.close()
 

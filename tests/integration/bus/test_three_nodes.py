@@ -50,7 +50,7 @@ async def provided(access: Access) -> AsyncIterator[None]:
     """With all streams on all servers."""
     bus = NatsBus(access)
     try:
-        await eventually(bus.healthy, within=60)
+        await eventually(bus.healthy)
         yield
     finally:
         await bus.close()
@@ -82,7 +82,7 @@ class Telling:
 
 
 async def grown(collection: Sized, size: int) -> None:
-    await eventually(lambda: len(collection) >= size, within=60)
+    await eventually(lambda: len(collection) >= size)
 
 
 async def kill_leader(cluster: NatsCluster, stream: str) -> None:
@@ -123,8 +123,8 @@ async def test_the_leader_is_killed_and_no_acknowledged_fact_is_lost(
             # No call hangs.
             await grown(telling.acknowledged, len(telling.acknowledged) + PER_KILL)
         await asyncio.to_thread(nats_cluster.wait_healthy)
-        await eventually(lambda: set(telling.acknowledged) <= set(handled), within=60)
-        await eventually(lambda: set(telling.acknowledged) <= set(seen), within=60)
+        await eventually(lambda: set(telling.acknowledged) <= set(handled))
+        await eventually(lambda: set(telling.acknowledged) <= set(seen))
 
         async def is_all_seen() -> bool:
             return await stored(bus) == len(seen)
@@ -139,7 +139,7 @@ async def test_a_bucket_survives_its_leader(nats_cluster: NatsCluster, bus: Nats
     revision = await patiently(lambda: kv.put("s.a", b"1"))  # a second `create` would meet the first one's
     await kill_leader(nats_cluster, f"KV_{RUNS_BUCKET}")
 
-    entry = await patiently(lambda: kv.get("s.a"), within=60)
+    entry = await patiently(lambda: kv.get("s.a"))
 
     assert (entry.value, entry.revision) == (b"1", revision)
 
@@ -182,7 +182,7 @@ async def test_a_server_that_is_away_is_unknown_and_found_when_it_is_back_and_sy
     bus = NatsBus(access)
     try:
         with capture_logs() as logs:
-            await eventually(bus.healthy, within=60)
+            await eventually(bus.healthy)
             await patiently(lambda: bus.publish(make_spread(1)))
             await eventually(bus.healthy)
 
@@ -203,7 +203,7 @@ async def test_a_server_that_is_away_is_unknown_and_found_when_it_is_back_and_sy
                 return str(error) if error.reason == "UnsafeBus" else ""
             return ""
 
-        why = await eventually(refused, within=60, what="the lazy server is found")
+        why = await eventually(refused, what="the lazy server is found")
         assert f"{last.monitor_url} (every 120 s)" in why
         assert all(server.monitor_url not in why for server in others)
     finally:

@@ -95,9 +95,9 @@ async def test_what_another_node_changes_is_seen(node: Node, volume: Path) -> No
         (volume / "new").write_bytes(b"new")
         await node.seen("changed", b"another")
         await node.seen("new", b"new")
-        await eventually(lambda: not (node.view / "gone").exists(), within=60)
-        await eventually(lambda: not (node.view / "d").exists(), within=60)
-        await eventually(lambda: copies_of(node) == {}, within=60)
+        await eventually(lambda: not (node.view / "gone").exists())
+        await eventually(lambda: not (node.view / "d").exists())
+        await eventually(lambda: copies_of(node) == {})
 
 
 async def test_pods_only_read(node: Node) -> None:
@@ -165,9 +165,9 @@ async def test_what_cannot_be_removed_from_a_cache_is_shown_to_nobody(
             patched.setattr(copies, "remove", fail)
             (volume / "a").write_bytes(b"another")
             await node.seen("a", b"another")
-            await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+            await eventually(lambda: ailment() == "CacheDiskFailed")
             assert opened.read() == b"1"
-        await eventually(lambda: ailment() == "", within=60)
+        await eventually(lambda: ailment() == "")
         await warm(node, "a")
         replace_copy(node, "a", b"of node", (volume / "a").stat().st_mtime_ns)
         await node.seen("a", b"of node")
@@ -177,7 +177,7 @@ async def test_what_cannot_be_removed_from_a_cache_is_shown_to_nobody(
     node.next_process()
     async with node.mounted():
         assert (node.view / "a").read_bytes() == b"new"
-        await eventually(lambda: ailment() == "CacheDiskFailed", within=60)
+        await eventually(lambda: ailment() == "CacheDiskFailed")
 
 
 async def test_without_any_cache_directory_pods_read_the_shared_one(node: Node, volume: Path) -> None:

@@ -28,7 +28,7 @@ async def test_agents_that_begin_together_mount_the_volume_of_the_first(
             status = await harness.node_status(partition)
             return status if status.mounted else None
 
-        return (await eventually(report, within=60, what=f"partition {partition} is mounted")).volume_id
+        return (await eventually(report, what=f"partition {partition} is mounted")).volume_id
 
     try:
         await harness.start(0)

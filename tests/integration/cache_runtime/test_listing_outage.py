@@ -16,6 +16,8 @@ from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 FILES = 1500
 """More than a page of the listing."""
 CUT_AFTER = 240_000

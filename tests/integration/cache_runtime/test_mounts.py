@@ -19,6 +19,8 @@ from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)

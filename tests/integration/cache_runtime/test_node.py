@@ -40,7 +40,7 @@ async def test_warm_clear_and_remove_one_after_another(harness: CacheHarness) ->
         assert sum(n.cached_bytes for n in nodes) >= 80_000, nodes
         return all(n.disk_size > n.disk_available > 0 for n in nodes)
 
-    await eventually(measured, within=60, what="node records with exact sizes")
+    await eventually(measured, what="node records with exact sizes")
 
     cleared = await harness.run("clear", ClearOperation())
     assert (cleared.phase, cleared.files_done, cleared.files_total) == (RunPhase.SUCCEEDED, 2, 2)
@@ -84,7 +84,7 @@ async def test_sigterm_unmounts_and_a_wrong_volume_is_reported(harness: CacheHar
     async def is_reported() -> bool:
         return "holds volume" in (await harness.node_status(1)).message
 
-    await eventually(is_reported, within=60, what="the record names the problem")
+    await eventually(is_reported, what="the record names the problem")
     assert secret.read_text() == "another"
     *written, _ = harness.runtimes.log(1).split("\n")  # the last line may be half written
     assert json.loads(written[-1])["service"] == "cache-runtime"

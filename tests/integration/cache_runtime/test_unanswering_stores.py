@@ -12,6 +12,8 @@ from tests.integration.cache_runtime.test_copies import Copies, copies
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.testkit.storage import ObjectStore
 
+pytestmark = pytest.mark.timeout(900)
+
 OBJECTS = {"a": b"1", "b": b"22", "b-raw": b"333", "c": b"4444"}
 SILENT = "b"
 HEADERS = {"Last-Modified": "Tue, 24 Nov 2026 10:00:00 GMT", "ETag": '"x"'}

@@ -93,13 +93,13 @@ class ProgressHarness:
             progress = (await self.jobs.status(key)).get("progress") or {}
             return dict(progress) if progress.get("step") == step else None
 
-        return await eventually(there, within=60, what=f"{key} is at step {step}")
+        return await eventually(there, what=f"{key} is at step {step}")
 
     async def wait_fact(self, step: int) -> JobProgressed:
         def there() -> JobProgressed | None:
             return next((fact for fact in self.facts if fact.step == step), None)
 
-        return await eventually(there, within=60, what=f"the fact of step {step}")
+        return await eventually(there, what=f"the fact of step {step}")
 
     async def listen(self) -> None:
         async for delivery in self.jobs.bus.read(Reading(("pw.evt.progress.>",), BEGINNING)):
@@ -130,13 +130,13 @@ async def training(environment: Environment) -> AsyncIterator[Tell]:
 
     async def tell(step: int) -> None:
         stdin.write(f"{step}\n".encode())
-        assert await asyncio.wait_for(stdout.readline(), 60) == b"reported\n"
+        assert await asyncio.wait_for(stdout.readline(), 90) == b"reported\n"
 
     try:
         yield tell
     finally:
         stdin.close()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ from paddlewheel.testkit.triggers import (
 )
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 MANY = 200
 """Events for each of two namespaces; a consumer takes 32 at a time."""
 GROUPS = {

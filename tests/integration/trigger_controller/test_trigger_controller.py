@@ -100,7 +100,7 @@ async def test_killed_at_random_moments_every_event_starts_one_job(harness: Trig
             await service.kill()
             await service.start()
         await harness.wait_jobs(total, within=90)
-        await harness.wait_status(key, {"fired": total, "events": total}, within=60)
+        await harness.wait_status(key, {"fired": total, "events": total})
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -133,7 +133,7 @@ async def test_nats_is_killed_and_replicas_come_and_go_and_nothing_is_doubled(
             await replicas[0].start()
     jobs = await harness.wait_jobs(total, within=90)
     assert len({j["metadata"]["annotations"][EVENT] for j in jobs}) == total
-    await harness.wait_status(key, {"fired": total, "events": total}, within=60)
+    await harness.wait_status(key, {"fired": total, "events": total})
     await eventually(lambda: len(harness.events) >= total)
     assert len({e.id for e in harness.events}) == len(harness.events) == total
 
@@ -322,7 +322,7 @@ async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHar
         await client.close()
     assert sorted(durables) == [f"trigger-controller-{n}" for n in ("datasets", "jobs", "sources")]
     await harness.publish_ready("e-1")
-    await harness.wait_jobs(101, within=60)
+    await harness.wait_jobs(101)
 
 
 async def test_the_command_rebuild_is_answered_by_the_real_service(harness: TriggerServiceHarness) -> None:
@@ -340,5 +340,5 @@ async def test_the_command_rebuild_is_answered_by_the_real_service(harness: Trig
         report = from_json(RebuildReport, answer)
         assert (report.service, report.objects, report.facts_published) == ("trigger-controller", 1, 0)
     await asyncio.to_thread(harness.nats.lose_data)
-    await eventually(lambda: len(harness.events) == 3, within=60, what="the last fact is back")
+    await eventually(lambda: len(harness.events) == 3, what="the last fact is back")
     assert harness.events[-1].id == harness.events[1].id
