@@ -162,9 +162,14 @@ async def test_a_script_reports_and_status_fact_and_metrics_follow(progress: Pro
     assert status["loss"] == pytest.approx(1 / 41)
     assert fact.job
     assert (fact.job.name, fact.total_steps, fact.metrics) == ("train", 100, {"lr": 0.1})
-    _, metrics = await progress.get("/metrics")
-    assert 'paddlewheel_jobs_progress_reports_total{status="204"}' in metrics
-    assert 'paddlewheel_jobs_facts_total{fact="JobProgressed",outcome="published"}' in metrics
+
+    async def is_counted() -> bool:
+        _, metrics = await progress.get("/metrics")
+        assert 'paddlewheel_jobs_progress_reports_total{status="204"}' in metrics
+        assert 'paddlewheel_jobs_facts_total{fact="JobProgressed",outcome="published"}' in metrics
+        return True
+
+    await eventually(is_counted, what="report and fact are counted")
 
 
 async def test_another_jobs_token_is_refused_and_changes_nothing(progress: ProgressHarness) -> None:

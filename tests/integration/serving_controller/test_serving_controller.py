@@ -65,7 +65,8 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
     await harness.cluster.delete(PADDLE_SERVICES, harness.lac)
     await harness.wait_gone(harness.lac)
     await harness.wait_gone(harness.key(second), DEPLOYMENTS)
-    assert harness.facts(harness.lac) == [
+    await harness.wait_facts(
+        harness.lac,
         "RevisionReady",
         "ServiceReady",
         "RevisionReady",
@@ -73,7 +74,7 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
         "RevisionReady",
         "CanaryStarted",
         "ServiceDeleted",
-    ]
+    )
 
 
 async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) -> None:
