@@ -29,7 +29,7 @@ from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.objects import uid_of
-from paddlewheel.kube.ports import Object
+from paddlewheel.kube.ports import Object, Objects
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
@@ -284,13 +284,21 @@ async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceH
     await data.start()
     key = await data.create_set(partitions=3)
     await data.wait_phase(key, "Ready")
+
+    def not_ready(pods: Objects) -> int:
+        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
+        return 3 - len([c for c in states if (c["type"], c["status"]) == ("Ready", "True")])
+
+    async def are_ready() -> bool:
+        return not_ready(await data.objects(ports.PODS)) == 0
+
+    await eventually(are_ready, what="all pods are ready")  # the agents of this test report before
     before = {pod["metadata"]["uid"] for pod in await data.objects(ports.PODS)}
     missing = list[int]()
 
     async def are_replaced() -> bool:
         pods = await data.objects(ports.PODS)
-        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
-        missing.append(3 - sum(c["type"] == "Ready" and c["status"] == "True" for c in states))
+        missing.append(not_ready(pods))
         return missing[-1] == 0 and not before & {pod["metadata"]["uid"] for pod in pods}
 
     tolerations = [*(await data.get(key))["spec"]["tolerations"], {"key": "else", "operator": "Exists"}]
