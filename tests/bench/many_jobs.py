@@ -174,8 +174,10 @@ async def _passes(made: Stand, count: int) -> None:
 async def _start_with_two(made: Stand) -> float:
     """Seconds until as many jobs run."""
     await made.services[JOB_CONTROLLER].kill()
-    for replica, port in zip(PAIR, free_ports(len(PAIR)), strict=True):
-        await made.start(JOB_CONTROLLER, replica, REPLICAS_SHARE="true", PODS_PORT=str(port))
+    ports = free_ports(2 * len(PAIR))
+    for replica, probed, pods in zip(PAIR, ports[0::2], ports[1::2], strict=True):
+        own = {"HTTP_PORT": str(probed), "PODS_PORT": str(pods)}
+        await made.start(JOB_CONTROLLER, replica, REPLICAS_SHARE="true", **own)
     return await _start(made, await make_namespace(made, "pair"))
 
 

@@ -64,7 +64,7 @@ class Stand:
             settings: beside the usual ones and those of the chart, without the service's prefix.
         """
         name, module = replica or service, service.replace("-", "_")
-        self._ports[name] = free_ports(1)[0]
+        self._ports[name] = int(settings["HTTP_PORT"]) if "HTTP_PORT" in settings else free_ports(1)[0]
         usual = {
             "KUBECONFIG": self.kubeconfig,
             "NATS_URL": self.nats.url,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 import subprocess
 import urllib.request
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
 
 from tests.chaos.disk import Disk
 
-from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.commands import ending_with_us
 
 PROGRAM = "qemu-system-x86_64"
@@ -39,6 +39,7 @@ class Machine:
 
     Args:
         rack: UDP port of the network that machines share.
+        ports: for clients, and of the monitor.
     """
 
     folder: Path
@@ -46,7 +47,7 @@ class Machine:
     kernel: Path
     archive: Path
     rack: int
-    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    ports: Sequence[int]
     process: subprocess.Popen[bytes] | None = None
 
     @property

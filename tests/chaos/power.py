@@ -190,9 +190,16 @@ def _rack(scenario: Scenario, system: System, folder: Path, logs: Path | None) -
     write_certificates(manifests, folder)
     archive = folder / "initramfs"
     archive.write_bytes(pack({**system.files, **_server_files(manifests, folder, scenario.servers)}))
-    [rack] = free_ports(1)
+    rack, *ports = free_ports(1 + 2 * scenario.servers)
     machines = [
-        Machine(folder / f"nats-{number}", number, system.kernel, archive, rack)
+        Machine(
+            folder / f"nats-{number}",
+            number,
+            system.kernel,
+            archive,
+            rack,
+            ports[2 * number : 2 * number + 2],
+        )
         for number in range(scenario.servers)
     ]
     for machine in machines:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nats.js.errors import NotFoundError
 from tests.contract.bus.suite import BUSES, OF_AGENT, OWNER, AnyBus, Probe
 
 from paddlewheel.bus.access import Access
@@ -99,8 +100,12 @@ def nats_probe(bus: NatsBus, server: NatsServer) -> Probe:
         js = await bus._connection.jetstream()
         state = (await js.stream_info(stream)).state
         numbers = range(state.first_seq, state.last_seq + 1) if state.messages else range(0)
-        found = [await js.get_msg(stream, seq=n) for n in numbers]
-        return [RawMessage(m.subject or "", m.data or b"", m.headers or {}) for m in found]
+        found = list[RawMessage]()
+        for number in numbers:
+            with suppress(NotFoundError):  # removed meanwhile
+                message = await js.get_msg(stream, seq=number)
+                found.append(RawMessage(message.subject or "", message.data or b"", message.headers or {}))
+        return found
 
     async def forget_consumer(stream: str, durable: str) -> None:
         await (await bus._connection.jetstream()).delete_consumer(stream, durable)

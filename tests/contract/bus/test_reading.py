@@ -121,7 +121,7 @@ async def test_a_reading_follows_from_a_moment_on(probe: Probe) -> None:
         assert number_of(await anext(events)) == 2
         waiting = asyncio.ensure_future(anext(events))
         await probe.bus.publish(make_gated(3))
-        assert number_of(await asyncio.wait_for(waiting, 10)) == 3
+        assert number_of(await asyncio.wait_for(waiting, 90)) == 3
 
 
 @pytest.mark.parametrize("durable", ["", "sub-me"])
@@ -168,7 +168,7 @@ async def test_durable_readers_of_one_name_share_in_order(probe: Probe) -> None:
                 found.append(number_of(delivery))
                 await asyncio.sleep(0)
 
-    await asyncio.wait_for(asyncio.gather(share(), share(), share()), 30)
+    await asyncio.wait_for(asyncio.gather(share(), share(), share()), 90)
     assert found == list(range(40))
 
 

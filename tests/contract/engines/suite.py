@@ -29,7 +29,7 @@ from paddlewheel.testkit.wait import eventually
 
 OLD, NEW = 1_500_000_000, 1_700_000_000
 THREADS = 4
-MOUNTED_WITHIN = 60.0
+MOUNTED_WITHIN = 90.0
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Node:
 
     async def seen(self, name: str, content: bytes) -> None:
         """Wait until pods read this there."""
-        await eventually(lambda: self._read(name) == content, within=60, what=f"{name} in the view of pods")
+        await eventually(lambda: self._read(name) == content, what=f"{name} in the view of pods")
 
     def _read(self, name: str) -> bytes | None:
         try:

@@ -15,7 +15,7 @@ async def test_the_size_is_that_of_all_files(node: Node) -> None:
         async def is_counted() -> bool:
             return await node.engine.volume.size() == TreeSize(3, 5300)
 
-        await eventually(is_counted, within=60, what="size of three files")
+        await eventually(is_counted, what="size of three files")
 
 
 async def test_a_file_or_a_directory_is_removed_with_all_that_is_in_it(node: Node) -> None:
@@ -24,7 +24,7 @@ async def test_a_file_or_a_directory_is_removed_with_all_that_is_in_it(node: Nod
         for name in (b"a", b"d"):
             assert await node.engine.volume.remove(await node.tree.locate(name, "paths")) == ""
         assert await node.content() == {"keep": b"1"}
-        await eventually(lambda: not (node.view / "a").exists() and not (node.view / "d").exists(), within=60)
+        await eventually(lambda: not (node.view / "a").exists() and not (node.view / "d").exists())
         assert (node.view / "keep").read_bytes() == b"1"
 
 

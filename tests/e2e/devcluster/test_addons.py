@@ -245,4 +245,4 @@ async def test_a_cluster_that_was_stopped_comes_back_with_its_addons(with_knativ
     up(ClusterSpec(name))
     assert status(name).state == RUNNING
     with Client(with_knative, "hello.default.example.com") as client:
-        await eventually(lambda: client.get()[0] == 200, within=60)
+        await eventually(lambda: client.get()[0] == 200)

@@ -88,7 +88,7 @@ async def test_a_new_node_runs_images_that_were_never_imported_on_it(
         for archive in archives:
             cluster.load_image(archive, lambda message, _: said.append(message))
             run_pod(cluster, archive.stem)
-        await eventually(lambda: is_running(cluster, "one") and is_running(cluster, "two"), within=60)
+        await eventually(lambda: is_running(cluster, "one") and is_running(cluster, "two"))
     finally:
         down(spec.name)
     assert [message for message in said if message.startswith("loading")] == [

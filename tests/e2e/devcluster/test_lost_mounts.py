@@ -62,19 +62,19 @@ async def test_pods_wait_for_the_mount_and_have_it_again_when_it_comes_back(
 ) -> None:
     node = two_nodes.record.spec.node_names[0]
     kubectl.apply(make_reader("early", node))
-    await eventually(lambda: waits_for_the_mount(kubectl, "early"), within=60, what="it waits")
+    await eventually(lambda: waits_for_the_mount(kubectl, "early"), what="it waits")
     kubectl.run_pod(make_agent(node))
     kubectl("wait", "pod/early", "--for=condition=Ready", "--timeout=80s")
     kubectl.shell("early", "echo data > /data/a")
 
     kubectl.shell("mounter", "pkill -KILL juicefs")
-    await eventually(lambda: reads(kubectl, "early"), within=60, what="it reads again, from a new client")
+    await eventually(lambda: reads(kubectl, "early"), what="it reads again, from a new client")
 
     kubectl("delete", "pod", "mounter", "--wait")
     assert "Transport endpoint is not connected" in kubectl.shell("early", "cat /data/a 2>&1 || true")
     kubectl.apply(make_reader("late", node))
-    await eventually(lambda: waits_for_the_mount(kubectl, "late"), within=60, what="it waits")
+    await eventually(lambda: waits_for_the_mount(kubectl, "late"), what="it waits")
     kubectl.run_pod(make_agent(node))
-    await eventually(lambda: reads(kubectl, "early"), within=60, what="it reads again, from another agent")
+    await eventually(lambda: reads(kubectl, "early"), what="it reads again, from another agent")
     kubectl("wait", "pod/late", "--for=condition=Ready", "--timeout=80s")
     assert reads(kubectl, "late")

@@ -71,7 +71,7 @@ async def test_a_failing_canary_is_rolled_back(served: Served) -> None:
     async with load(served.host, host_of("failing"), path="/?ms=60") as answers:
         served.apply(service("failing", "TARGET=bad ERRORS=20", **spec))
         await answered(answers, "bad")
-        await eventually(lambda: is_true(served, "failing", "RolledBack"), within=60)
+        await eventually(lambda: is_true(served, "failing", "RolledBack"))
     assert condition(served, "failing", "RolledBack")[1] == "TooManyErrors"
     assert answers.missed == answers.failed["bad"]
 

@@ -50,7 +50,7 @@ async def publish_all(bus: NatsBus, numbers: range, done: list[int]) -> None:
 
 
 async def grown(collection: Sized, beyond: int) -> None:
-    await eventually(lambda: len(collection) > beyond, within=60)
+    await eventually(lambda: len(collection) > beyond)
 
 
 async def restart(server: NatsServer) -> None:

@@ -10,6 +10,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
+from paddlewheel.bus.nats import client as nats_client
 from paddlewheel.bus.nats.client import CLIENT_TASKS, SUBSCRIPTION_TASK, Client
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.bare_client import connect
@@ -81,7 +82,12 @@ async def test_a_flush_is_answered_after_what_was_issued_before(recorder: Record
         await client.discard()
 
 
-async def test_a_connection_that_answers_no_ping_is_reported_dead(recorder: Recorder) -> None:
+async def test_a_connection_that_answers_no_ping_is_reported_dead(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        nats_client, "_PROBE", 60
+    )  # a machine that stands still must not count as a dead server
     dead = asyncio.Event()
     client = Client("", "test", dead.set)
     await client.open([f"nats://127.0.0.1:{recorder.port}"], {})
@@ -91,8 +97,9 @@ async def test_a_connection_that_answers_no_ping_is_reported_dead(recorder: Reco
         assert not dead.is_set()
         # As after an error that nats-py only logs.
         await end(client._reading_task)
+        monkeypatch.setattr(nats_client, "_PROBE", 1)
         client.suspect()
-        await asyncio.wait_for(dead.wait(), 60)
+        await asyncio.wait_for(dead.wait(), 90)
     finally:
         await client.discard()
 
@@ -109,20 +116,27 @@ async def test_a_cancelled_drain_leaves_the_connection_in_use(recorder: Recorder
         await eventually(lambda: "PING" in recorder.commands)
         await end(drain)
         recorder.is_prompt.set()
-        answer = await client.ask("echo", b"still here", within=60)
+        answer = await client.ask("echo", b"still here", within=90)
         assert answer is not None
         assert answer.data == b"still here"
     finally:
         await client.discard()
 
 
+async def unanswered_flush(client: Client, recorder: Recorder) -> asyncio.Task[None]:
+    """One whose PING has reached the server."""
+    recorder.commands.clear()
+    recorder.is_prompt.clear()
+    flush = asyncio.create_task(client.flush(90))
+    await eventually(lambda: "PING" in recorder.commands)
+    return flush
+
+
 async def test_a_discarded_client_ends_the_flush_that_nobody_awaits(recorder: Recorder) -> None:
     client = Client("", "test", lambda: None)
     await client.open([f"nats://127.0.0.1:{recorder.port}"], {})
-    recorder.is_prompt.clear()
     before = asyncio.all_tasks()
-    flush = asyncio.create_task(client.flush())
-    await asyncio.sleep(0.05)
+    flush = await unanswered_flush(client, recorder)
     await end(flush)
     await client.discard()
     assert asyncio.all_tasks() <= before
@@ -133,9 +147,7 @@ async def test_a_discarded_client_fails_the_flush_that_is_awaited(recorder: Reco
     """It must not look to the caller as if it had been cancelled itself."""
     client = Client("", "test", lambda: None)
     await client.open([f"nats://127.0.0.1:{recorder.port}"], {})
-    recorder.is_prompt.clear()
-    flush = asyncio.create_task(client.flush())
-    await asyncio.sleep(0.05)
+    flush = await unanswered_flush(client, recorder)
     await client.discard()
     recorder.is_prompt.set()
     with pytest.raises(nats.errors.ConnectionClosedError):

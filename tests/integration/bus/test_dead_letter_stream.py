@@ -32,7 +32,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.testkit.bare_client import BareClient
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 MIB = 1024 * 1024
 ROOMY = {"max_payload": 8 * MIB}
@@ -98,7 +98,7 @@ async def test_a_payload_the_server_refuses_is_parked_truncated_and_marked(
     nats_server.config["max_payload"] = MIB
     await asyncio.to_thread(nats_server.restart)
     await eventually(roomy.healthy)
-    await roomy.publish(make_fact(1))
+    await patiently(lambda: roomy.publish(make_fact(1)))
     async with running(roomy.consume(ALL, seen)):
         await eventually(lambda: seen.numbers == [1])
         [letter] = await eventually(lambda: letters(roomy))
@@ -204,11 +204,12 @@ async def test_no_replay_is_lost_though_the_server_dies(nats_server: NatsServer,
     async with running(bus.consume(replace(ALL, ack_wait=2.0, max_parked=1000), handle)):
         await eventually(lambda: all_parked(bus, 40))
         broken = False
-        first = await letters(bus)
+        first = await patiently(lambda: letters(bus))
         await replay_all([letter.sequence for letter in first])
         await eventually(lambda: len(handled) == 20)
         await eventually(lambda: parked_after(bus, first[-1].sequence, 20))
-    assert {letter.source_sequence for letter in await letters(bus)} | handled == set(range(1, 41))
+    left = await patiently(lambda: letters(bus))
+    assert {letter.source_sequence for letter in left} | handled == set(range(1, 41))
 
 
 async def replayed(bus: NatsBus, sequence: int) -> None:
@@ -234,4 +235,4 @@ async def test_an_unreachable_bus_is_reported_to_operators(
     await asyncio.to_thread(nats_server.start)
     await eventually(bus.healthy)
     with pytest.raises(NotFound):
-        await bus.dead_letters.get(1)
+        await patiently(lambda: bus.dead_letters.get(1))

@@ -86,7 +86,7 @@ def vanishing(bus: NatsBus, monkeypatch: pytest.MonkeyPatch) -> list[None]:
 async def test_a_listing_ends_though_what_it_counted_has_vanished(bus: NatsBus) -> None:
     records = bus.key_value(RUNS_BUCKET)
     await records.put("a", b"1")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         with pytest.raises(Unavailable):
             await records.entries(">")
         assert await records.entries(">") == []
@@ -96,5 +96,5 @@ async def test_a_listing_ends_though_what_it_counted_has_vanished(bus: NatsBus) 
 async def test_a_watch_marks_the_end_though_what_it_counted_has_vanished(bus: NatsBus) -> None:
     records = bus.key_value(RUNS_BUCKET)
     await records.put("a", b"1")
-    async with asyncio.timeout(20), aclosing(records.watch(">")) as watch:
+    async with asyncio.timeout(90), aclosing(records.watch(">")) as watch:
         assert await anext(watch) is None

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from paddlewheel.bus.access import Access
+from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.installer import Settings, serve
 from paddlewheel.bus.nats import NatsBus, direct, work_requests
 from paddlewheel.bus.nats.connection import Connection
@@ -21,7 +22,7 @@ from paddlewheel.contracts.subjects import event_filter, work_filter, work_subje
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 AS_SERVICE = partial(Access, streams="check", reads="directly")
 
@@ -61,7 +62,11 @@ async def test_a_service_is_ready_once_it_has_installed_and_again_after_a_loss(
         await eventually(service.healthy, what="installed")
         await asyncio.to_thread(nats_server.lose_data)
         await eventually(service.healthy, what="installed again")
-        assert (await service.inspect.status()).missing == ()
+
+        async def is_whole() -> bool:
+            return (await service.inspect.status()).missing == ()
+
+        await eventually(is_whole, what="no stream is missing")
 
 
 async def test_streams_have_the_limits_that_are_asked_for_and_services_see_no_drift(
@@ -103,13 +108,14 @@ async def test_a_stream_lost_alone_returns_with_its_durables(
     nats_server: NatsServer, service: NatsBus
 ) -> None:
     async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        before = {d.name for d in (await service.inspect.status()).durables}
-        await (await service._connection.jetstream()).delete_stream("PW_DATASETS")
+        wanted = {durable.durable for durable in declared_with(()).durables}
 
         async def whole() -> bool:
-            return {d.name for d in (await service.inspect.status()).durables} == before
+            return {d.name for d in (await service.inspect.status()).durables} == wanted
 
+        # It makes them after the streams.
+        await eventually(whole, what="installed")
+        await (await service._connection.jetstream()).delete_stream("PW_DATASETS")
         await eventually(whole, what="all durables are back")
 
 
@@ -133,10 +139,15 @@ async def test_work_of_an_older_release_is_made_anew(nats_server: NatsServer, se
         await js.publish("pw.work.cache.s.r.0.v1", b"old")
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
+
+        async def is_made_anew() -> bool:
+            return [s.drift for s in (await service.inspect.status()).streams if s.name == WORK.name] == [{}]
+
+        # A service is content with the old one.
+        await eventually(is_made_anew)
         subject = work_subject("s", "r", 0, 0)
         await service.work.put(subject, b"chunk")
         assert await service.work.get(subject) == b"chunk"
-        assert [s.drift for s in (await service.inspect.status()).streams if s.name == WORK.name] == [{}]
 
 
 async def test_the_installer_removes_work_of_the_run_that_is_named(
@@ -295,7 +306,7 @@ async def test_a_stream_that_is_missing_holds_up_no_other(nats_server: NatsServe
         await eventually(service.healthy, what="installed")
     await (await service._connection.jetstream()).delete_stream(SERVING.name)
     async with bus_of(AS_SERVICE(nats_server.url)) as late:
-        await late.key_value(RUNS_BUCKET).put("s.r.state", b"0")
+        await patiently(lambda: late.key_value(RUNS_BUCKET).put("s.r.state", b"0"))
         assert not await late.healthy()
         with pytest.raises(Retry, match=r"no stream PW_SERVING: .*bus-installer"):
             await late._provision.check()

@@ -28,7 +28,7 @@ from paddlewheel.testkit.wait import eventually
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ALL = Reading(("pw.evt.jobs.>",), LONG_AGO)
 DURABLE = replace(ALL, durable="sub-me")
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 fetch = Feed.fetch
 

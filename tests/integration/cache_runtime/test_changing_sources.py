@@ -18,6 +18,8 @@ from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 
+pytestmark = pytest.mark.timeout(900)
+
 MEBIBYTE = 1 << 20
 SECOND = 1.1
 """Stores tell the time of an object in whole seconds: what is replaced by as many bytes within the second in
@@ -53,7 +55,7 @@ class Changing:
         return asyncio.create_task(self._replace(bucket, content))
 
     async def _replace(self, bucket: str, content: bytes) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(90):
             await self.link.is_held.wait()
         await asyncio.sleep(SECOND)
         try:
@@ -141,7 +143,7 @@ async def test_what_leaves_the_source_before_its_turn_is_not_copied(
     sync = changing.source(bucket).model_copy(update={"threads": 1, **options})
     changing.link.hold_after(MEBIBYTE)
     copying = asyncio.create_task(copies.transfer.copy(sync, [b"object", b"z"], MBPS, set()))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         await changing.link.is_held.wait()
     await asyncio.to_thread(changing.remove, bucket, "z")
     changing.link.release()

@@ -80,4 +80,4 @@ async def test_sync_warmup_remove_and_clear(harness: CacheHarness, tmp_path: Pat
         found = [await harness.node_status(partition) for partition in (0, 1)]
         return all((s.total_files, s.cached_bytes) == (FILES - FILES // 3, 0) for s in found)
 
-    await eventually(are_counted, within=60, what="size and cache in the records of the nodes")
+    await eventually(are_counted, what="size and cache in the records of the nodes")

@@ -28,6 +28,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 
+pytestmark = pytest.mark.timeout(900)
+
 NAME_MAX = 255
 FILES = 20
 SPACES = [" ", "\t", "\u00a0", "\u3000", "\u2003", "\u200b", "\ufeff", "\n", "\r", "\x85", "\u2028"]

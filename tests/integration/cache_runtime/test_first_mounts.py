@@ -28,7 +28,7 @@ async def test_agents_that_begin_together_mount_the_volume_of_the_first(
             status = await harness.node_status(partition)
             return status if status.mounted else None
 
-        return (await eventually(report, within=60, what=f"partition {partition} is mounted")).volume_id
+        return (await eventually(report, what=f"partition {partition} is mounted")).volume_id
 
     try:
         await harness.start(0)
@@ -37,7 +37,8 @@ async def test_agents_that_begin_together_mount_the_volume_of_the_first(
         assert others == [first, first]
         (runtimes.mount_path(0) / "a").write_text("data")
         for partition in OTHERS:
-            assert (runtimes.mount_path(partition) / "a").read_text() == "data"
+            other = runtimes.mount_path(partition) / "a"
+            await eventually(lambda: other.exists() and other.read_text() == "data", what=str(other))  # noqa: B023
             assert "formatting volume" not in runtimes.log(partition)
             assert "VolumeLost" not in runtimes.log(partition)
     finally:

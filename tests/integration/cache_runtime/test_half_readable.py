@@ -72,7 +72,7 @@ class Export:
 async def export(tmp_path: Path, new_volume: Callable[[], JuiceFsVolume]) -> AsyncIterator[Export]:
     made = Export(tmp_path, new_volume().metaurl)
     try:
-        await eventually(lambda: made.is_mounted, within=60)
+        await eventually(lambda: made.is_mounted)
         made.writer.mkdir()
         yield made
     finally:

@@ -17,6 +17,8 @@ from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, running_redis
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 
 class Database:
     """A Redis of one's own, whose database 1 has the volume, and 2 takes the backup."""
@@ -65,7 +67,7 @@ async def _lost(harness: CacheHarness) -> NodeStatus:
         status = await harness.node_status(0)
         return status if status.ailment == "VolumeLost" else None
 
-    return await eventually(report, within=60, every=0.2, what="ailment VolumeLost")
+    return await eventually(report, every=0.2, what="ailment VolumeLost")
 
 
 async def _mounted(harness: CacheHarness) -> NodeStatus:
@@ -73,7 +75,7 @@ async def _mounted(harness: CacheHarness) -> NodeStatus:
         status = await harness.node_status(0)
         return status if status.mounted and status.volume_id else None
 
-    return await eventually(report, within=60, every=0.2, what="a report of the mount")
+    return await eventually(report, every=0.2, what="a report of the mount")
 
 
 async def test_a_database_that_was_emptied_waits_for_its_backup(
@@ -107,6 +109,7 @@ async def test_nothing_is_formatted_where_both_the_database_and_the_store_were_e
     harness: CacheHarness, database: Database, object_store: ObjectStore
 ) -> None:
     """Nothing but the record knows that there was a volume."""
+    await _mounted(harness)
     assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0
     database.swap()
     _empty(object_store, harness.runtimes.volume.name)

@@ -8,6 +8,8 @@ from paddlewheel.testkit.fault_matrix.cases import Case, Fault, Operation
 from paddlewheel.testkit.fault_matrix.play import play
 from paddlewheel.testkit.storage import ObjectStore
 
+pytestmark = pytest.mark.timeout(900)
+
 CASES = [
     Case(Operation.SYNC, Fault.MASTER, 1),
     Case(Operation.SYNC, Fault.STORE, 1),

@@ -19,6 +19,8 @@ from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
@@ -96,6 +98,7 @@ async def test_a_running_pod_reads_again_after_the_client_died(harness: CacheHar
     _write(path / "a", "data")
     with running_pod(path, tmp_path / "pod") as pod:
         assert pod.run("cat", "{}/a") == (0, "data")
+        await _told(harness, 1)
         for count in (3, 5):
             _kill_client(harness, 0)
             await eventually(lambda: pod.run("cat", "{}/a") == (0, "data"), what="mounted again")

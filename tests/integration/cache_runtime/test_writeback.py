@@ -53,7 +53,7 @@ async def test_an_agent_that_ends_uploads_first_what_pods_have_written(
     async def is_reported() -> bool:
         return (await harness.node_status(0)).staged_bytes > 0
 
-    await eventually(is_reported, within=60, what="a report of writes that are on the node only")
+    await eventually(is_reported, what="a report of writes that are on the node only")
     link.release()
 
     assert await asyncio.to_thread(harness.runtimes.stop, 0) == 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-PATIENCE = 60.0
+PATIENCE = 90.0
 OWN_SIGNALS = ("env", "--default-signal=INT,HUP,TERM")
 """What starts the tests, `nohup` or a shell's `&`, may ignore signals, and a child would inherit that."""
 _VARIABLES = ("KUBECONFIG", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS", "XDG_RUNTIME_DIR")

@@ -45,7 +45,7 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
         found = await cluster.list(SAMPLE_JOBS, namespace)
         return found[0] if found else None
 
-    found: Object = await eventually(there, within=60, what="a SampleJob")
+    found: Object = await eventually(there, what="a SampleJob")
     return found
 
 

@@ -154,7 +154,7 @@ async def following(api_server: str, key: Key, *more: str) -> AsyncIterator[Proc
 async def says(process: Process, text: str) -> None:
     """Read standard error until it has the line."""
     assert process.stderr
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         while text not in (line := (await process.stderr.readline()).decode()):
             assert line, f"ended without: {text}"
 

@@ -62,7 +62,7 @@ class Installed:
     async def _create(self, kind: Resource, spec: dict[str, Any], finalizer: str) -> None:
         metadata = {"name": "digits", "namespace": "default", "finalizers": [USERS, finalizer]}
         async with await connect(str(self.cluster.kubeconfig)) as api:
-            await eventually(lambda: self._is_served(api, kind), within=60, what=f"{kind.plural} are served")
+            await eventually(lambda: self._is_served(api, kind), what=f"{kind.plural} are served")
             await api.create(kind, {"metadata": metadata, "spec": spec})
 
     async def _is_served(self, api: ApiCluster, kind: Resource) -> bool:

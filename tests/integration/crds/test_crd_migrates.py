@@ -69,7 +69,7 @@ def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
         return bool(done.returncode == 0)
 
     for manifest in old:
-        asyncio.run(eventually(partial(created, manifest), within=60, every=0.3, what="the kind is known"))
+        asyncio.run(eventually(partial(created, manifest), every=0.3, what="the kind is known"))
 
     for definition in ours:
         done = kubectl("apply", "-f", "-", stdin=json.dumps(definition))
@@ -79,7 +79,7 @@ def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
         anew = manifest.replace(LONG_NAME, LONG_NAME + "2")
         return "invalid" in kubectl("create", "--dry-run=server", "-f", "-", stdin=anew).stderr
 
-    asyncio.run(eventually(lambda: all(map(refused, old)), within=60, every=0.3, what="rules in force"))
+    asyncio.run(eventually(lambda: all(map(refused, old)), every=0.3, what="rules in force"))
     yield
     for definition in ours:
         kubectl("delete", "crd", definition["metadata"]["name"], "--wait=false")

@@ -154,13 +154,13 @@ async def test_a_namespace_is_served_once_it_is_bound_and_the_rights_suffice(
     assert f"kubectl -n {data.namespace} create rolebinding {NAMESPACE_ROLE}" in refused["message"]
     assert f"--serviceaccount={data.namespace}:{ACCOUNT}" in refused["message"]
     await account.serve(data.namespace)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     job = make_sample_job(type="sync", secretRef={"name": "digits"})
     job["metadata"]["namespace"] = data.namespace
     created = await data.create(job, ports.SAMPLE_JOBS)
-    await data.wait_phase(created, "Succeeded", resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_phase(created, "Succeeded", resource=ports.SAMPLE_JOBS)
     await data.cluster.delete(ports.SAMPLE_SETS, key)
-    await data.wait_gone(key, within=60)
+    await data.wait_gone(key)
     conditions = [c for o in data.changes for c in o.get("status", {}).get("conditions", ())]
     assert not [c["message"] for c in conditions if c["type"] == "Reconciled" and c["status"] == "False"]
 
@@ -188,7 +188,7 @@ async def test_attack_a_set_uses_the_secret_of_another_namespace(
     assert pv_name(data.namespace, "digits") not in [volume["metadata"]["name"] for volume in volumes]
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
     await data.cluster.patch(ports.SECRETS, Key(vault, "engine"), annotations)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     await data.cluster.delete(ports.NAMESPACES, Key("", vault))
 
 
@@ -245,7 +245,7 @@ async def test_attack_two_sets_of_two_namespaces_name_one_cache(data: DataServic
     mounted = []
     for name in ("one", "two"):
         key = await data.create_set(name, cache=level)
-        await data.wait_phase(key, "Ready", within=60)
+        await data.wait_phase(key, "Ready")
         uid = (await data.get(key))["metadata"]["uid"]
         pod = await data.get(data.key(f"{name}-runtime-0"), ports.PODS)
         [cache] = [m for m in pod["spec"]["containers"][0]["volumeMounts"] if m["name"].startswith("cache-")]

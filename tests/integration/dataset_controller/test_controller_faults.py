@@ -26,6 +26,8 @@ from paddlewheel.testkit.samplesets import make_sample_job
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 JOBS = ports.SAMPLE_JOBS
 CHILDREN = (ports.STATEFUL_SETS, ports.PERSISTENT_VOLUME_CLAIMS, ports.SERVICES, ports.PODS)
@@ -59,7 +61,7 @@ async def strike(data: DataServiceHarness, service: Service, fault: Fault) -> No
         await service.start()
     if fault is not Fault.KILLED:
         # A process that has not begun would find the bus as it was.
-        await eventually(lambda: service.log.stat().st_size > said, within=60, what="it notices")
+        await eventually(lambda: service.log.stat().st_size > said, what="it notices")
         data.nats.start()
 
 
@@ -158,8 +160,12 @@ async def cancels_a_run(data: DataServiceHarness, hit: Hit) -> None:
     await data.wait_gone(job, JOBS)
     await data.wait_facts(job, "SampleJobStarted", "SampleJobDeleted")
     [run] = started(data, "warmup")
-    left = await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(run.set_uid))
-    assert not [entry.key for entry in left if run.run_id in entry.key]
+
+    async def is_forgotten() -> bool:
+        left = await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(run.set_uid))
+        return not [entry.key for entry in left if run.run_id in entry.key]
+
+    await eventually(is_forgotten, what="no record of the run is left")
     await expect_ready(data, key, 1, *FACTS)
 
 
@@ -188,9 +194,14 @@ async def deletes_a_set(data: DataServiceHarness, hit: Hit) -> None:
     assert len(started(data, "clear")) == 1
     for resource in (*CHILDREN, ports.PERSISTENT_VOLUMES):
         await eventually(partial(is_gone(resource), data), what=f"no {resource.plural} is left")
-    assert [o["metadata"]["name"] for o in await data.objects(ports.SECRETS)] == [SET]
-    assert await data.labels() == []
-    assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
+
+    async def is_forgotten() -> bool:
+        assert [o["metadata"]["name"] for o in await data.objects(ports.SECRETS)] == [SET]
+        assert await data.labels() == []
+        assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
+        return True
+
+    await eventually(is_forgotten, what="only the user's own is left")
     expect_no_double(data)
 
 
@@ -263,7 +274,7 @@ async def test_what_is_asked_for_comes_about(
     service, has_come = await data.start(), STEPS[step][moment]
 
     async def hit() -> None:
-        await eventually(lambda: has_come(data), within=60, every=0.01, what=moment)
+        await eventually(lambda: has_come(data), every=0.01, what=moment)
         await strike(data, service, fault)
 
     await step(data, hit)

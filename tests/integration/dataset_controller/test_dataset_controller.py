@@ -7,10 +7,12 @@ import base64
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
 from dataset_controller.domain.names import STORAGE_CLASS
 from dataset_controller.domain.sampleset.render import CAPACITY
+from paddlewheel.bus.ports import KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -27,9 +29,11 @@ from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.objects import uid_of
-from paddlewheel.kube.ports import Object
+from paddlewheel.kube.ports import Object, Objects
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.timeout(900)
 
 PATH = ["NotBound", "Bound", "Mount", "Syncing", "Mount", "PartialReady", "Ready"]
 VERSION = "paddlepaddle.org/runtime-secret-version"
@@ -73,9 +77,13 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     await eventually(lacks_one)
     assert len(await changes_since(data, before)) == 1
     await data.cluster.patch(ports.SECRETS, key, {"data": make_secret()["data"]})
-    ready = await data.wait_phase(key, "Ready", within=60)
-    assert ready["runtimeStatus"]["runtimeReady"] == "2/2"
-    assert ready["cacheStatus"]["totalFiles"] == "10"
+    await data.wait_phase(key, "Ready")
+
+    async def is_counted() -> bool:
+        ready = await data.status(key)
+        return (ready["runtimeStatus"]["runtimeReady"], ready["cacheStatus"]["totalFiles"]) == ("2/2", "10")
+
+    await eventually(is_counted, what="pods and files in the status")
     await eventually(lambda: data.phases() == PATH, what=str(data.phases()))
     await data.wait_facts(key, *FACTS)
     expected = {("Warning", "SecretNotFound"), ("Warning", "InvalidSecret")}
@@ -85,9 +93,12 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
         return expected <= {(event.type, event.reason) for event in await data.kubernetes_events()}
 
     await eventually(reported)
-    labels = await data.labels()
-    names = sorted(found[set_label("digits")] for found in labels)
-    assert names == ["digits-runtime-0", "digits-runtime-1"]
+
+    async def are_labelled() -> bool:
+        names = sorted(found[set_label("digits")] for found in await data.labels())
+        return names == ["digits-runtime-0", "digits-runtime-1"]
+
+    await eventually(are_labelled, what="labels of both nodes")
 
 
 async def changes_since(data: DataServiceHarness, after: int) -> list[Object]:
@@ -104,7 +115,7 @@ def version_of(obj: Object) -> int:
 async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     uid = (await data.get(key))["metadata"]["uid"]
     await data.runtime.report(uid, 1)
     await wait_confirmed(data, key)
@@ -124,17 +135,17 @@ async def test_killed_in_the_middle_it_converges(data: DataServiceHarness) -> No
     data.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
     service = await data.start()
     key = await data.create_set(partitions=2, warmup={})
-    await eventually(lambda: data.runtime.runs("sync"), within=60)
+    await eventually(lambda: data.runtime.runs("sync"))
     before = await data.get(data.key("digits-runtime"), ports.STATEFUL_SETS)
     await service.kill()
     [spec] = data.runtime.runs("sync")
     await data.runtime.end(spec, RunPhase.SUCCEEDED)
     await service.start()
-    await eventually(lambda: data.runtime.runs("warmup"), within=60)
+    await eventually(lambda: data.runtime.runs("warmup"))
     await service.kill()
     await data.runtime.end(data.runtime.runs("warmup")[0], RunPhase.SUCCEEDED)
     await service.start()
-    ready = await data.wait_phase(key, "Ready", within=60)
+    ready = await data.wait_phase(key, "Ready")
     assert ready["jobsName"]["syncJobName"] == spec.run_id
     assert [len(data.runtime.runs(o)) for o in ("sync", "warmup")] == [1, 1]
     after = await data.get(data.key("digits-runtime"), ports.STATEFUL_SETS)
@@ -148,23 +159,23 @@ async def test_a_bus_that_loses_everything_loses_no_run(data: DataServiceHarness
     data.runtime.script = {"sync": RunPhase.RUNNING}
     await data.start()
     key = await data.create_set()
-    await eventually(lambda: data.runtime.runs("sync"), within=60)
+    await eventually(lambda: data.runtime.runs("sync"))
     data.nats.lose_data()
-    await eventually(lambda: len(data.runtime.runs("sync")) == 2, within=60)
+    await eventually(lambda: len(data.runtime.runs("sync")) == 2)
     first, second = data.runtime.runs("sync")
     assert first.run_id == second.run_id
     await data.runtime.end(second, RunPhase.SUCCEEDED)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
 
 
 async def test_facts_wait_for_a_bus_that_is_down(data: DataServiceHarness) -> None:
     data.nats.kill()
     await data.start()
     key = await data.create_set()
-    syncing = await data.wait_phase(key, "Syncing", within=60)
+    syncing = await data.wait_phase(key, "Syncing")
     assert not any(a["announced"] for a in syncing["announcements"])
     data.nats.start()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     await data.wait_facts(key, *FACTS)
 
 
@@ -173,7 +184,7 @@ async def test_jobs_run_fail_and_end_with_their_objects(data: DataServiceHarness
     await data.create_set()
     job = make_sample_job("warm", warmupOptions={"paths": ["train"]})
     warm = await data.create(job, ports.SAMPLE_JOBS)
-    status = await data.wait_phase(warm, "Succeeded", resource=ports.SAMPLE_JOBS, within=60)
+    status = await data.wait_phase(warm, "Succeeded", resource=ports.SAMPLE_JOBS)
     assert (status["progress"]["filesDone"], status["progress"]["cachedPercent"]) == (10, 100)
     assert status["completionTime"]
     data.runtime.script = {"warmup": RunPhase.RUNNING}
@@ -181,9 +192,14 @@ async def test_jobs_run_fail_and_end_with_their_objects(data: DataServiceHarness
     await data.wait_phase(slow, "Running", resource=ports.SAMPLE_JOBS)
     run = data.runtime.runs("warmup")[-1]
     await data.cluster.delete(ports.SAMPLE_JOBS, slow)
-    await data.wait_gone(slow, ports.SAMPLE_JOBS, within=60)
+    await data.wait_gone(slow, ports.SAMPLE_JOBS)
     records = data.bus.key_value(RUNS_BUCKET)
-    assert await records.entries(RunKey(run.set_uid, run.run_id).pattern) == []
+    await eventually(lambda: is_without(records, RunKey(run.set_uid, run.run_id).pattern))
+
+
+async def is_without(bucket: KeyValue, pattern: str) -> bool:
+    """It has no such record."""
+    return await bucket.entries(pattern) == []
 
 
 async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data: DataServiceHarness) -> None:
@@ -202,14 +218,14 @@ async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data:
     await service.start()
     [run] = [run for run in data.runtime.runs("warmup") if run.run_id == await run_of(data, warmups[0])]
     await data.cluster.delete(ports.SAMPLE_JOBS, warmups[1])
-    await data.wait_gone(warmups[1], ports.SAMPLE_JOBS, within=60)
-    failed = await data.wait_phase(vain, "Failed", resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_gone(warmups[1], ports.SAMPLE_JOBS)
+    failed = await data.wait_phase(vain, "Failed", resource=ports.SAMPLE_JOBS)
     assert failed["reason"] == "DependencyFailed"
     await data.wait_phase(warmups[0], "Running", resource=ports.SAMPLE_JOBS)
     assert not data.runtime.runs("clear")
     await data.runtime.end(run, RunPhase.SUCCEEDED)
-    await data.wait_phase(clear, "Succeeded", resource=ports.SAMPLE_JOBS, within=60)
-    await data.wait_gone(remove, ports.SAMPLE_JOBS, within=60)
+    await data.wait_phase(clear, "Succeeded", resource=ports.SAMPLE_JOBS)
+    await data.wait_gone(remove, ports.SAMPLE_JOBS)
     assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [2, 1, 1]
 
 
@@ -226,14 +242,14 @@ async def test_a_job_with_terminate_ends_what_runs_and_waits_before_its_own_run(
     spec: dict[str, Any] = {"type": "rmr", "rmrOptions": {"paths": ["old"]}}
     await create_job(data, "c-ends", "Succeeded", terminate=True, **spec)
     for other in others:
-        status = await data.wait_phase(other, "Failed", resource=ports.SAMPLE_JOBS, within=60)
+        status = await data.wait_phase(other, "Failed", resource=ports.SAMPLE_JOBS)
         assert status["reason"] == "Cancelled"
     assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [1, 0, 1]
 
 
 async def create_job(data: DataServiceHarness, name: str, phase: str, **spec: Any) -> Key:
     key = await data.create(make_sample_job(name, **spec), ports.SAMPLE_JOBS)
-    await data.wait_phase(key, phase, resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_phase(key, phase, resource=ports.SAMPLE_JOBS)
     return key
 
 
@@ -244,14 +260,14 @@ async def run_of(data: DataServiceHarness, key: Key) -> str:
 async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     data.runtime.script = {"sync": RunPhase.RUNNING}
     keys = make_secret("keys", values={"access-key": "JOBAK", "secret-key": "JOBSK"})
     await data.create(keys, ports.SECRETS)
     options = {"source": "s3://other.s3.example.com/more"}
     job = make_sample_job("more", type="sync", secretRef={"name": "keys"}, syncOptions=options)
     more = await data.create(job, ports.SAMPLE_JOBS)
-    await data.wait_phase(more, "Running", resource=ports.SAMPLE_JOBS, within=60)
+    await data.wait_phase(more, "Running", resource=ports.SAMPLE_JOBS)
     holders = [secret for secret in await data.objects(ports.SECRETS) if encode("JOBAK") in str(secret)]
     assert len(holders) == 2, "the user's Secret and that of the agents"
 
@@ -267,14 +283,22 @@ async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceH
     """Though they have started together."""
     await data.start()
     key = await data.create_set(partitions=3)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
+
+    def not_ready(pods: Objects) -> int:
+        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
+        return 3 - len([c for c in states if (c["type"], c["status"]) == ("Ready", "True")])
+
+    async def are_ready() -> bool:
+        return not_ready(await data.objects(ports.PODS)) == 0
+
+    await eventually(are_ready, what="all pods are ready")  # the agents of this test report before
     before = {pod["metadata"]["uid"] for pod in await data.objects(ports.PODS)}
     missing = list[int]()
 
     async def are_replaced() -> bool:
         pods = await data.objects(ports.PODS)
-        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
-        missing.append(3 - sum(c["type"] == "Ready" and c["status"] == "True" for c in states))
+        missing.append(not_ready(pods))
         return missing[-1] == 0 and not before & {pod["metadata"]["uid"] for pod in pods}
 
     tolerations = [*(await data.get(key))["spec"]["tolerations"], {"key": "else", "operator": "Exists"}]
@@ -287,7 +311,7 @@ async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: Data
     """Kubernetes' own binder gives no claim the volume of another one."""
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     claim = Key(key.namespace, claim_name(key.name))
     uids = {uid_of(await data.cluster.get(ports.PERSISTENT_VOLUME_CLAIMS, claim))}
     for _ in range(2):
@@ -298,18 +322,18 @@ async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: Data
             new = (each for each in claims if uid_of(each) not in uids)
             return next((each for each in new if each["status"].get("phase") == "Bound"), None)
 
-        found = await eventually(bound_again, within=60)
+        found = await eventually(bound_again)
         volume = await data.cluster.get(ports.PERSISTENT_VOLUMES, Key("", found["spec"]["volumeName"]))
         assert volume["spec"]["claimRef"]["uid"] == uid_of(found)
         uids.add(uid_of(found))
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
 
 
 async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServiceHarness) -> None:
     """As the upgrade page says; the controller makes it anew, and Kubernetes gives it the pods."""
     service = await data.start()
     key = await data.create_set(partitions=2)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     await service.stop()
     await make_ordered(data)
     await service.start()
@@ -317,9 +341,9 @@ async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServ
     without_label: list[str] = []
     watching = asyncio.create_task(note_lost_labels(data, without_label))
     await data.cluster.delete(ports.STATEFUL_SETS, data.key(runtime_name("digits")), propagation="Orphan")
-    await eventually(lambda: owner_of_pods(data, "Parallel"), within=60, what="a Parallel one has the pods")
-    await data.wait_phase(key, "Ready", within=60)
-    await eventually(lambda: has_settled(data), within=60, what="it has found its pods")
+    await eventually(lambda: owner_of_pods(data, "Parallel"), what="a Parallel one has the pods")
+    await data.wait_phase(key, "Ready")
+    await eventually(lambda: has_settled(data), what="it has found its pods")
     after = await data.objects(ports.PODS)
     assert [(uid_of(pod), pod["spec"]) for pod in after] == [(uid_of(pod), pod["spec"]) for pod in before]
     assert not any("deletionTimestamp" in pod["metadata"] for pod in after)
@@ -328,7 +352,7 @@ async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServ
     assert data.runtime.runs("clear") == []
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 3}})
     await data.wait_objects(ports.PODS, 3)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
 
 
 async def make_ordered(data: DataServiceHarness) -> None:
@@ -341,7 +365,7 @@ async def make_ordered(data: DataServiceHarness) -> None:
     metadata = {name: made["metadata"][name] for name in kept}
     spec = {**made["spec"], "podManagementPolicy": "OrderedReady"}
     await data.cluster.create(ports.STATEFUL_SETS, {**made, "metadata": metadata, "spec": spec, "status": {}})
-    await eventually(lambda: owner_of_pods(data, "OrderedReady"), within=60, what="it has the pods")
+    await eventually(lambda: owner_of_pods(data, "OrderedReady"), what="it has the pods")
 
 
 async def owner_of_pods(data: DataServiceHarness, policy: str) -> bool:
@@ -383,12 +407,12 @@ async def test_a_volume_of_somebody_else_without_our_label_is_named_and_never_us
     await data.cluster.create(ports.PERSISTENT_VOLUMES, foreign_volume(volume.name))
     await data.start()
     key = await data.create_set()
-    refused = await data.wait_condition(key, "Reconciled", "OwnedByAnother", within=60)
+    refused = await data.wait_condition(key, "Reconciled", "OwnedByAnother")
     assert (
         f"PersistentVolume {volume.name} exists and does not belong to this SampleSet" in refused["message"]
     )
     claim = data.key(claim_name("digits"))
-    await data.wait_phase(claim, "Bound", resource=ports.PERSISTENT_VOLUME_CLAIMS, within=60)
+    await data.wait_phase(claim, "Bound", resource=ports.PERSISTENT_VOLUME_CLAIMS)
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 2}})
     generation = (await data.get(key))["metadata"]["generation"]
     await data.wait_status(key, {"observedGeneration": generation, "phase": "NotBound"})
@@ -420,28 +444,35 @@ def foreign_volume(name: str) -> Object:
 async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set(partitions=2)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     uid = (await data.get(key))["metadata"]["uid"]
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
     await eventually(lambda: data.phases()[-2:] == ["PartialReady", "Ready"])
-    await eventually(lambda: data.phases().count("Ready") == 2, within=60)
+    await eventually(lambda: data.phases().count("Ready") == 2)
     assert [c.clear.partitions for c in data.runtime.runs("clear") if c.clear] == [[1]]
-    assert len(await data.labels()) == 1
+
+    async def is_on_one_node() -> bool:
+        return len(await data.labels()) == 1
+
+    await eventually(is_on_one_node, what="the node that was given up has no label")
     await data.cluster.delete(ports.SAMPLE_SETS, key)
-    await data.wait_gone(key, within=60)
+    await data.wait_gone(key)
     for resource in (ports.STATEFUL_SETS, ports.PERSISTENT_VOLUME_CLAIMS, ports.SERVICES, ports.PODS):
-        assert await data.objects(resource) == []
-    volumes = await data.cluster.list(ports.PERSISTENT_VOLUMES)
-    assert f"{data.namespace}-digits" not in [v["metadata"]["name"] for v in volumes]
-    assert await data.labels() == []
-    assert await data.bus.key_value(RUNS_BUCKET).entries(set_pattern(uid)) == []
+        await data.wait_objects(resource, 0)
+    await data.wait_gone(Key("", pv_name(data.namespace, "digits")), ports.PERSISTENT_VOLUMES)
+
+    async def has_no_label() -> bool:
+        return await data.labels() == []
+
+    await eventually(has_no_label, what="nodes without a label of the set")
+    await eventually(lambda: is_without(data.bus.key_value(RUNS_BUCKET), set_pattern(uid)))
     await eventually(lambda: data.facts(key)[-1] == "SampleSetDeleted")
 
 
 async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     await data.take_away(key, ports.PERSISTENT_VOLUMES, Key("", pv_name(data.namespace, "digits")))
     await data.take_away(key, ports.PERSISTENT_VOLUME_CLAIMS, data.key(claim_name("digits")))
     await data.take_away(key, ports.SERVICES, data.key(runtime_service_name("digits")))
@@ -453,10 +484,10 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
 ) -> None:
     await data.start()
     key = await data.create_set(partitions=2)
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     uid = (await data.get(key))["metadata"]["uid"]
     await data.runtime.report(uid, 2, staged_bytes=3 << 20)
-    await eventually(lambda: has_staged(data, key, "6.0 MiB"), within=60)
+    await eventually(lambda: has_staged(data, key, "6.0 MiB"))
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
     waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=90)
     assert "3.0 MiB on node" in waits["message"]
@@ -467,7 +498,7 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     assert runtime["spec"]["replicas"] == 2
     given_up = {"metadata": {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}}
     await data.cluster.patch(ports.SAMPLE_SETS, key, given_up)
-    await data.wait_gone(key, within=60)
+    await data.wait_gone(key)
     assert len(data.runtime.runs("clear")) == 1
 
 
@@ -475,7 +506,7 @@ async def test_a_writeback_set_waits_for_reports_that_the_bus_has_lost(data: Dat
     service = await data.start()
     options = {"juiceFSMountOptions": {"writeback": True}}
     key = await data.create_set(csi={"driver": "juicefs", **options})
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     uid, bucket = (await data.get(key))["metadata"]["uid"], data.bus.key_value(NODES_BUCKET)
     data.runtime.fall_silent(uid)
     await service.kill()
@@ -483,10 +514,10 @@ async def test_a_writeback_set_waits_for_reports_that_the_bus_has_lost(data: Dat
         await bucket.delete(entry.key)
     await data.cluster.delete(ports.SAMPLE_SETS, key)
     await service.start()
-    await eventually(lambda: is_silent(data, key), within=60)
+    await eventually(lambda: is_silent(data, key))
     assert data.runtime.runs("clear") == []
     await data.runtime.report(uid, 1)
-    await data.wait_gone(key, within=60)
+    await data.wait_gone(key)
 
 
 async def is_silent(data: DataServiceHarness, key: Key) -> bool:
@@ -508,9 +539,9 @@ async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(
     await eventually(lambda: is_enforced(data))
     await data.start()
     key = await data.create_set()
-    refused = await data.wait_condition(key, "Reconciled", "FailedCreate", within=60)
+    refused = await data.wait_condition(key, "Reconciled", "FailedCreate")
     assert "exceeded quota" in refused["message"]
-    await data.wait_phase(key, "Ready", within=60)
+    await data.wait_phase(key, "Ready")
     await data.wait_facts(key, *FACTS)
     await data.cluster.delete(QUOTAS, data.key("no-services"))
     await data.wait_condition(key, "Reconciled", "Recovered", within=90)

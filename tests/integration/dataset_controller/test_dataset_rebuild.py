@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.integration.dataset_controller.conftest import DataServiceHarness
 
 from paddlewheel.bus.nats import NatsBus
@@ -16,6 +17,8 @@ from paddlewheel.testkit.harness import name_of
 from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.samplesets import make_sample_job
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.timeout(900)
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 SERVICE = "dataset-controller"

@@ -70,25 +70,25 @@ async def test_a_unit_waits_for_its_dependencies(
     code = f"import socket as s, time; {serve}; time.sleep(300)"
     listens = (sys.executable, "-c", code)
     seen = supervise(Unit("second", SLEEP, after=("first",)), Unit("first", listens, ready=f"unix:{socket}"))
-    await eventually(lambda: seen.unit("first")["pid"] > 0, within=60)
+    await eventually(lambda: seen.unit("first")["pid"] > 0)
     units = seen.units()
     assert units["first"]["ready"] or units["second"]["pid"] == 0
-    await eventually(lambda: seen.unit("second")["ready"], within=60)
+    await eventually(lambda: seen.unit("second")["ready"])
 
 
 async def test_a_unit_that_exits_is_restarted(supervise: Callable[..., Supervised]) -> None:
     seen = supervise(Unit("only", SLEEP))
-    await eventually(lambda: seen.unit("only")["ready"], within=60)
+    await eventually(lambda: seen.unit("only")["ready"])
     first = seen.unit("only")["pid"]
     os.kill(first, signal.SIGKILL)
-    await eventually(lambda: seen.unit("only")["restarts"] == 1, within=60)
+    await eventually(lambda: seen.unit("only")["restarts"] == 1)
     assert seen.unit("only")["pid"] not in (0, first)
 
 
 async def test_output_of_a_unit_is_in_its_log(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
     supervise(Unit("talker", ("sh", "-c", "echo out; echo err >&2; exec sleep 300")))
     log = tmp_path / "talker.log"
-    await eventually(lambda: log.exists() and log.read_text() == "out\nerr\n", within=60)
+    await eventually(lambda: log.exists() and log.read_text() == "out\nerr\n")
 
 
 def test_a_failed_setup_ends_the_supervisor_before_any_unit_starts(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> No
         with gate("--ask", f"http://127.0.0.1:{port}/nobody") as process:
             for _ in range(2):
                 asked.clear()
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(90):
                     await asked.wait()
             assert process.poll() is None
             process.terminate()

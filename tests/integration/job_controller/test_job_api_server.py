@@ -167,6 +167,7 @@ async def test_jobs_survive_kill_9_of_the_api_server(jobs: JobServiceHarness, co
             await jobs.to_end(key)
         for key in (running, *keys):
             await jobs.wait_facts(key, "JobAccepted", "JobStarting", "JobRunning", "JobSucceeded")
+        await eventually(lambda: len(made) >= 2 + 4 * 12, what="all pods were seen")
     finally:
         await end(watching)
     assert len(made) == 2 + 4 * 12

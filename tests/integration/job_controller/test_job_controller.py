@@ -264,6 +264,7 @@ async def test_killed_at_random_moments_it_creates_no_pod_twice_and_publishes_ev
             await service.start()
         await jobs.wait_phase(key, "Completed")
         await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"])
+        await eventually(lambda: len(made) >= size, what="all pods were seen")
     finally:
         await end(watching)
     assert sorted(made) == sorted(f"victim-worker-{i}" for i in range(size))

@@ -56,8 +56,8 @@ class ProgressHarness:
 
     async def start(self, replica: str = "replica-0", **settings: str) -> Service:
         """Return when it is ready; again on its port. Pods report to the replica that was started first."""
-        for ports in (self.ports, self._probed):
-            ports.setdefault(replica, free_ports(1)[0])
+        if replica not in self.ports:
+            self.ports[replica], self._probed[replica] = free_ports(2)
         first = next(iter(self.ports.values()))
         service = await self.jobs.start(
             replica,
@@ -93,13 +93,13 @@ class ProgressHarness:
             progress = (await self.jobs.status(key)).get("progress") or {}
             return dict(progress) if progress.get("step") == step else None
 
-        return await eventually(there, within=60, what=f"{key} is at step {step}")
+        return await eventually(there, what=f"{key} is at step {step}")
 
     async def wait_fact(self, step: int) -> JobProgressed:
         def there() -> JobProgressed | None:
             return next((fact for fact in self.facts if fact.step == step), None)
 
-        return await eventually(there, within=60, what=f"the fact of step {step}")
+        return await eventually(there, what=f"the fact of step {step}")
 
     async def listen(self) -> None:
         async for delivery in self.jobs.bus.read(Reading(("pw.evt.progress.>",), BEGINNING)):
@@ -130,13 +130,13 @@ async def training(environment: Environment) -> AsyncIterator[Tell]:
 
     async def tell(step: int) -> None:
         stdin.write(f"{step}\n".encode())
-        assert await asyncio.wait_for(stdout.readline(), 60) == b"reported\n"
+        assert await asyncio.wait_for(stdout.readline(), 90) == b"reported\n"
 
     try:
         yield tell
     finally:
         stdin.close()
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
 
 
 @pytest.fixture
@@ -162,9 +162,14 @@ async def test_a_script_reports_and_status_fact_and_metrics_follow(progress: Pro
     assert status["loss"] == pytest.approx(1 / 41)
     assert fact.job
     assert (fact.job.name, fact.total_steps, fact.metrics) == ("train", 100, {"lr": 0.1})
-    _, metrics = await progress.get("/metrics")
-    assert 'paddlewheel_jobs_progress_reports_total{status="204"}' in metrics
-    assert 'paddlewheel_jobs_facts_total{fact="JobProgressed",outcome="published"}' in metrics
+
+    async def is_counted() -> bool:
+        _, metrics = await progress.get("/metrics")
+        assert 'paddlewheel_jobs_progress_reports_total{status="204"}' in metrics
+        assert 'paddlewheel_jobs_facts_total{fact="JobProgressed",outcome="published"}' in metrics
+        return True
+
+    await eventually(is_counted, what="report and fact are counted")
 
 
 async def test_another_jobs_token_is_refused_and_changes_nothing(progress: ProgressHarness) -> None:

@@ -48,6 +48,7 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
         await _run(jobs, key)
         await jobs.to_end(key)
         await eventually(lambda: jobs.facts(key)[-1:] == ["JobSucceeded"])
+        await eventually(lambda: len(made) >= 4 * (EPOCHS + 1), what="all pods were seen")
     finally:
         await end(watching)
     status = await jobs.status(key)
@@ -103,6 +104,7 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
         for key in keys:
             await jobs.wait_facts(key, "JobAccepted", *again, "JobRestarted", *again, "JobSucceeded")
             assert (await jobs.status(key))["restarts"] == {"PodFailed": 1}
+        await eventually(lambda: len(made) >= 2 * 2 * len(keys), what="all pods were seen")
     finally:
         await end(watching)
     assert len(made) == 2 * 2 * len(keys)

@@ -78,7 +78,7 @@ async def installed(cluster: ApiCluster) -> AsyncIterator[None]:
     async def gone() -> bool:
         return not await is_served(cluster)
 
-    await eventually(gone, within=60, what="PodGroups of Volcano are gone")
+    await eventually(gone, what="PodGroups of Volcano are gone")
 
 
 @pytest.fixture

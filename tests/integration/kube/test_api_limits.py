@@ -164,7 +164,7 @@ async def test_leases_are_renewed_while_other_calls_wait() -> None:
         for _ in range(MAX_CALLS * 2):
             group.create_task(cluster.get(PODS, KEY))
         await eventually(lambda: waiting == MAX_CALLS)
-        await asyncio.wait_for(cluster.patch(LEASES, KEY, {}), 60)
+        await asyncio.wait_for(cluster.patch(LEASES, KEY, {}), 90)
         gate.set()
 
 
@@ -204,7 +204,7 @@ async def test_logs_of_many_pods_leave_connections_for_calls(tmp_path: Path) -> 
             for _ in range(logs):
                 group.create_task(read(cluster))
             await eventually(lambda: reading == logs)
-            await asyncio.wait_for(cluster.get(PODS, KEY), 60)
+            await asyncio.wait_for(cluster.get(PODS, KEY), 90)
             ended.set()
 
 
@@ -306,7 +306,7 @@ async def test_an_object_near_the_size_limit_comes_through_a_watch(
     informer = Informer(cluster, CONFIG_MAPS, namespace, clock=SystemClock(), label_selector="own=y")
     task = asyncio.create_task(informer.run())
     try:
-        await asyncio.wait_for(informer.wait_synced(), 60)
+        await asyncio.wait_for(informer.wait_synced(), 90)
         # The server writes "<" as six bytes: the line on the wire is about 5 MB.
         await cluster.create(CONFIG_MAPS, config(namespace, "big", "<" * 900_000))
         await eventually(lambda: informer.get(Key(namespace, "big")))

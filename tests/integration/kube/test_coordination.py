@@ -111,7 +111,7 @@ async def test_events_are_accepted_and_counted(cluster: ApiCluster, namespace: s
     task = asyncio.create_task(recorder.run())
     for _ in range(3):
         recorder.warning(CONFIG_MAPS, config, "Odd", "data: is empty; put something in")
-    await asyncio.wait_for(recorder.flush(), 60)
+    await asyncio.wait_for(recorder.flush(), 90)
     await end(task)
     [event] = await cluster.list(EVENTS, namespace, field_selector="involvedObject.name=a,type=Warning")
     assert (event["reason"], event["count"], event["involvedObject"]["kind"]) == ("Odd", 3, "ConfigMap")

@@ -173,7 +173,7 @@ async def head_alone(client: Client) -> str:
     """The answer to a request whose body never comes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(request_head(1000))
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 90)
     writer.close()
     await writer.wait_closed()
     return head.decode()

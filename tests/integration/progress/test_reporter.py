@@ -23,7 +23,7 @@ from paddlewheel_progress import Reporter
 
 SOURCES = Path(paddlewheel_progress.__file__).parent.parent
 TOKEN = "0f" * 32
-PATIENCE = 60.0
+PATIENCE = 90.0
 """Seconds until a test fails."""
 
 

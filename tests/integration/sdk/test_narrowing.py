@@ -72,7 +72,7 @@ async def delivered(jetstream: JetStreamContext) -> int:
 
 
 async def take(events: AsyncIterator[Event], count: int) -> list[str]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         return [(await anext(events)).id for _ in range(count)]
 
 
@@ -136,7 +136,7 @@ async def test_a_job_that_does_not_exist_yet_is_waited_for(
         # The name is not known: any fact may be the first one seen of it.
         await jobs.publish(JobGated, "other", "o0", 3)
         own = await jobs.publish(JobGated, "resnet", "u1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             assert (await waiting).id == own[0]
         before = await delivered(jetstream)
         await jobs.publish_others(5)
@@ -159,7 +159,7 @@ async def test_a_second_reader_of_the_name_misses_nothing_that_the_first_has_lea
     seen: asyncio.Queue[str] = asyncio.Queue()
     readers = [asyncio.create_task(follow(seen)) for _ in range(2)]
     wanted: list[str] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         got: list[str] = []
         for uid in ("u1", "u2", "u3", "u4"):
             for fact in (JobAccepted, JobGated, JobSucceeded):

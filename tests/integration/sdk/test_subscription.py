@@ -106,7 +106,7 @@ async def test_what_a_loop_waits_for_comes(bus: Bus, nats_url: str) -> None:
         assert (await anext(events)).id == "u1/gated/1"
         waiting = asyncio.ensure_future(anext(events))
         await bus.publish(make_gated(2))
-        assert (await asyncio.wait_for(waiting, 60)).id == "u1/gated/2"
+        assert (await asyncio.wait_for(waiting, 90)).id == "u1/gated/2"
 
 
 @pytest.mark.parametrize("durable", ["", "me"])
@@ -166,7 +166,7 @@ async def test_events_published_while_nobody_was_connected_are_not_missed(
         await asyncio.to_thread(nats_server.restart)
         for number in range(1, 6):
             await publish_surely(bus, make_gated(number))
-        got = [(await asyncio.wait_for(anext(events), 60)).id for _ in range(5)]
+        got = [(await asyncio.wait_for(anext(events), 90)).id for _ in range(5)]
     assert got == [f"u1/gated/{number}" for number in range(1, 6)]
 
 
@@ -201,7 +201,7 @@ async def test_a_server_that_is_away_is_waited_for_as_long_as_asked(nats_server:
     await asyncio.to_thread(nats_server.start)
     bus = await connect(nats_server.url, name="late")
     await publish_surely(bus, make_gated(1))
-    assert (await asyncio.wait_for(waiting, 60)).id == "u1/gated/1"
+    assert (await asyncio.wait_for(waiting, 90)).id == "u1/gated/1"
     await events.aclose()
     await bus.close()
 
@@ -251,7 +251,7 @@ async def test_a_loop_over_new_events_begins_when_it_is_started_not_when_the_bus
     await asyncio.sleep(1.0)
     await bus.publish(make_gated(2))
     async with forwarding(port, nats_server.port), aclosing(source):
-        assert (await asyncio.wait_for(waiting, 60)).id == "u1/gated/2"
+        assert (await asyncio.wait_for(waiting, 90)).id == "u1/gated/2"
 
 
 @pytest.fixture

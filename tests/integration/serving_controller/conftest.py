@@ -83,7 +83,7 @@ async def uninstall(cluster: ApiCluster, resource: Resource) -> None:
             return True
         return False
 
-    await eventually(gone, within=60, what=f"{resource.plural} are gone")
+    await eventually(gone, what=f"{resource.plural} are gone")
 
 
 class ServingServiceHarness(ServiceHarness):
@@ -107,7 +107,7 @@ class ServingServiceHarness(ServiceHarness):
             revisions = (await self.status(self.lac)).get("revisions") or ()
             return next((str(r["name"]) for r in revisions if r["number"] == number), "")
 
-        return await eventually(named, within=60, what=f"revision {number}")
+        return await eventually(named, what=f"revision {number}")
 
     async def make_ready(self, revision: str) -> None:
         """Play the kubelet: Kubernetes' own controllers make the pod, and count it once it is ready."""
@@ -119,7 +119,7 @@ class ServingServiceHarness(ServiceHarness):
             deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
             return bool((deployment.get("status") or {}).get("readyReplicas"))
 
-        await eventually(ready, within=60, what=f"{revision} is ready")
+        await eventually(ready, what=f"{revision} is ready")
         # Kubernetes lists only pods of a node that exists, and these have none.
         deployment = await self.cluster.get(DEPLOYMENTS, self.key(revision))
         await self._plain.reach(revision, deployment["status"]["readyReplicas"])
@@ -134,7 +134,7 @@ class ServingServiceHarness(ServiceHarness):
                 return False
             return True
 
-        await eventually(taken, within=60, what="the route is there")
+        await eventually(taken, what="the route is there")
 
     async def traffic(self) -> dict[str, int]:
         """Wanted of the gateway."""
@@ -147,7 +147,7 @@ class ServingServiceHarness(ServiceHarness):
             await self.route()
             return await self.traffic() == wanted
 
-        await eventually(reached, within=60, what=f"traffic {wanted}")
+        await eventually(reached, what=f"traffic {wanted}")
         await self.route()
 
     async def served(self, **spec: Any) -> str:

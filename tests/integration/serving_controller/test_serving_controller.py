@@ -61,11 +61,12 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
         deployment = await harness.get(harness.key(first), DEPLOYMENTS)
         return bool(deployment["spec"]["replicas"] == 0)
 
-    await eventually(without_pods, within=60, what=f"{first} has no pods")
+    await eventually(without_pods, what=f"{first} has no pods")
     await harness.cluster.delete(PADDLE_SERVICES, harness.lac)
     await harness.wait_gone(harness.lac)
     await harness.wait_gone(harness.key(second), DEPLOYMENTS)
-    assert harness.facts(harness.lac) == [
+    await harness.wait_facts(
+        harness.lac,
         "RevisionReady",
         "ServiceReady",
         "RevisionReady",
@@ -73,7 +74,7 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
         "RevisionReady",
         "CanaryStarted",
         "ServiceDeleted",
-    ]
+    )
 
 
 async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) -> None:
@@ -124,7 +125,7 @@ async def test_scale_is_a_subresource_and_makes_no_revision(harness: ServingServ
         deployment = await harness.get(harness.key(first), DEPLOYMENTS)
         return bool(deployment["spec"]["replicas"] >= 1 and len(status["revisions"]) == 1)
 
-    await eventually(scaled, within=60, what="lac is scaled")
+    await eventually(scaled, what="lac is scaled")
     scale = json.loads(kubectl(harness, "get", "--raw", _scale_path(harness)))
     assert scale["spec"]["replicas"] == 2
     assert scale["status"]["selector"] == "PaddleService=lac"
@@ -186,7 +187,7 @@ async def test_a_bad_change_is_rolled_back_by_what_the_gateway_counts(
         gateway.count(harness.namespace, second, (ok + 80) // 5, (ok + 80) // 20)
         return await harness.traffic() == {first: 100}
 
-    await eventually(rolled_back, within=60, every=0.5, what="the canary is rolled back")
+    await eventually(rolled_back, every=0.5, what="the canary is rolled back")
     condition = await harness.wait_condition(harness.lac, "RolledBack", "TooManyErrors")
     assert "requests failed" in condition["message"]
     figures = (await harness.status(harness.lac))["rollout"]["verdict"]
@@ -210,7 +211,7 @@ async def test_a_good_change_is_promoted(harness: ServingServiceHarness, gateway
         gateway.count(harness.namespace, second, total // 4)
         return await harness.traffic() == {second: 100}
 
-    await eventually(promoted, within=60, every=0.5, what="the canary is promoted")
+    await eventually(promoted, every=0.5, what="the canary is promoted")
 
 
 MEASURED = {
@@ -238,7 +239,7 @@ async def _until_waiting(harness: ServingServiceHarness, gateway: Gateway, first
         found = [c for c in (await harness.status(harness.lac))["conditions"] if c["type"] == "Progressing"]
         return [c["reason"] for c in found] == ["MetricMissing"] and "accuracy" in found[0]["message"]
 
-    await eventually(waits, within=60, every=0.5, what="the canary waits for its metric")
+    await eventually(waits, every=0.5, what="the canary waits for its metric")
 
 
 def _count_on(harness: ServingServiceHarness, gateway: Gateway, first: str, second: str) -> None:
@@ -276,7 +277,7 @@ async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
         _count_on(harness, gateway, first, second)
         return await harness.traffic() == {second: 100}
 
-    await eventually(promoted, within=60, every=0.5, what="the canary is promoted")
+    await eventually(promoted, every=0.5, what="the canary is promoted")
 
     async def told() -> bool:
         return "CanaryPromoted" in harness.facts(harness.lac)
@@ -337,14 +338,14 @@ async def test_knatives_revisions_are_limited_and_go_when_they_are_old(
         revision = await harness.get(harness.key(first), KNATIVE_REVISIONS)
         return bool(revision["metadata"]["annotations"]["autoscaling.knative.dev/maxScale"] == "7")
 
-    await eventually(is_limited, within=60, what="the revision has the new limit")
+    await eventually(is_limited, what="the revision has the new limit")
     await harness.change(default=make_endpoint("2"))
     await _serve(harness, played, await harness.newest(2))
     await harness.wait_gone(harness.key(first), KNATIVE_REVISIONS)
     await harness.wait_gone(harness.key(first), CONTROLLER_REVISIONS)
     await harness.change(mode="Kubernetes")
     second = await harness.newest(2)
-    await eventually(lambda: harness.exists(harness.key(second), DEPLOYMENTS), within=60)
+    await eventually(lambda: harness.exists(harness.key(second), DEPLOYMENTS))
     await harness.make_ready(second)
     await harness.route()
     await harness.wait_gone(harness.lac, KNATIVE_SERVICES)
@@ -362,7 +363,7 @@ async def _serve(harness: ServingServiceHarness, played: KnativeServing, revisio
             return wanted == {revision: 100}
         return False
 
-    await eventually(serves, within=60, what=f"Knative leads all requests to {revision}")
+    await eventually(serves, what=f"Knative leads all requests to {revision}")
 
 
 @pytest.mark.usefixtures("knative")
@@ -381,7 +382,7 @@ async def test_knative_appears_serves_and_goes(harness: ServingServiceHarness) -
     async def exists() -> bool:
         return await harness.exists(harness.lac, KNATIVE_SERVICES)
 
-    await eventually(exists, within=60, what="Knative's Service")
+    await eventually(exists, what="Knative's Service")
     assert await harness.exists(harness.key(first), DEPLOYMENTS)
     await played.make_ready(first)
     await played.route()

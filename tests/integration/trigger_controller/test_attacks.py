@@ -31,6 +31,8 @@ from paddlewheel.testkit.triggers import (
 )
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 MANY = 200
 """Events for each of two namespaces; a consumer takes 32 at a time."""
 GROUPS = {
@@ -114,6 +116,7 @@ async def test_attack_a_namespace_whose_admission_webhook_answers_500_stops_othe
         await eventually(lambda: _count(harness, ours.namespace, MANY), within=150, what="the jobs of all")
         await harness.wait_status(ours, {"fired": MANY, "events": MANY})
         assert "deferred" not in await harness.status(ours)
+        await eventually(lambda: len(made) >= 2 * MANY, what="all jobs were seen")
     finally:
         await end(*watching)
     assert len(made) == 2 * MANY

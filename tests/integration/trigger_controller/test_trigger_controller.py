@@ -13,12 +13,11 @@ from tests.integration.trigger_controller.conftest import EVENT, EVENTS, Trigger
 from paddlewheel.bus.streams import SOURCES
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
-from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
-from paddlewheel.contracts.subjects import command_subject
-from paddlewheel.contracts.wire import MESSAGE_ID, encode, from_json, to_json
+from paddlewheel.contracts.wire import MESSAGE_ID, encode
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.triggers import (
     JOB_SUCCEEDED,
     SAMPLE_JOB_SUCCEEDED,
@@ -62,8 +61,11 @@ async def test_a_fact_starts_a_job_exactly_once_under_repetition(harness: Trigge
     assert {j["metadata"]["annotations"][EVENT] for j in jobs} == {"e-2", "e-3"}
     await harness.wait_status(key, {"fired": 3, "events": 3})
     await harness.wait_facts(key, *["TriggerFired"] * 3)
-    reasons = {event.reason for event in await harness.kubernetes_events()}
-    assert reasons == {"SuccessfulCreate"}
+
+    async def is_reported() -> bool:
+        return {event.reason for event in await harness.kubernetes_events()} == {"SuccessfulCreate"}
+
+    await eventually(is_reported, what="events of Kubernetes")
 
 
 @pytest.mark.parametrize("resource", [SAMPLE_JOBS, PADDLE_JOBS], ids=lambda resource: str(resource.kind))
@@ -100,7 +102,8 @@ async def test_killed_at_random_moments_every_event_starts_one_job(harness: Trig
             await service.kill()
             await service.start()
         await harness.wait_jobs(total, within=90)
-        await harness.wait_status(key, {"fired": total, "events": total}, within=60)
+        await harness.wait_status(key, {"fired": total, "events": total})
+        await eventually(lambda: len(made) >= total, what="all jobs were seen")
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -133,7 +136,7 @@ async def test_nats_is_killed_and_replicas_come_and_go_and_nothing_is_doubled(
             await replicas[0].start()
     jobs = await harness.wait_jobs(total, within=90)
     assert len({j["metadata"]["annotations"][EVENT] for j in jobs}) == total
-    await harness.wait_status(key, {"fired": total, "events": total}, within=60)
+    await harness.wait_status(key, {"fired": total, "events": total})
     await eventually(lambda: len(harness.events) >= total)
     assert len({e.id for e in harness.events}) == len(harness.events) == total
 
@@ -203,8 +206,12 @@ async def test_a_refused_template_keeps_its_events_until_it_is_changed(
     assert job["metadata"]["annotations"] | {EVENTS: "2", EVENT: "e-2"} == job["metadata"]["annotations"]
     await harness.wait_condition(key, "Ready", "Active")
     await harness.wait_facts(key, "TriggerFailed", "TriggerFired")
-    types = {(event.type, event.reason) for event in await harness.kubernetes_events()}
-    assert ("Warning", "TemplateRefused") in types
+
+    async def is_reported() -> bool:
+        types = {(event.type, event.reason) for event in await harness.kubernetes_events()}
+        return ("Warning", "TemplateRefused") in types
+
+    await eventually(is_reported, what="the warning")
 
 
 async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) -> None:
@@ -322,7 +329,7 @@ async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHar
         await client.close()
     assert sorted(durables) == [f"trigger-controller-{n}" for n in ("datasets", "jobs", "sources")]
     await harness.publish_ready("e-1")
-    await harness.wait_jobs(101, within=60)
+    await harness.wait_jobs(101)
 
 
 async def test_the_command_rebuild_is_answered_by_the_real_service(harness: TriggerServiceHarness) -> None:
@@ -334,11 +341,8 @@ async def test_the_command_rebuild_is_answered_by_the_real_service(harness: Trig
     await harness.wait_status(key, {"fired": 2})
     await harness.wait_facts(key, *["TriggerFired"] * 2)
     for _ in range(2):
-        [answer] = await harness.bus.ask_all(
-            command_subject("trigger-controller", "rebuild"), to_json(Rebuild())
-        )
-        report = from_json(RebuildReport, answer)
+        [report] = await rebuild(harness.bus, "trigger-controller", replicas=1, within=90)
         assert (report.service, report.objects, report.facts_published) == ("trigger-controller", 1, 0)
     await asyncio.to_thread(harness.nats.lose_data)
-    await eventually(lambda: len(harness.events) == 3, within=60, what="the last fact is back")
+    await eventually(lambda: len(harness.events) == 3, what="the last fact is back")
     assert harness.events[-1].id == harness.events[1].id

@@ -13,6 +13,8 @@ from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object, O
 from paddlewheel.testkit.triggers import make_trigger
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.timeout(900)
+
 ON = {"sampleSetRef": {"name": "digits"}}
 OPERATIONS: dict[str, Object] = {
     "sync": {"type": "sync", "secretRef": {"name": "source"}, "syncOptions": {"update": True}, **ON},
@@ -60,7 +62,6 @@ async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
     assert all(time.startswith("schedule-") and time.endswith(f":{minute:02}:00Z") for time in times)
 
 
-@pytest.mark.timeout(240)
 async def test_each_minute_starts_one_job_with_two_replicas(harness: TriggerServiceHarness) -> None:
     """On a slow machine the next minute may come before all is told of the first."""
     await asyncio.gather(harness.start(), harness.start("replica-1"))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,9 @@ SERVICES = {
     "trigger-controller": "trigger_controller",
     "serving-controller": "serving_controller",
 }
+
+_SERVED = {"bus-installer": "paddlewheel.bus.installer", **SERVICES}
+"""What has an HTTP port of its own."""
 
 app = typer.Typer(
     add_completion=False,
@@ -61,8 +65,9 @@ def dev_up(
         kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
         report("NATS and services", 0.9)
-        port = _start_nats(table)
-        _start_services(table, kubeconfig, f"nats://127.0.0.1:{port}")
+        nats, *ports = _ports(1 + len(_SERVED))
+        _start_nats(table, nats)
+        _start_services(table, kubeconfig, f"nats://127.0.0.1:{nats}", ports)
     _print_status(output)
 
 
@@ -126,24 +131,32 @@ async def _apply_crds(where: Target) -> None:
     await where.tools.run("kubectl", "apply", "--server-side", "--force-conflicts", "-f", crds)
 
 
-def _start_nats(table: ProcessTable) -> int:
+def _ports(count: int) -> list[int]:
+    """Distinct ports, first that of NATS, which stays the same until `dev down`.
+
+    They are found in one call: nobody listens on them yet, so a second call could find the same port.
+    """
+    record = _folder() / "nats" / "port"
+    found = free_ports(count)
+    kept = int(record.read_text()) if record.exists() else found[0]
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(str(kept))
+    return [kept, *[port for port in found if port != kept]][:count]
+
+
+def _start_nats(table: ProcessTable, port: int) -> None:
     store = _folder() / "nats"
-    record = store / "port"
-    store.mkdir(parents=True, exist_ok=True)
-    port = int(record.read_text()) if record.exists() else free_ports(1)[0]
-    record.write_text(str(port))
     table.start(
         "nats",
         [tool("nats-server"), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(store)],
         os.environ,
     )
-    return port
 
 
-def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str) -> None:
-    for service, module in {"bus-installer": "paddlewheel.bus.installer", **SERVICES}.items():
+def _start_services(table: ProcessTable, kubeconfig: str, nats_url: str, ports: Sequence[int]) -> None:
+    for (service, module), port in zip(_SERVED.items(), ports, strict=True):
         prefix = service.replace("-", "_").upper()
-        settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(free_ports(1)[0])}
+        settings = {f"{prefix}_NATS_URL": nats_url, f"{prefix}_HTTP_PORT": str(port)}
         env = {**os.environ, "KUBECONFIG": kubeconfig, **settings}
         table.start(service, [sys.executable, "-m", module], env)
 

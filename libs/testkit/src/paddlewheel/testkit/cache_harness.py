@@ -21,9 +21,9 @@ from paddlewheel.contracts.generated.cache_v1 import NodeStatus, PartitionState,
 from paddlewheel.contracts.run_keys import NodeKey, RunKey
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.contracts.wire import from_json, to_json
-from paddlewheel.core.errors import NotFound, Retry
+from paddlewheel.core.errors import NotFound
 from paddlewheel.testkit.runtimes import RuntimeSet
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 M = TypeVar("M", bound=WireModel)
 
@@ -56,10 +56,10 @@ class CacheHarness:
                 "requested_at": datetime.now(UTC),
             }
         )
-        await self.bus.key_value(RUNS_BUCKET).put(self._key(run_id).spec, to_json(spec))
+        await self._put(self._key(run_id).spec, to_json(spec))
 
     async def cancel(self, run_id: str) -> None:
-        await self.bus.key_value(RUNS_BUCKET).put(self._key(run_id).cancel, b"{}")
+        await self._put(self._key(run_id).cancel, b"{}")
 
     async def run(self, run_id: str, operation: WireModel, within: float = 90.0) -> RunState:
         """Request a run and wait for its end."""
@@ -89,8 +89,7 @@ class CacheHarness:
 
     async def put_part(self, run_id: str, part: PartitionState) -> None:
         """Write a record as an agent has left it."""
-        bucket = self.bus.key_value(RUNS_BUCKET)
-        await bucket.put(self._key(run_id).part(part.partition), to_json(part))
+        await self._put(self._key(run_id).part(part.partition), to_json(part))
 
     async def node_status(self, partition: int) -> NodeStatus:
         """Empty while there is none."""
@@ -100,8 +99,11 @@ class CacheHarness:
         """All facts of these kinds stored so far, oldest first."""
         subject = event_filter("cache", namespace=self.runtimes.namespace, uid=self.runtimes.uid)
         reading = Reading((subject,), datetime(2020, 1, 1, tzinfo=UTC), follow=False)
-        found = [delivery.event.data async for delivery in self.bus.read(reading)]
-        return [fact for fact in found if isinstance(fact, kinds)]
+
+        async def read() -> list[Any]:
+            return [delivery.event.data async for delivery in self.bus.read(reading)]
+
+        return [fact for fact in await patiently(read) if isinstance(fact, kinds)]
 
     async def uncached(self, top: Path) -> list[Path]:
         """Files below `top` (relative to the data set) that no partition's cache holds completely."""
@@ -122,10 +124,15 @@ class CacheHarness:
     def _key(self, run_id: str) -> RunKey:
         return RunKey(self.runtimes.uid, run_id)
 
+    async def _put(self, key: str, value: bytes) -> None:
+        bucket = self.bus.key_value(RUNS_BUCKET)
+        await patiently(lambda: bucket.put(key, value))
+
     async def _read(self, bucket: str, key: str, model: type[M]) -> M:
+        """Raises Retry when the bus stays away: an empty record would say that there is none."""
         try:
-            entry = await self.bus.key_value(bucket).get(key)
-        except (NotFound, Retry):
+            entry = await patiently(lambda: self.bus.key_value(bucket).get(key))
+        except NotFound:
             return model()
         return from_json(model, entry.value or b"{}")
 

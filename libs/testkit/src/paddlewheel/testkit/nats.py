@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
@@ -32,15 +32,19 @@ class NatsServer:
 
     `config` is laid over the server's configuration (keys as in nats.conf: `tls`, `authorization`,
     `max_payload`, `jetstream: {"sync_interval": "always"}`); change it and `restart` or `reload`.
+    `ports` (for clients, of the monitor) are given by whoever asks for those of several servers at once:
+    until somebody listens on a port, another call may find it free.
     """
 
-    def __init__(self, directory: Path, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, directory: Path, config: Mapping[str, Any] | None = None, ports: Sequence[int] = ()
+    ) -> None:
         self._directory = directory
         self._store = directory / "store"
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self.config: dict[str, Any] = dict(config or {})
-        self.port, self.monitor_port = free_ports(2)
+        self.port, self.monitor_port = ports or free_ports(2)
 
     @property
     def url(self) -> str:
@@ -172,9 +176,14 @@ class NatsCluster:
     """Three servers joined by routes: streams may have three replicas; each dies and returns alone."""
 
     def __init__(self, directory: Path, config: Mapping[str, Any] | None = None) -> None:
-        routes = free_ports(_CLUSTER_SIZE)
+        ports = free_ports(3 * _CLUSTER_SIZE)
+        routes, own = ports[:_CLUSTER_SIZE], ports[_CLUSTER_SIZE:]
         self.servers = {
-            name: NatsServer(directory / name, {**(config or {}), **_joined(name, number, routes)})
+            name: NatsServer(
+                directory / name,
+                {**(config or {}), **_joined(name, number, routes)},
+                own[2 * number : 2 * number + 2],
+            )
             for number, name in enumerate(f"n{index}" for index in range(_CLUSTER_SIZE))
         }
 

@@ -15,12 +15,15 @@ _POLL = 0.02
 
 
 class RedisServer:
-    """One redis-server on a loopback port of its own, with an append-only file that outlives restarts."""
+    """One redis-server on a loopback port of its own, with an append-only file that outlives restarts.
 
-    def __init__(self, directory: Path) -> None:
+    `port` is given by whoever asks for those of several servers at once.
+    """
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = free_ports(1)[0]
+        self._port = port or free_ports(1)[0]
 
     @property
     def url(self) -> str:

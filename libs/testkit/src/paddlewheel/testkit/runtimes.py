@@ -101,6 +101,10 @@ class RuntimeSet:
         watchdogs = [pid for pid in _children(self._processes[partition].pid) if _is_client(pid)]
         return [*watchdogs, *(pid for parent in watchdogs for pid in _children(parent))]
 
+    def descendants(self) -> list[int]:
+        """Pids of all that the agents have started, and of what these have."""
+        return [pid for process in self._processes.values() for pid in _descendants(process.pid)]
+
     def is_mounted(self, partition: int) -> bool:
         """Whether a live JuiceFS answers there."""
         try:

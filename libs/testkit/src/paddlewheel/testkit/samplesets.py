@@ -124,8 +124,7 @@ class ScriptedRuntime:
         """Every agent writes its NodeStatus."""
         self._reports[set_uid] = (partitions, values)
         for partition in range(partitions):
-            record = make_report(set_uid, partition, datetime.now(UTC), **values)
-            await self._put(NODES_BUCKET, str(NodeKey(set_uid, partition)), to_json(record))
+            await self._report(set_uid, partition, values)
 
     def fall_silent(self, set_uid: str) -> None:
         """Its agents do not repeat their reports any more."""
@@ -146,8 +145,19 @@ class ScriptedRuntime:
     async def _report_again(self) -> None:
         while True:
             await asyncio.sleep(self.repeat)
-            for set_uid, (partitions, values) in list(self._reports.items()):
-                await self.report(set_uid, partitions, **values)
+            for set_uid in list(self._reports):
+                await self._repeat_reports(set_uid)
+
+    async def _repeat_reports(self, set_uid: str) -> None:
+        """As they are now: meanwhile a test may change or end them."""
+        partition = 0
+        while partition < (found := self._reports.get(set_uid, (0, {})))[0]:
+            await self._report(set_uid, partition, found[1])
+            partition += 1
+
+    async def _report(self, set_uid: str, partition: int, values: dict[str, Any]) -> None:
+        record = make_report(set_uid, partition, datetime.now(UTC), **values)
+        await self._put(NODES_BUCKET, str(NodeKey(set_uid, partition)), to_json(record))
 
     async def _take_runs(self) -> None:
         async for entry in self.bus.key_value(RUNS_BUCKET).watch(record_pattern(Record.SPEC)):

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-END_WITHIN = 60.0
+END_WITHIN = 90.0
 """Seconds a signalled process gets to end."""
 
 

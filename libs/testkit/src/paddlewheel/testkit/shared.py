@@ -36,7 +36,7 @@ MARK = "PADDLEWHEEL_TEST_RUN"
 CLUSTER_PREFIX = "test-"
 """Of the names of clusters that tests start; the last part is the process id of the owner."""
 
-_READY_WITHIN = 60.0
+_READY_WITHIN = 90.0
 _POLL = 0.05
 _ROUNDS = 2
 """What is killed may have started another process a moment before."""

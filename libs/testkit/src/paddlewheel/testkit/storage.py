@@ -27,7 +27,7 @@ from paddlewheel.testkit.shared import TestRun
 
 VOLUMES_PER_WORKER = 256
 MOST_WORKERS = 32
-_READY_WITHIN = 60.0
+_READY_WITHIN = 90.0
 _POLL = 0.05
 
 

@@ -17,7 +17,7 @@ from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
 ENDS_WITHIN = 150.0
-SETTLES_WITHIN = 60.0
+SETTLES_WITHIN = 90.0
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,9 @@ async def standing(case: Case, store: ObjectStore) -> AsyncIterator[Stand]:
         folder, prefix = Path(name), f"{case.operation}-{case.fault}-{case.seed}-{os.urandom(3).hex()}"
         for bucket in ("volumes", BUCKET):
             store.make_bucket(bucket)
-        nats, redis = NatsServer(folder / "nats"), RedisServer(folder / "redis")
-        link = Link(free_ports(1)[0], store.endpoint)
+        client, monitor, database, way = free_ports(4)
+        nats = NatsServer(folder / "nats", ports=(client, monitor))
+        redis, link = RedisServer(folder / "redis", database), Link(way, store.endpoint)
         try:
             nats.start()
             redis.start()
