@@ -29,6 +29,7 @@ def opened(config: str) -> str:
     config, keys = _BUS_AUTH.subn("", config)
     users += keys * [_KEY_OF_BUS_AUTH]
     config = config.replace("account: BUS_AUTH,", f"account: {HOME},")
+    config = config.replace("max_subscriptions: 500\n", "")
     home = f'  "{HOME}": {{"jetstream": "enabled", "users": [{", ".join(users)}]}}'
     others = {name: f'  "{name}": {{}}' for name in accounts if name == SYSTEM}
     return _ACCOUNT.sub(lambda found: {**others, HOME: home}.get(found[1], ""), config)

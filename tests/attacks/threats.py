@@ -161,6 +161,11 @@ THREATS = (
         ("evaluator uses up the server's connections",),
     ),
     Threat(
+        "anyone who is let in",
+        "fill the server's memory with subscriptions",
+        ("subscriber of no team fills the server's memory with subscriptions",),
+    ),
+    Threat(
         "any pod of the cluster",
         "keep others out",
         ("a flood from one host keeps other hosts out",),

@@ -129,6 +129,7 @@ class Stand:
 Run = Callable[[Stand], Awaitable[Harm]]
 Client = tuple[str, str]
 """Account and user."""
+SUBSCRIPTIONS = 600
 MANY = 40
 """Facts, so that two that share them both get some."""
 
@@ -277,7 +278,18 @@ async def uses_up_connections_of_the_server(stand: Stand) -> bool:
     return sum(1 for each in entered if each) > CONNECTIONS
 
 
+async def fills_the_server_with_subscriptions(stand: Stand) -> bool:
+    """Subscribe to the same again and again: each takes memory of the server."""
+    watcher = await stand.enter("watcher", f"{SUBSCRIBER}.{SHARED}")
+    with suppress(nats.errors.Error):
+        for _ in range(SUBSCRIPTIONS):
+            await watcher.client.subscribe(HEARD)
+        await watcher.client.flush()
+    return "maximum subscriptions exceeded" not in str(watcher.client.last_error).lower()
+
+
 ATTACKS: dict[str, Run] = {
+    "subscriber of no team fills the server's memory with subscriptions": fills_the_server_with_subscriptions,
     "subscriber of no team takes a team's deliveries": takes_deliveries,
     "subscriber of no team takes another's live facts by its queue group": takes_live_facts(
         ("victim", SUBSCRIBER), ("watcher", SUBSCRIBER)

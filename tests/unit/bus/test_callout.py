@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.keys import CalloutKey
-from paddlewheel.bus.callout.serve import REFUSED_AFTER, Authorize, CalloutServer
+from paddlewheel.bus.callout.serve import LIMITS, REFUSED_AFTER, Authorize, CalloutServer
 from paddlewheel.bus.turns import Limits
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.kube.api import MAX_CALLS
 
 MAY = Permissions(publish=frozenset({"a.>"}), publish_denied=frozenset({"a.b"}), subscribe=frozenset({"c"}))
 NOW = int(ManualClock().now().timestamp())
@@ -152,6 +155,62 @@ async def test_a_token_alone_is_read_too(side: NatsServerSide) -> None:
 
 async def test_an_answer_that_the_server_waits_for_no_longer_is_not_sent(side: NatsServerSide) -> None:
     assert await side.ask(grants, expires=NOW - 1) is None
+
+
+async def test_what_is_decided_when_the_server_waits_for_no_more_is_given_up(side: NatsServerSide) -> None:
+    """It would hold a place, and ask the API server for nobody, while the next try waits for both."""
+    given_up: list[Asking] = []
+
+    async def hangs(asking: Asking) -> Grant:
+        try:
+            return await asyncio.Future[Grant]()
+        finally:
+            given_up.append(asking)
+
+    callout = CalloutServer(side.service, hangs, _Ends(), side.reports.append)
+    sealed = side.request(expires=NOW + REQUEST_WAITS)
+    assert await callout.answer(sealed, side.server.public.xkey) is None
+    assert (len(given_up), side.reports) == (1, ["TooLate"])
+
+
+class _Ends(ManualClock):
+    """A moment before the server waits no longer."""
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(NOW + REQUEST_WAITS - 0.05, UTC)
+
+
+async def test_no_more_are_at_work_than_the_api_server_is_asked_at_a_time(side: NatsServerSide) -> None:
+    """Of 1,024 at work each would have a queue before each of its questions, and all would be late."""
+    asked, answers = list[str](), asyncio.Event()
+
+    async def slow(asking: Asking) -> Grant:
+        asked.append(asking.host)
+        await answers.wait()
+        return await grants(asking)
+
+    callout = CalloutServer(side.service, slow, side.clock, side.reports.append)
+    sealed = [side.request(host=f"10.0.{n // 4}.{n % 4}") for n in range(200)]
+    logins = [asyncio.create_task(callout.answer(each, side.server.public.xkey)) for each in sealed]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(asked) == LIMITS.all_at_work == MAX_CALLS
+    answers.set()
+    assert all(await asyncio.gather(*logins))
+
+
+async def test_who_has_had_no_turn_in_time_is_not_worked_on_late(side: NatsServerSide) -> None:
+    async def slow(asking: Asking) -> Grant:
+        await asyncio.sleep(0.2)
+        return await grants(asking)
+
+    limits = replace(LIMITS, all_at_work=1, patience=0.1)
+    callout = CalloutServer(side.service, slow, side.clock, side.reports.append, limits)
+    sealed = [side.request(host=f"10.0.0.{n}") for n in range(5)]
+    answers = await asyncio.gather(*(callout.answer(each, side.server.public.xkey) for each in sealed))
+    assert (sum(map(bool, answers)), side.reports.count("Busy")) == (1, 4)
+    assert LIMITS.patience
+    assert LIMITS.patience < REQUEST_WAITS
 
 
 async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerSide) -> None:

@@ -4,6 +4,8 @@
 {{- $replicas := int (include "paddlewheel.natsReplicas" .) -}}
 port: 4222
 http_port: 8222
+# Of each connection: each takes memory, 4 KB where it reaches all streams. Limits in what bus-auth grants are not looked at.
+max_subscriptions: 500
 jetstream {
   store_dir: /data
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -104,11 +105,15 @@ class Authorizer:
             raise _not_permitted(account, refused)
 
     async def _forbidden(self, account: Account, questions: tuple[Question, ...]) -> Question | None:
-        """The first that RBAC does not allow; None when it allows all."""
-        for question in questions:
-            if not await self._authority.allows(account, question):
-                return question
-        return None
+        """The first that RBAC does not allow; None when it allows all. A team may have hundreds, so they are
+        not asked one after the other."""
+        first, *others = questions
+        if not await self._authority.allows(account, first):
+            return first
+        answers = await asyncio.gather(*(self._authority.allows(account, question) for question in others))
+        return next(
+            (question for question, is_allowed in zip(others, answers, strict=True) if not is_allowed), None
+        )
 
 
 def _own_namespace(account: Account) -> str:

@@ -19,7 +19,7 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER, SUBSCRIBER, inbox_prefix
 from paddlewheel.bus.admin.set_quotas import QUOTAS
 from paddlewheel.bus.callout.keys import CalloutKey
-from paddlewheel.bus.callout.serve import Authorize, CalloutServer
+from paddlewheel.bus.callout.serve import LIMITS, Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.bus.nats.listener import Listener
@@ -54,7 +54,6 @@ VALUES = ("nats.auth=tokens",)
 AUTH = "bus-auth"
 _GROUP = "events.paddlepaddle.org"
 """Of what exists in rules only."""
-_USUAL = Limits()
 
 
 @dataclass
@@ -381,7 +380,7 @@ def _key_of(bus: ChartBus) -> CalloutKey:
 
 
 @asynccontextmanager
-async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = _USUAL) -> AsyncIterator[None]:
+async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = LIMITS) -> AsyncIterator[None]:
     """Who may enter is decided by a function in place of Kubernetes while the block runs."""
     clock = SystemClock()
     server = CalloutServer(_key_of(bus), authorize, clock, lambda _: None, limits)
@@ -393,7 +392,7 @@ async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = _USUA
 async def answering(
     bus: ChartBus,
     authorize: Authorize,
-    limits: Limits = _USUAL,
+    limits: Limits = LIMITS,
     quotas: Mapping[str, int] = QUOTAS,
     writer: type[SetWriter] = SetWriter,
 ) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -20,7 +21,9 @@ SENDER: Final = "Nats-Server-Xkey"
 REFUSED_AFTER: Final = 1.0
 """Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
 _ERROR = "error"
-_USUAL = Limits()
+LIMITS: Final = Limits(all_at_work=32, patience=4.0)
+"""As many at work as the API server is asked questions at a time, so that what is begun has no further queue.
+The server of the bus waits for 5 s: who has had no turn shortly before could only be late, and asks again."""
 
 log = LibraryLogger(__name__)
 
@@ -34,7 +37,7 @@ class CalloutServer:
     """One replica's work on the requests of all servers."""
 
     def __init__(
-        self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report, limits: Limits = _USUAL
+        self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report, limits: Limits = LIMITS
     ) -> None:
         self._key, self._authorize, self._clock, self._report = key, authorize, clock, report
         self._turns = Turns(limits)
@@ -59,9 +62,14 @@ class CalloutServer:
 
     async def _claims(self, request: Request, turn: Turn) -> dict[str, Any] | None:
         """None when the server does not wait any more, be it before or after the work."""
-        if self._is_late(request):
+        left = request.expires - self._clock.now().timestamp()
+        if left <= 0:
             return None
-        answer = await self._decide(request)
+        try:
+            async with asyncio.timeout(left):
+                answer = await self._decide(request)
+        except TimeoutError:
+            raise Retry("TooLate", "the API server has not answered in time") from None
         if _ERROR in answer:
             # Only its own host waits for it: refusals of many hosts must not keep out all others.
             turn.rest()
