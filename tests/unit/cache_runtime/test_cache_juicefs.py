@@ -46,6 +46,7 @@ from cache_runtime.engines.juicefs.output import (
     Remark,
     is_outage,
     last_problem,
+    records,
     refused_filter,
     unreadable_directory,
 )
@@ -893,7 +894,7 @@ class _Hanging(_Logging):
     ],
 )
 def test_what_a_last_pass_has_torn_is_known_by_its_line_alone(said: str, torn: set[bytes]) -> None:
-    assert torn_names(read(log_of_copies(said, COUNTED.format(1)))) == torn
+    assert torn_names(records(log_of_copies(said, COUNTED.format(1)), "nonce")) == torn
 
 
 async def test_what_a_last_pass_has_torn_is_told(tmp_path: Path) -> None:

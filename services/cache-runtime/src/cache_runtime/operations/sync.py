@@ -239,8 +239,9 @@ class _SyncTask:
 
     async def _remove_torn(self, keys: Iterable[bytes]) -> Mapping[bytes, str]:
         """Why some stay: the mount may be read-only, or lost."""
-        paths = {self._target(key): key for key in keys}
-        return {paths[path]: why for path, why in (await self._torn.remove(paths)).items()}
+        paths = {key: self._target(key) for key in keys}
+        stays = await self._torn.remove(dict.fromkeys(paths.values()))
+        return {key: stays[path] for key, path in paths.items() if path in stays}
 
     def _target(self, key: bytes) -> bytes:
         return _target(self._destination, key)

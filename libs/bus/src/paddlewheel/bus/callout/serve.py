@@ -62,11 +62,10 @@ class CalloutServer:
 
     async def _claims(self, request: Request, turn: Turn) -> dict[str, Any] | None:
         """None when the server does not wait any more, be it before or after the work."""
-        left = request.expires - self._clock.now().timestamp()
-        if left <= 0:
+        if self._is_late(request):
             return None
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(self._left(request)):
                 answer = await self._decide(request)
         except TimeoutError:
             raise Retry("TooLate", "the API server has not answered in time") from None
@@ -79,7 +78,11 @@ class CalloutServer:
         return answer_claims(request, self._key.public.issuer, answer, self._now())
 
     def _is_late(self, request: Request) -> bool:
-        return self._now() >= request.expires
+        return self._left(request) <= 0
+
+    def _left(self, request: Request) -> float:
+        """Seconds for which the server still waits."""
+        return request.expires - self._clock.now().timestamp()
 
     async def _decide(self, request: Request) -> dict[str, str]:
         asking = request.asking

@@ -30,20 +30,18 @@ _FAILED = re.compile(r"failed to handle (\d+) objects")
 _FAILED_ONE = "Failed to copy object {0}: "
 _NAMING = (COPY, "Failed to copy data of ")
 _VOLUME_FAILED = re.compile(r"input/output error( \[\w+@[\w.]+:\d+\])?")
-_CHANGED = "{0} changed during sync."
-_OTHERWISE = "check {0} in ", "copied {0} size mismatch: ", "object {0} was removed during sync"
-_TORN = tuple(f"{_FAILED_ONE}{said}" for said in (_CHANGED, *_OTHERWISE))
-"""What was copied, and has changed in the source meanwhile, or may have: nobody could ask."""
 _VERSION = r"size=\d+, mtime=[-+\w:. ]+"
-_SAID_TORN = "|".join(
-    (
-        rf"\1 changed during sync\. Original: {_VERSION}; Current: {_VERSION}",
-        r"check \1 in \w+://.*",
-        r"copied \1 size mismatch: original=\d+, current=\d+",
-        r"object \1 was removed during sync",
-    )
-)
-_TORN_NAME = re.compile(rf"{COPY}(.+): (?:{_SAID_TORN}) \[\w+@[\w.]+:\d+\]", re.DOTALL)
+_SAID_TORN = {
+    "{0} changed during sync.": rf" Original: {_VERSION}; Current: {_VERSION}",
+    "check {0} in ": r"\w+://.*",
+    "copied {0} size mismatch: ": r"original=\d+, current=\d+",
+    "object {0} was removed during sync": "",
+}
+"""Of what was copied, and has changed in the source meanwhile, or may have: nobody could ask. How it is said,
+and a pattern of what follows."""
+_TORN = tuple(f"{_FAILED_ONE}{said}" for said in _SAID_TORN)
+_SENTENCES = "|".join(re.escape(said).replace(r"\{0\}", r"\1") + rest for said, rest in _SAID_TORN.items())
+_TORN_NAME = re.compile(rf"{COPY}(.+): (?:{_SENTENCES}) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 _HEAD, _HEAD_LATER, _SUMMED = "head ", "Head src ", "Found: "
 _STAT_FAILED = re.compile(r": l?stat /.*: ([\w ]+) \[\w+@[\w.]+:\d+\]", re.DOTALL)
 _FOUND = re.compile(r"Found: (\d+),")
@@ -242,9 +240,9 @@ class CopyReport:
             yield from (name for name in names if name in self._known)
 
 
-def torn_names(log: CopyLog) -> frozenset[bytes]:
+def torn_names(said: Iterable[Record]) -> frozenset[bytes]:
     """As `CopyReport.torn`, of a command that was given no keys; not those that the log shows in part."""
-    found = (_TORN_NAME.fullmatch(text) for text in log.problems)
+    found = (_TORN_NAME.fullmatch(record.text) for record in said if isinstance(record, Problem))
     return frozenset(name[1].encode() for name in found if name and "\ufffd" not in name[1])
 
 

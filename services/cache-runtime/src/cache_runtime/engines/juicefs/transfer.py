@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets as random_ids
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -105,26 +105,27 @@ class JuiceFsTransfer:
     async def delete_copied(self, sync: SyncOperation, mbps: int, torn: set[bytes]) -> None:
         source, target = await self._source(sync), await self._target(sync)
         copying = commands.Copying(random_ids.token_hex(16), mbps)
-        command, log = commands.delete_copied(sync, source, target, copying), CopyLog(copying.log_id)
-        try:
-            done = await self._client.run(command, hear=log.feed)
-        finally:
-            log.close()
-            torn.update(torn_names(log))
+        command = commands.delete_copied(sync, source, target, copying)
+        done = await self._hear(command, copying.log_id, lambda said: torn.update(torn_names(said)))
         _check_deleted(done, copying.log_id)
 
     async def _delete_extra(self, sync: SyncOperation, source: Command) -> None:
-        """What the client says of directories that it may not read may be followed by much else."""
         target, log_id = await self._target(sync), random_ids.token_hex(16)
-        command, parser = commands.delete_extra(sync, source, target, log_id), ListingParser(log_id)
-        remarks = list[Remark]()
-
-        def hear(data: bytes) -> None:
-            remarks.extend(record for record in parser.feed(data) if isinstance(record, Remark))
-
-        done = await self._client.run(command, hear=hear)
-        _files([*remarks, *parser.close()], [])
+        command, refusals = commands.delete_extra(sync, source, target, log_id), list[Permanent]()
+        done = await self._hear(command, log_id, lambda said: refusals.extend(_refusals(said)))
+        if refusals:
+            raise refusals[0]
         _check_deleted(done, log_id)
+
+    async def _hear(
+        self, command: Command, log_id: str, hear: Callable[[Sequence[Record]], None]
+    ) -> Completed:
+        """Run to the end; all of the log is given to `hear`, for it may be longer than what is kept of it."""
+        parser = ListingParser(log_id)
+        try:
+            return await self._client.run(command, hear=lambda data: hear(parser.feed(data)))
+        finally:
+            hear(parser.close())
 
     async def _source(self, sync: SyncOperation) -> Command:
         located = await self._local.locate(sync.source)
@@ -259,7 +260,7 @@ def _listing_failed(problems: Sequence[str]) -> Retry | Permanent:
     return kind("ListingFailed", problem)
 
 
-def _files(found: Iterable[Record], problems: list[str]) -> list[File]:
+def _files(found: Sequence[Record], problems: list[str]) -> list[File]:
     """The files; problems are added to the list.
 
     Raises:
@@ -271,8 +272,17 @@ def _files(found: Iterable[Record], problems: list[str]) -> list[File]:
             files.append(record)
         elif isinstance(record, Problem):
             problems.append(cause_of([record.text]))
-        elif refusal := refused_filter(record):
-            raise Permanent("InvalidFilter", refusal)
-        elif skipped := unreadable_directory(record):
-            raise Permanent("ListingFailed", skipped)
+    for refusal in _refusals(found):
+        raise refusal
     return files
+
+
+def _refusals(said: Iterable[Record]) -> Iterator[Permanent]:
+    """For what the client goes on without: a filter or a directory."""
+    for remark in said:
+        if not isinstance(remark, Remark):
+            continue
+        if refusal := refused_filter(remark):
+            yield Permanent("InvalidFilter", refusal)
+        elif skipped := unreadable_directory(remark):
+            yield Permanent("ListingFailed", skipped)
