@@ -147,12 +147,6 @@ async def test_a_refusal_says_why_and_lets_nobody_in(side: NatsServerSide, error
     assert side.reports == [error.reason]
 
 
-async def test_a_token_alone_is_read_too(side: NatsServerSide) -> None:
-    user = claims_of(claims_of(await side.ask(grants, options={"auth_token": "secret"}) or "")["nats"]["jwt"])
-
-    assert user["name"] == "/secret"
-
-
 async def test_an_answer_that_the_server_waits_for_no_longer_is_not_sent(side: NatsServerSide) -> None:
     assert await side.ask(grants, expires=NOW - 1) is None
 

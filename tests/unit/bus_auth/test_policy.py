@@ -30,3 +30,14 @@ def test_a_service_with_the_name_of_a_role_is_refused_at_the_start(monkeypatch: 
 
     with pytest.raises(Permanent, match=r"BUS_AUTH_SERVICES.*the name operator is taken"):
         load_settings(Settings)
+
+
+@pytest.mark.parametrize("team", [{"name": "vision", "namespaces": ["*"]}, {"name": "a" * 41}])
+def test_a_team_has_a_name_and_namespaces_that_the_chart_takes(
+    team: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS_AUTH_KEY_FILE", "key")
+    monkeypatch.setenv("BUS_AUTH_TEAMS", json.dumps([team]))
+
+    with pytest.raises(Permanent, match="BUS_AUTH_TEAMS"):
+        load_settings(Settings)

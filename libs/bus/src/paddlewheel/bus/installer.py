@@ -10,6 +10,7 @@ import asyncio
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -34,12 +35,15 @@ _AGAIN = 1.0
 
 log = LibraryLogger(__name__)
 
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+"""A name, never a wildcard of subjects."""
+
 
 class TeamSettings(BaseModel):
     """One team."""
 
-    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=63)
-    namespaces: tuple[str, ...] = ()
+    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+    namespaces: tuple[Namespace, ...] = ()
 
 
 class StreamSettings(BaseModel):

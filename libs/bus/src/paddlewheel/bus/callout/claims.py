@@ -82,7 +82,7 @@ def read_request(token: bytes) -> Request:
             user=asked["user_nkey"],
             asking=Asking(
                 role=options.get("user", ""),
-                token=options.get("pass") or options.get("auth_token", ""),
+                token=options.get("pass", ""),
                 host=asked["client_info"].get("host", ""),
             ),
             expires=int(claims["exp"]),
