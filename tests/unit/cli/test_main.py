@@ -41,6 +41,13 @@ def test_every_command_has_a_help_page_under_its_own_name_that_teaches_by_exampl
     assert f"paddlewheel {command}" in shown.stdout.partition("Examples")[2]
 
 
+@pytest.mark.parametrize("command", [name for name, _ in commands()])
+def test_every_command_of_a_group_has_a_help_page(paddlewheel: Command, command: str) -> None:
+    shown = paddlewheel(*command.split(), "--help")
+    assert shown.exit_code == 0
+    assert f"Usage: paddlewheel {command} " in shown.output
+
+
 def test_the_help_of_the_whole_teaches_by_examples(paddlewheel: Command) -> None:
     assert "paddlewheel demo" in paddlewheel("--help").stdout.partition("Examples")[2]
 

@@ -146,7 +146,8 @@ def explain(
 def sync(
     sample_set: Name,
     source: Annotated[
-        str, typer.Option("--source", help="NAME://BUCKET[.ENDPOINT][/PREFIX]; default: the set's own.")
+        str,
+        typer.Option("--source", help="Such as s3://BUCKET.ENDPOINT/PREFIX; default: the set's own."),
     ] = "",
     secret: Annotated[
         str, typer.Option("--secret", help="With the source's keys; default: that of the set's source.")

@@ -30,8 +30,8 @@ fewer digits or epochs only the stages count).
 [bold]Which cluster:[/bold] an embedded one that it starts, whatever KUBECONFIG says, or that of --kubeconfig.
 
 [bold]--kubeconfig:[/bold] only for a cluster without Paddlewheel. The chart's defaults are installed, the
-nodes must already have the images as paddlewheel/<name>:dev, and the demo deletes all PaddleJobs, SampleJobs
-and SampleSets in namespace paddle-demo.
+nodes must already have the images as paddlewheel/<name>:dev, and the demo deletes all PaddleServices,
+PaddleJobs, SampleJobs and SampleSets in namespace paddle-demo.
 
 [bold]Examples[/bold]
 
