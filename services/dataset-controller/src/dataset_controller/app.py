@@ -7,6 +7,7 @@ from dataset_controller.bus_certificate import BusCertificate, bus_files
 from dataset_controller.config import Settings
 from dataset_controller.domain import names
 from dataset_controller.observe import Observer
+from dataset_controller.pod_lists import PodLists
 from dataset_controller.reconciler import SampleJobKind, SampleSetKind
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
@@ -30,7 +31,8 @@ def build(settings: Settings, host: Host) -> Operator:
     certificate = BusCertificate(settings.runtime_nats_tls_dir, bus_files(settings.runtime_nats_tokens))
     reads = Reads(clock)
     secrets = SecretReads(api, reads, clock, settings.pod_namespace)
-    observer = Observer(watch, runs, nodes, api, reads, certificate, settings.places, secrets, clock)
+    pods = PodLists(api, clock)
+    observer = Observer(watch, runs, nodes, pods, reads, certificate, settings.places, secrets, clock)
     resources = {kind: store.resource for kind, store in watch.stores.items()} | {names.SECRET: SECRETS}
     executor = Executor(api, resources, {**watch.stores, names.SECRET: secrets}, clock, claim)
     applier = Applier(executor, RecordWriter(bus, CircuitBreaker(clock), clock), secrets, metrics)

@@ -25,6 +25,7 @@ from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_s
 from dataset_controller.domain.sampleset.policies.deletion import LOOK_AGAIN_SECONDS
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
+from dataset_controller.pod_lists import PodLists
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
@@ -42,7 +43,7 @@ from paddlewheel.contracts.objects import deleted_at, spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import key_of, uid_of
-from paddlewheel.kube.ports import CSI_DRIVERS, PODS, Cluster, Object, Objects
+from paddlewheel.kube.ports import CSI_DRIVERS, Object, Objects
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
@@ -71,7 +72,7 @@ class Observer:
         watch: Watch,
         runs: RunRecords,
         nodes: NodeRecords,
-        cluster: Cluster,
+        pods: PodLists,
         reads: Reads,
         certificate: BusCertificate,
         places: Places,
@@ -81,7 +82,7 @@ class Observer:
         self._watch = watch
         self._runs = runs
         self._nodes = nodes
-        self._cluster = cluster
+        self._pod_lists = pods
         self._reads = reads
         self._certificate = certificate
         self._secrets = secrets
@@ -271,7 +272,7 @@ class Observer:
         may_start = found_claim is not None and not deleted_at(found_claim)
 
         async def users() -> tuple[str, ...]:
-            pods = await self._cluster.list(PODS, own.key.namespace)
+            pods = await self._pod_lists.of(own.key.namespace)
             return _names_of_users(pods, claim, may_start=may_start)
 
         found = await self._reads.attempt(names.POD, own.key, users)
