@@ -24,6 +24,7 @@ from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.namespace import Namespace
+from paddlewheel.testkit.shared import kill as end_process
 from paddlewheel.testkit.wait import eventually
 
 SHARED = "/var/lib/paddlewheel/mnt"
@@ -152,8 +153,8 @@ def pair(kubectl: Kubectl, nodes: tuple[str, str]) -> tuple[str, str]:
     return "left", "right"
 
 
-def test_logs_are_read_from_the_node(kubectl: Kubectl, pair: tuple[str, str]) -> None:
-    assert kubectl("logs", pair[0]) == "hello from left\n"
+async def test_logs_are_read_from_the_node(kubectl: Kubectl, pair: tuple[str, str]) -> None:
+    await eventually(lambda: kubectl("logs", pair[0]) == "hello from left\n")
 
 
 def test_exec_runs_a_command_in_a_pod(kubectl: Kubectl, pair: tuple[str, str]) -> None:
@@ -286,6 +287,8 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    for pid in pids:
+        end_process(pid)
 
 
 def started_at(kubectl: Kubectl, pod: str) -> str:

@@ -65,9 +65,15 @@ class LiveJob:
             "metadata": {"name": self.name},
             "spec": spec,
         }
-        await self.kubectl("create", "namespace", self.name)
+        await self.make_namespace()
         await self.kubectl("create", "configmap", CODE, f"--from-file={program}")
         await self.apply(manifest)
+
+    async def make_namespace(self) -> None:
+        """With what Kubernetes puts there for pods: a kubelet that does not find it gives a Warning."""
+        await self.kubectl("create", "namespace", self.name)
+        there = ("serviceaccount/default", "configmap/kube-root-ca.crt")
+        await self.kubectl("wait", "--for=create", *there, "--timeout=90s")
 
     async def apply(self, *manifests: Manifest) -> None:
         items = {"apiVersion": "v1", "kind": "List", "items": manifests}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.e2e.training.live_job import WITHIN, LiveJob, make_role
 
 from paddlewheel.cli.target import Target
+from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -45,6 +47,11 @@ class Training(LiveJob):
 
     async def inside(self, rank: int, *command: str) -> str:
         return await self.kubectl("exec", f"{self.name}-worker-{rank}", "--", *command)
+
+    async def kill(self, rank: int) -> None:
+        """The container ends with its program, and may take this command along."""
+        with suppress(Permanent):
+            await self.inside(rank, "python", "-c", KILL)
 
     def history(self) -> list[Line]:
         """Every step so far."""
@@ -90,7 +97,7 @@ async def test_paddle_trains_on_from_its_checkpoint_with_2_4_and_2_workers_and_a
     await training.reaches(lambda now: now["step"] > 2 * CHECKPOINT_EVERY, "two workers train")
     await changed(training, training.scale(4), 4)
     await changed(training, training.scale(2), 2)
-    await changed(training, training.inside(1, "python", "-c", KILL), 2)
+    await changed(training, training.kill(1), 2)
     training.stop()
     status = await training.ends()
     assert (status["epoch"], status["restarts"]) == (3, {"Scaled": 2, "PodFailed": 1})
@@ -103,8 +110,11 @@ def check(history: list[Line]) -> None:
     assert worlds == {0: 2, 1: 4, 2: 2, 3: 2}
     for before, after in pairwise(history):
         is_new = after["epoch"] > before["epoch"]
-        checkpoint = before["step"] - before["step"] % CHECKPOINT_EVERY
-        assert after["step"] == (checkpoint if is_new else before["step"]) + 1
+        checkpoints = {before["step"] - before["step"] % CHECKPOINT_EVERY}
+        if before["step"] in checkpoints:
+            # A step is written down before its checkpoint: the pod may have ended between the two.
+            checkpoints.add(before["step"] - CHECKPOINT_EVERY)
+        assert after["step"] - 1 in (checkpoints if is_new else {before["step"]})
     ends = [max(line["step"] for line in history if line["epoch"] == epoch) for epoch in worlds]
     losses = [next(line["loss"] for line in reversed(history) if line["step"] == end) for end in ends]
     assert losses == sorted(losses, reverse=True)

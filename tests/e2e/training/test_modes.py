@@ -98,7 +98,7 @@ async def is_cleaned(job: LiveJob) -> bool:
 async def test_parameter_servers_train_the_example(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     job = LiveJob(paddlewheel_cluster, "servers")
     async with job.is_healthy(tmp_path / "statuses"):
-        await job.kubectl("create", "namespace", job.name)
+        await job.make_namespace()
         await job.apply(*await example(job.name, paddlewheel_cluster))
         check_trained(await job.ends())
     await eventually(lambda: is_cleaned(job), within=WITHIN, what="the pods are deleted")
@@ -113,7 +113,7 @@ async def test_parameter_servers_on_one_node_listen_on_different_ports(
     code, manifest = await example(job.name, paddlewheel_cluster, intranet="Host", withGloo=0)
     manifest["spec"]["ps"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     async with job.is_healthy(tmp_path / "statuses"):
-        await job.kubectl("create", "namespace", job.name)
+        await job.make_namespace()
         await job.apply(code, manifest)
         check_trained(await job.ends())
 
@@ -130,7 +130,7 @@ async def test_an_evicted_server_restarts_all_servers_and_trainers(paddlewheel_c
     async def trains() -> bool:
         return "progress" in await job.kubectl("logs", f"{job.name}-worker-0")
 
-    await job.kubectl("create", "namespace", job.name)
+    await job.make_namespace()
     # Enough of them for the eviction to come in between.
     await job.apply(*await example(job.name, paddlewheel_cluster, steps=300, intranet="Service"))
     await job.kubectl("wait", f"pdj/{job.name}", "--for=condition=Running", f"--timeout={WITHIN}s")

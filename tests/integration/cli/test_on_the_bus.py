@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
 
-from paddlewheel.bus import Access, connect
+from paddlewheel.bus import Access
 from paddlewheel.bus.admin.services import DeclaredService, Publication
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus, Delivery, RawMessage, Subscription
@@ -27,6 +27,7 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, SampleSetReady
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.wait import eventually
 
 DURABLE = "job-controller-datasets"
@@ -213,10 +214,15 @@ async def test_rebuild_says_who_did_what_and_who_did_not_answer(bus: Bus, nats_u
             "facts_published": 0,
         }
     ]
-    ended = await paddlewheel(nats_url, "bus", "rebuild")
+
+    async def told() -> Ended | None:
+        """The command waits for two seconds, in which this process may stand still."""
+        ended = await paddlewheel(nats_url, "bus", "rebuild")
+        return ended if "job-0" in ended.out else None
+
+    ended = await eventually(told, within=PATIENCE)
     await end(task)
     assert ended.code == 1
-    assert "job-0" in ended.out
     assert "dataset-controller: no replica answered: start it" in ended.err
 
 

@@ -61,7 +61,7 @@ def kubectl(api_server: str) -> Kubectl:
 
     def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [str(KUBECTL), "--kubeconfig", api_server, *args]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
 
     return run
 

@@ -8,6 +8,7 @@ import json
 import random
 import re
 import ssl
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -135,12 +136,13 @@ class Server:
         if "token" in user:
             self._headers["Authorization"] = f"Bearer {user['token']}"
         else:
-            chain = kubeconfig.with_name(f"{kubeconfig.name}.rules.pem")
-            chain.write_text(_read(user, "client-certificate") + _read(user, "client-key"), encoding="utf-8")
-            context.load_cert_chain(chain)
-            chain.unlink()
+            # Of this process alone: all workers share the kubeconfig's folder.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as chain:
+                chain.write(_read(user, "client-certificate") + _read(user, "client-key"))
+                chain.flush()
+                context.load_cert_chain(chain.name)
         self._http = http.client.HTTPSConnection(
-            address.hostname or "", address.port, context=context, timeout=30
+            address.hostname or "", address.port, context=context, timeout=90
         )
 
     def admit(self, kind: Kind, obj: Object) -> tuple[dict[str, Any], list[str]]:

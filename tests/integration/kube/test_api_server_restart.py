@@ -9,7 +9,7 @@ import pytest
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.core.errors import AlreadyExists, Retry
+from paddlewheel.core.errors import AlreadyExists, Permanent, Retry
 from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
@@ -53,6 +53,10 @@ async def write_when_back(cluster: ApiCluster, obj: Object) -> bool:
     try:
         await cluster.create(CONFIG_MAPS, obj)
     except Retry:
+        return False
+    except Permanent as error:
+        if "not yet ready to handle request" not in error.message:
+            raise
         return False
     except AlreadyExists:
         # The server was killed between the effect and the answer of an earlier try.

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.patient_bus import connect
 
 
 @pytest.fixture

@@ -172,11 +172,11 @@ async def test_events_published_while_nobody_was_connected_are_not_missed(
 
 async def test_ten_thousand_events_pass_through_little_memory(bus: Bus, nats_url: str) -> None:
     images = ObjectRef(namespace="team-a", name="images", uid="s1")
-    for start in range(0, 5_000, 500):
-        facts = [make_gated(number) for number in range(start, start + 500)]
+    for start in range(0, 5_000, 50):
+        facts = [make_gated(number) for number in range(start, start + 50)]
         facts += [
             make_fact(SampleSetReady(sample_set=images, partitions=n), f"s/{n}", "s1")
-            for n in range(start, start + 500)
+            for n in range(start, start + 50)
         ]
         await asyncio.gather(*(bus.publish(fact) for fact in facts))
     del facts

@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,13 @@ class Cluster:
         return urls
 
     def peers_of(self, index: int) -> set[str]:
-        """Names of the servers it has routes to."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.monitors[index]}/routez", timeout=5) as answer:
-            return {route["remote_name"] for route in json.load(answer)["routes"] or ()}
+        """Names of the servers it has routes to. Raises LookupError while it does not answer."""
+        url = f"http://127.0.0.1:{self.monitors[index]}/routez"
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return {route["remote_name"] for route in json.load(answer)["routes"] or ()}
+        except (OSError, HTTPException, ValueError) as error:
+            raise LookupError(f"{url}: {error}") from error
 
 
 @pytest.fixture
@@ -107,10 +112,7 @@ async def start(made: Cluster, started: ExitStack) -> Cluster:
     names = {f"nats-{index}" for index in range(SIZE)}
 
     def joined() -> bool:
-        try:
-            return all(made.peers_of(i) == names - {f"nats-{i}"} for i in range(SIZE))
-        except OSError:
-            return False
+        return all(made.peers_of(i) == names - {f"nats-{i}"} for i in range(SIZE))
 
     await eventually(joined, what="all servers have routes to all others")
     return made

@@ -16,7 +16,6 @@ from typing import Any
 import nats
 import pytest
 
-from paddlewheel.bus import connect
 from paddlewheel.bus.ports import Bus
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
@@ -27,6 +26,7 @@ from paddlewheel.devcluster.doctor import GO_REMEDY
 from paddlewheel.devcluster.go import find_go
 from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.xdist_group("go-subscriber")

@@ -13,8 +13,7 @@ from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.kube.ports import PODS, Cluster, Objects
 
 PAUSE = 4
-"""For each second that a LIST took, seconds in which its namespace is left alone: listing takes a fifth of the
-time at most."""
+"""Seconds of rest for each second that a LIST took: a namespace is listed for a fifth of the time at most."""
 
 
 @dataclass

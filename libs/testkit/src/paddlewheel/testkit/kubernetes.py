@@ -24,7 +24,7 @@ from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import NAMESPACES, NODES, PODS, Object, Resource
 from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun, kill
-from paddlewheel.testkit.wait import eventually
+from paddlewheel.testkit.wait import eventually, patiently
 
 if TYPE_CHECKING:
     # Takes a second to import, which unit tests should not pay.
@@ -125,8 +125,10 @@ def kill_api_server(started: Cluster) -> None:
 
 
 @pytest.fixture
-async def cluster(api_server: str) -> AsyncIterator[ApiCluster]:
-    """A client with all rights."""
+async def cluster(api_server: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiCluster]:
+    """A client with all rights, whose calls outlast a server that stands still for a moment."""
+    for limit in ("CALL_TIMEOUT", "CONNECT_TIMEOUT"):
+        monkeypatch.setattr(f"paddlewheel.kube.api.{limit}", 90.0)
     async with await connect(api_server) as connected:
         yield connected
 
@@ -217,11 +219,15 @@ def _documents(path: Path) -> list[Object]:
 
 
 async def apply(cluster: ports.Cluster, resource: Resource, manifest: Object) -> None:
-    """Create or update."""
-    try:
-        await cluster.create(resource, manifest)
-    except AlreadyExists:
-        await cluster.patch(resource, key_of(manifest), manifest)
+    """Create or update; said again to a server that has not answered in time, for it may have heard."""
+
+    async def applied() -> None:
+        try:
+            await cluster.create(resource, manifest)
+        except AlreadyExists:
+            await cluster.patch(resource, key_of(manifest), manifest)
+
+    await patiently(applied)
 
 
 async def _are_established(cluster: ports.Cluster, keys: list[Key]) -> bool:

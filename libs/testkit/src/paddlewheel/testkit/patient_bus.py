@@ -1,0 +1,25 @@
+"""A client that publishes as services do: until it is stored."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from paddlewheel.bus.access import Access
+from paddlewheel.bus.nats import NatsBus
+from paddlewheel.contracts.envelope import Event
+from paddlewheel.testkit.wait import patiently
+
+
+class PatientBus(NatsBus):
+    """For tests that are about what is read. A fact that is said again is stored once, by its id."""
+
+    @override
+    async def publish(self, event: Event) -> None:
+        await patiently(lambda: super(PatientBus, self).publish(event))
+
+
+async def connect(access: Access | str, *, name: str) -> PatientBus:
+    """Raises nothing, as `paddlewheel.bus.connect`."""
+    bus = PatientBus(access, name=name)
+    await bus.start()
+    return bus
