@@ -196,3 +196,11 @@ def test_published_names_and_columns() -> None:
         "PaddleJob",
         "PaddleService",
     ]
+
+
+@pytest.mark.parametrize("kind", [kind.kind for kind in KINDS])
+def test_what_refuses_keys_in_an_address_names_its_field(kind: str) -> None:
+    for path, schema in nodes(root(kind)):
+        for rule in schema.get("x-kubernetes-validations", ()):
+            if "must not contain keys" in rule["message"] and schema["type"] == "string":
+                assert rule["message"].split()[0] == path.rpartition(".")[2], path

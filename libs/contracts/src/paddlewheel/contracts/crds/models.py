@@ -27,6 +27,6 @@ Word = Annotated[int | str, int_or_string(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"
 """A version, or a tag."""
 
 
-def without_keys(remedy: str) -> Rule:
+def without_keys(field: str, remedy: str) -> Rule:
     """The rule of an address that no keys stand in it: everybody who reads the object could use them."""
-    return without_match("^[^/]*//[^/@]*@", f"uri must not contain keys: {remedy}")
+    return without_match("^[^/]*//[^/@]*@", f"{field} must not contain keys: {remedy}")

@@ -182,7 +182,7 @@ class OutputModel(CrdModel):
             " another version needs another folder.",
             minLength=1,
             maxLength=PATH_LENGTH,
-            **rules(without_keys("give them to the pods, in variables from a Secret")),
+            **rules(without_keys("uri", "give them to the pods, in variables from a Secret")),
         ),
     ] = ""
     name: Annotated[
@@ -384,7 +384,7 @@ class PaddleJobSpec(CrdModel):
             "Where the program keeps its checkpoints, a path in the pods or a URI: its variable"
             " PADDLEWHEEL_CHECKPOINT_PATH.",
             maxLength=PATH_LENGTH,
-            **rules(without_keys("give them to the pods, in variables from a Secret")),
+            **rules(without_keys("checkpointPath", "give them to the pods, in variables from a Secret")),
         ),
     ] = ""
     progress: Annotated[

@@ -99,7 +99,7 @@ class ModelSpec(CrdModel):
         says(
             "Folder of the model in an object store, e.g. s3://models/digits/1.",
             maxLength=PATH_LENGTH,
-            **rules(without_keys("name a Secret in secretRef")),
+            **rules(without_keys("uri", "name a Secret in secretRef")),
         ),
     ] = ""
     secret_ref: Annotated[ModelSecret | None, says("Keys of the object store.")] = None
