@@ -242,10 +242,11 @@ class Reason(StrEnum):
         "StagedWrites",
         "Pods have written what is on nodes only, or may have; the nodes are kept until it is uploaded.",
     )
-    NOTHING_STAGED = (
-        "NothingStaged",
-        "No node that the set has left has writes any more, or they were given up.",
+    WRITES_GIVEN_UP = (
+        "WritesGivenUp",
+        "What nodes have that the set has left is in no store, and the user has given it up.",
     )
+    NOTHING_STAGED = "NothingStaged", "No node that the set has left has writes any more."
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob

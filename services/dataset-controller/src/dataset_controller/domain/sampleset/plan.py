@@ -23,6 +23,7 @@ from dataset_controller.domain.sampleset.policies.ownership import find_foreign,
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
+from dataset_controller.domain.sampleset.policies.staging import end_of_giving_up
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
@@ -45,9 +46,15 @@ def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     own = seen.sample_set
     if own.deleted_at:
         return plan_deletion(seen, config, now)
-    finalizer = set_finalizer(own.key.name)
-    metadata = None if finalizer in own.finalizers else {"finalizers": [*own.finalizers, finalizer]}
-    return replace(_plan_live(seen, config, now), metadata=metadata)
+    return replace(_plan_live(seen, config, now), metadata=_metadata(seen) or None)
+
+
+def _metadata(seen: ObservedSet) -> dict[str, Any]:
+    """What changes in the set's own metadata."""
+    finalizers, finalizer = seen.sample_set.finalizers, set_finalizer(seen.sample_set.key.name)
+    kept = {} if finalizer in finalizers else {"finalizers": [*finalizers, finalizer]}
+    removed = end_of_giving_up(seen)
+    return kept | ({"annotations": removed} if removed else {})
 
 
 def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:

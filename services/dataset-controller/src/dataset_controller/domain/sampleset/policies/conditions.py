@@ -56,7 +56,8 @@ def with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> S
     named = sorted(left.nodes) if left.message else ()
     status = replace(status, nodes_with_writes=tuple(named[:NODES_WITH_WRITES]))
     if left.message:
-        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left.message, now)
+        reason = Reason.WRITES_GIVEN_UP if left.are_given_up else Reason.STAGED_WRITES
+        return status.with_condition(Cond.STAGED_WRITES, True, reason, left.message, now)
     if status.condition(Cond.STAGED_WRITES) is None:
         return status
     return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
