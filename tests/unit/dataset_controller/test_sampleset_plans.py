@@ -785,6 +785,23 @@ def test_a_set_without_sync_says_so() -> None:
     assert (later.phase, later.announcements) == (SetPhase.PARTIAL_READY, ())
 
 
+@pytest.mark.parametrize("phase", [SetPhase.MOUNT, SetPhase.PARTIAL_READY, SetPhase.READY])
+def test_a_set_that_goes_without_sync_says_what_copies_its_source_once_no_sync_is_taken_back(
+    phase: SetPhase,
+) -> None:
+    set_ = condition("Synced", True, "NotNeeded", "spec.noSync is set", EARLIER)
+    taken_back = replace(
+        set_,
+        message="spec.noSync was set when the first sync was due; a SampleJob of type sync copies the source",
+    )
+    for recorded in (set_, taken_back):
+        for spec, told in (({}, taken_back), ({"noSync": True}, set_)):
+            todo = decide(observe(phase.value, 1, recorded, spec=spec))
+            assert todo.status is not None
+            assert todo.status.condition("Synced") == told
+            assert not [action for action in todo.actions if isinstance(action, WriteRun)]
+
+
 def test_a_set_whose_partitions_are_all_there_is_ready() -> None:
     assert decide(observe("PartialReady", 1, SYNCED)) == SetPlan(
         status_of(

@@ -178,7 +178,7 @@ class Reason(StrEnum):
     SYNCING = "Syncing", "The first sync is running."
     SYNC_FAILED = "SyncFailed", "The first sync has failed; it starts again when the source changes."
     SYNCED = "Synced", "The first sync has succeeded."
-    NOT_NEEDED = "NotNeeded", "spec.noSync is set."
+    NOT_NEEDED = "NotNeeded", "spec.noSync is set, or was when the first sync was due."
     WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
     PARTIAL_READY = "PartialReady", "The data can be used, but not every partition is ready."
     HEALTHY = "Healthy", "Every mount answers, and so do its database, its store and its disks."
