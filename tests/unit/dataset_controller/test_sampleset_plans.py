@@ -1961,6 +1961,32 @@ def test_a_set_that_is_refused_is_observed_all_the_same() -> None:
     assert (status.phase, status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
 
 
+def mistyped(seen: ObservedSet, partitions: int = 1) -> ObservedSet:
+    """Its spec cannot be read any more; it asked for so many partitions last."""
+    own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    own = replace(own, status=replace(own.status, runtime={"specReplicas": partitions}))
+    return replace(seen, sample_set=own)
+
+
+def test_labels_follow_the_mounts_of_a_set_that_is_refused() -> None:
+    """New pods would be placed where the mount is gone, and wait with FailedMount."""
+    lost = observe("Ready", 1, SYNCED, reports=(make_report(OWNER_UID, 0, NOW, **ENDED),))
+    unlabelled = {"metadata": {"labels": {LABEL: None, set_label("digits"): None}}}
+    assert decide(mistyped(lost)).actions == (Patch("Node", Key("", "node-0"), unlabelled),)
+    back = observe("Ready", 1, SYNCED, nodes=({"metadata": {"name": "node-0", "labels": {HOME: "0"}}},))
+    labelled = {"metadata": {"labels": {LABEL: "0", set_label("digits"): "digits-runtime-0"}}}
+    assert decide(mistyped(back)).actions == (Patch("Node", Key("", "node-0"), labelled),)
+    # Nobody knows how many partitions it has.
+    assert decide(mistyped(lost, 0)).actions == ()
+    # The pods are somebody else's.
+    stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children.stateful_set
+    of_stranger = replace(back, children=replace(back.children, stateful_set=stranger))
+    assert decide(of_stranger).actions == ()
+    # The other children are not what mounts.
+    service = make_observed("Ready", ready=1, meta={"uid": "another"}).children.service
+    assert home_changes(replace(lost, children=replace(lost.children, service=service))) == ["node-0"]
+
+
 def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
     in_use = raw_condition("Free", "False", "InUse", 86_000)
     seen = going(0, 1, conditions=[in_use], pods=(make_pod(0),))
