@@ -78,6 +78,18 @@ def test_edits_of_a_bound_set_are_accepted_and_commented(
     assert [says in line for line in answer.warnings] == ([True] if says else [])
 
 
+@pytest.mark.parametrize("stored", ["SampleSet"], indirect=True)
+@pytest.mark.parametrize(("phase", "is_commented"), [("SyncFailed", False), ("PartialReady", True)])
+def test_taking_no_sync_back_is_commented_once_the_set_has_gone_on_without_a_sync(
+    phase: str, is_commented: bool, stored: dict[str, Any], patch: Callable[..., Any]
+) -> None:
+    patch(stored, {"spec": {"noSync": True}})
+    patch(stored, {"status": {"phase": phase}}, subresource="status")
+    answer = patch(stored, {"spec": {"noSync": None}})
+    assert answer.error == ""
+    assert ["taking spec.noSync back" in line for line in answer.warnings] == [True] * is_commented
+
+
 @pytest.mark.parametrize("stored", ["SampleJob"], indirect=True)
 def test_edit_of_a_finished_operation_is_commented(stored: dict[str, Any], patch: Callable[..., Any]) -> None:
     patch(stored, {"status": {"phase": "Succeeded"}}, subresource="status")

@@ -496,7 +496,8 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     assert data.runtime.runs("clear") == []
     runtime = await data.cluster.get(ports.STATEFUL_SETS, data.key("digits-runtime"))
     assert runtime["spec"]["replicas"] == 2
-    given_up = {"metadata": {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}}
+    nodes = ",".join(node["node"] for node in (await data.status(key))["cacheStatus"]["nodes"])
+    given_up = {"metadata": {"annotations": {"paddlepaddle.org/discard-staged-writes": nodes}}}
     await data.cluster.patch(ports.SAMPLE_SETS, key, given_up)
     await data.wait_gone(key)
     assert len(data.runtime.runs("clear")) == 1

@@ -785,6 +785,23 @@ def test_a_set_without_sync_says_so() -> None:
     assert (later.phase, later.announcements) == (SetPhase.PARTIAL_READY, ())
 
 
+@pytest.mark.parametrize("phase", [SetPhase.MOUNT, SetPhase.PARTIAL_READY, SetPhase.READY])
+def test_a_set_that_goes_without_sync_says_what_copies_its_source_once_no_sync_is_taken_back(
+    phase: SetPhase,
+) -> None:
+    set_ = condition("Synced", True, "NotNeeded", "spec.noSync is set", EARLIER)
+    taken_back = replace(
+        set_,
+        message="spec.noSync was set when the first sync was due; a SampleJob of type sync copies the source",
+    )
+    for recorded in (set_, taken_back):
+        for spec, told in (({}, taken_back), ({"noSync": True}, set_)):
+            todo = decide(observe(phase.value, 1, recorded, spec=spec))
+            assert todo.status is not None
+            assert todo.status.condition("Synced") == told
+            assert not [action for action in todo.actions if isinstance(action, WriteRun)]
+
+
 def test_a_set_whose_partitions_are_all_there_is_ready() -> None:
     assert decide(observe("PartialReady", 1, SYNCED)) == SetPlan(
         status_of(
@@ -1407,13 +1424,11 @@ def test_writes_on_a_node_that_a_partition_has_left_are_named_until_they_are_upl
         True,
         "StagedWrites",
         "no store has what pods have written: 5.0 MiB on node gone, where no runtime pod is any more; let one"
-        " run there again, which uploads it, or lose it: kubectl -n default annotate sampleset digits"
-        " paddlepaddle.org/discard-staged-writes=true",
+        " run there again, which uploads it; once the set is deleted or made smaller, to lose it: kubectl -n"
+        " default annotate --overwrite sampleset digits paddlepaddle.org/discard-staged-writes=gone",
     )
     over = condition("StagedWrites", False, "NothingStaged")
     assert left_writes(observe("Ready", 1, SYNCED, staged)) == over
-    given_up = observe("Ready", 1, SYNCED, staged, reports=reports, meta=GIVEN_UP)
-    assert left_writes(given_up) == over
     assert left_writes(observe("Ready", 1, SYNCED)) is None
 
     # Another partition is there now, and says itself what is left.
@@ -1946,6 +1961,32 @@ def test_a_set_that_is_refused_is_observed_all_the_same() -> None:
     assert (status.phase, status.announcements[-1]) == (SetPhase.PARTIAL_READY, fact("Degraded"))
 
 
+def mistyped(seen: ObservedSet, partitions: int = 1) -> ObservedSet:
+    """Its spec cannot be read any more; it asked for so many partitions last."""
+    own = replace(seen.sample_set, spec=None, problem=Problem(Reason.INVALID_SPEC, "no"))
+    own = replace(own, status=replace(own.status, runtime={"specReplicas": partitions}))
+    return replace(seen, sample_set=own)
+
+
+def test_labels_follow_the_mounts_of_a_set_that_is_refused() -> None:
+    """New pods would be placed where the mount is gone, and wait with FailedMount."""
+    lost = observe("Ready", 1, SYNCED, reports=(make_report(OWNER_UID, 0, NOW, **ENDED),))
+    unlabelled = {"metadata": {"labels": {LABEL: None, set_label("digits"): None}}}
+    assert decide(mistyped(lost)).actions == (Patch("Node", Key("", "node-0"), unlabelled),)
+    back = observe("Ready", 1, SYNCED, nodes=({"metadata": {"name": "node-0", "labels": {HOME: "0"}}},))
+    labelled = {"metadata": {"labels": {LABEL: "0", set_label("digits"): "digits-runtime-0"}}}
+    assert decide(mistyped(back)).actions == (Patch("Node", Key("", "node-0"), labelled),)
+    # Nobody knows how many partitions it has.
+    assert decide(mistyped(lost, 0)).actions == ()
+    # The pods are somebody else's.
+    stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children.stateful_set
+    of_stranger = replace(back, children=replace(back.children, stateful_set=stranger))
+    assert decide(of_stranger).actions == ()
+    # The other children are not what mounts.
+    service = make_observed("Ready", ready=1, meta={"uid": "another"}).children.service
+    assert home_changes(replace(lost, children=replace(lost.children, service=service))) == ["node-0"]
+
+
 def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
     in_use = raw_condition("Free", "False", "InUse", 86_000)
     seen = going(0, 1, conditions=[in_use], pods=(make_pod(0),))
@@ -1955,7 +1996,14 @@ def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
 
 WRITEBACK = {"csi": {"driver": "juicefs", "juiceFSMountOptions": {"writeback": True}}}
 STAGED = (make_report(OWNER_UID, 0, NOW - timedelta(days=1), staged_bytes=3 << 20),)
-GIVEN_UP = {"annotations": {"paddlepaddle.org/discard-staged-writes": "true"}}
+
+
+def giving_up(value: str) -> dict[str, Any]:
+    """Metadata of a set whose user gives up what these nodes have."""
+    return {"annotations": {"paddlepaddle.org/discard-staged-writes": value}}
+
+
+GIVEN_UP = giving_up("node-0")
 
 
 def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
@@ -1965,7 +2013,10 @@ def test_a_deleted_set_keeps_nodes_with_writes_that_are_not_uploaded() -> None:
     assert free == condition("Free", False, "StagedWrites")
     assert ready is not None
     assert "3.0 MiB on node node-0" in ready.message
-    assert "annotate sampleset digits paddlepaddle.org/discard-staged-writes=true" in ready.message
+    assert ready.message.endswith(
+        "; to lose it: kubectl -n default annotate --overwrite sampleset digits"
+        " paddlepaddle.org/discard-staged-writes=node-0"
+    )
     assert removal(going(0, 1, conditions=[], reports=STAGED)).actions == ()
     given_up = decide(going(0, 1, conditions=[], reports=STAGED, meta=GIVEN_UP, pods=(make_pod(0),)))
     assert given_up.actions == (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
@@ -1981,11 +2032,160 @@ def test_until_reports_are_known_a_deleted_set_waits_unless_it_is_free_or_given_
     ready = todo.status.condition("Ready")
     assert ready is not None
     assert ready.message.startswith(
-        "waits for the bus: what agents have reported is not known yet; to lose it:"
+        "waits for the bus: what agents have reported is not known yet; to lose it: kubectl -n default"
+        " annotate --overwrite sampleset digits paddlepaddle.org/discard-staged-writes=node-0"
     )
+    two = going(0, 2, conditions=[], meta=GIVEN_UP, **unknown)
+    assert freedom(two) == condition("Free", False, "StagedWrites")
+    assert "discard-staged-writes=node-0,node-1" in message_of(two)
+    # Both are homes of partition 0: it has moved from one to the other.
+    home = {"metadata": {"name": "old", "labels": {HOME: "0"}}}
+    moved = going(0, 1, conditions=[], meta=GIVEN_UP, **unknown)
+    assert "discard-staged-writes=node-0,old" in message_of(replace(moved, nodes=(*moved.nodes, home)))
+    smaller = observe("Ready", 2, SYNCED, nodes_with_writes=("old",), meta=giving_up("node-1"), **unknown)
+    assert message_of(smaller, "Scaling").endswith("discard-staged-writes=node-1,old")
+    never_mounted = going(0, 0, conditions=[], meta=GIVEN_UP, **unknown)
+    assert message_of(never_mounted) == "waits for the bus: what agents have reported is not known yet"
     clears = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
     assert decide(going(0, 1, conditions=[], meta=GIVEN_UP, **unknown)).actions == clears
     assert decide(going(10, 1, **unknown)).actions == clears
+
+
+AWAY = StagedElsewhere(node="node-9", staged_bytes=7 << 30)
+OF_TWO_NODES = (
+    make_report(OWNER_UID, 0, NOW),
+    make_report(OWNER_UID, 1, NOW, staged_bytes=50 << 30, staged_elsewhere=[AWAY]),
+)
+
+
+def being_made_smaller(value: str) -> ObservedSet:
+    """From two partitions to one; the one that leaves has writes, and has left some on a dead node."""
+    return observe("Ready", 2, SYNCED, reports=OF_TWO_NODES, meta=giving_up(value))
+
+
+def is_size_kept(todo: SetPlan) -> bool:
+    """No cache is emptied, and no pod goes."""
+    return not [a for a in todo.actions if isinstance(a, WriteRun) or a.kind == "StatefulSet"]
+
+
+@pytest.mark.parametrize("value", ["", "true", "node-7", "node-1 node-9"])
+def test_only_names_of_nodes_that_have_writes_give_something_up(value: str) -> None:
+    seen = being_made_smaller(value)
+    todo = decide(seen)
+    assert todo.status is not None
+    assert is_size_kept(todo)
+    assert message_of(seen, "Scaling") == (
+        "from 2 to 1 partitions: waits until what pods have written is uploaded: 50 GiB on node node-1, 7.0"
+        " GiB on node node-9; let a runtime pod run on node-9 again, which uploads it, or lose it: kubectl -n"
+        " default annotate --overwrite sampleset digits paddlepaddle.org/discard-staged-writes=node-1,node-9"
+    )
+    staged = left_writes(seen)
+    assert staged is not None
+    assert (staged.status, staged.reason) == ("True", "StagedWrites")
+    assert todo.status.nodes_with_writes == ("node-9",)
+    deleted = going(0, 2, conditions=[], reports=OF_TWO_NODES, meta=giving_up(value))
+    assert freedom(deleted) == condition("Free", False, "StagedWrites")
+
+
+def test_what_one_node_has_is_given_up_and_what_others_have_is_waited_for() -> None:
+    seen = being_made_smaller("node-9")
+    todo = decide(seen)
+    assert todo.status is not None
+    assert is_size_kept(todo)
+    assert message_of(seen, "Scaling") == (
+        "from 2 to 1 partitions: waits until what pods have written is uploaded: 50 GiB on node node-1; to"
+        " lose it: kubectl -n default annotate --overwrite sampleset digits"
+        " paddlepaddle.org/discard-staged-writes=node-1,node-9"
+    )
+    assert left_writes(seen) == GIVEN_UP_ON_NODE_9
+    assert todo.status.nodes_with_writes == ("node-9",)
+    deleted = going(0, 2, conditions=[], reports=OF_TWO_NODES, meta=giving_up("node-9"))
+    assert freedom(deleted) == condition("Free", False, "StagedWrites")
+    assert "uploaded: 50 GiB on node node-1; to lose it:" in message_of(deleted)
+
+
+GIVEN_UP_ON_NODE_9 = condition(
+    "StagedWrites",
+    True,
+    "WritesGivenUp",
+    "given up, and in no store: 7.0 GiB on node node-9, where no runtime pod is any more",
+)
+
+
+def test_a_set_goes_on_without_what_is_given_up_and_says_where_it_is() -> None:
+    smaller = being_made_smaller("node-9, node-1")
+    assert message_of(smaller, "Scaling") == "from 2 to 1 partitions"
+    deleted = going(0, 2, conditions=[], reports=OF_TWO_NODES, meta=giving_up("node-1,node-9"))
+    assert freedom(deleted) == condition("Free", True, "Terminating")
+    for seen in (smaller, deleted):
+        todo = decide(seen)
+        assert todo.status is not None
+        assert not is_size_kept(todo)
+        assert left_writes(seen) == GIVEN_UP_ON_NODE_9
+        assert todo.status.nodes_with_writes == ("node-9",)
+        assert todo.metadata is None, "it counts until the set has its size, or is gone"
+
+
+def test_of_the_nodes_that_a_set_has_left_those_that_are_given_up_are_told_apart() -> None:
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[LEFT, AWAY]), make_report(OWNER_UID, 1, NOW))
+    staged = left_writes(observe("Ready", 2, SYNCED, reports=reports, meta=giving_up("node-9")))
+    assert staged == condition(
+        "StagedWrites",
+        True,
+        "StagedWrites",
+        "no store has what pods have written: 5.0 MiB on node gone, and given up: 7.0 GiB on node node-9,"
+        " where no runtime pod is any more; let one run there again, which uploads it; once the set is"
+        " deleted or made smaller, to lose it: kubectl -n default annotate --overwrite sampleset digits"
+        " paddlepaddle.org/discard-staged-writes=gone,node-9",
+    )
+
+
+@pytest.mark.parametrize("value", ["true", "node-9"])
+def test_what_is_given_up_is_so_until_the_set_has_its_size(value: str) -> None:
+    """A node of that name may come back, and pods write to it anew."""
+    step = condition("Scaling", True, "Scaling", "from 2 to 1 partitions")
+    given_up = replace(GIVEN_UP_ON_NODE_9, last_transition_time=EARLIER)
+    reports = (make_report(OWNER_UID, 0, NOW, staged_elsewhere=[AWAY]),)
+    seen = observe("Ready", 1, SYNCED, step, given_up, reports=reports, meta=giving_up(value))
+    todo = decide(seen)
+    assert todo.metadata == {"annotations": {"paddlepaddle.org/discard-staged-writes": None}}
+    assert todo.status is not None
+    staged = todo.status.condition("StagedWrites")
+    assert staged is not None
+    assert (staged.status, staged.reason) == ("True", "StagedWrites")
+    assert todo.status.nodes_with_writes == ("node-9",)
+    assert decide(observe("Ready", 1, SYNCED)).metadata is None
+
+
+def test_what_was_given_up_and_of_which_no_agent_reports_is_named_until_one_does() -> None:
+    """The bus has lost the reports. Its name in the annotation has ended with the scaling."""
+    seen = observe(
+        "Ready", 1, SYNCED, GIVEN_UP_ON_NODE_9, spec=WRITEBACK, reports=(), nodes_with_writes=("node-9",)
+    )
+    staged = left_writes(seen)
+    assert staged is not None
+    assert (staged.status, staged.reason) == ("True", "StagedWrites")
+    assert "written: an amount that no agent has reported on node node-9, where" in staged.message
+
+
+def test_a_smaller_set_loses_no_writes_of_which_nobody_reports_unless_all_nodes_are_named() -> None:
+    recorded = condition("StagedWrites", True, "StagedWrites", "no store has it")
+    for value, is_kept in (("node-1", True), ("old", True), ("node-1,old", False)):
+        seen = observe(
+            "Ready",
+            2,
+            SYNCED,
+            recorded,
+            spec=WRITEBACK,
+            reports=(),
+            nodes_with_writes=("old",),
+            meta=giving_up(value),
+        )
+        scaling_is = decide(seen).status
+        assert scaling_is is not None
+        assert scaling_is.holds("Scaling") is not is_kept
+        if is_kept:
+            assert message_of(seen, "Scaling").endswith("discard-staged-writes=node-1,old")
 
 
 UNMEASURED = (make_report(OWNER_UID, 0, NOW, staged_unknown=True),)

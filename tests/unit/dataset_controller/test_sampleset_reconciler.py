@@ -12,12 +12,14 @@ from tests.unit.dataset_controller.builders import node_figures
 from tests.unit.dataset_controller.conftest import LABEL, RUNTIME, SET, DataHarness
 
 from dataset_controller.domain.indexes import kept_of_pod
+from dataset_controller.domain.names import DISCARD_ANNOTATION
 from dataset_controller.watch import make_watch
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET
 from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady, SampleSetWarmed
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import annotations_of
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
@@ -577,6 +579,23 @@ async def test_a_warmup_on_nodes_that_were_warm_before_is_not_taken_for_the_one_
     assert status["jobsName"]["warmupNodes"] == ["node-0"]
     await data.expect_condition("Warmed", "Warming")
     assert [run.partitions for run in data.runtime.runs("warmup")] == [1, 2, 1]
+
+
+async def test_what_is_given_up_for_one_scaling_is_not_given_up_for_the_next(data: DataHarness) -> None:
+    uid = await data.ready_set(partitions=3)
+    await data.runtime.report(uid, 3, staged_bytes=1 << 20)
+    await data.patch(SET, {"spec": {"partitions": 2}})
+    await data.drive()
+    waits = await data.expect_condition("Scaling", "StagedWrites")
+    assert waits["message"].endswith("discard-staged-writes=node-2")
+    await data.patch(SET, {"metadata": {"annotations": {DISCARD_ANNOTATION: "node-1,node-2"}}})
+    await data.wait(2)
+    await data.expect_condition("Scaling", "Scaled")
+    assert DISCARD_ANNOTATION not in annotations_of(await data.get(SET))
+    await data.patch(SET, {"spec": {"partitions": 1}})
+    await data.drive()
+    waits = await data.expect_condition("Scaling", "StagedWrites")
+    assert waits["message"].endswith("discard-staged-writes=node-1")
 
 
 async def test_removed_partitions_are_emptied_and_unlabelled(data: DataHarness) -> None:

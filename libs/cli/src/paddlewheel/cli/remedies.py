@@ -177,7 +177,8 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         "nothing, while it is uploaded; see that nodes and object store are well, or give the writes up with"
         " the command that is named"
     ),
-    Reason.NOTHING_STAGED: "nothing: it is uploaded, or was given up",
+    Reason.WRITES_GIVEN_UP: "nothing, or take the node out of the annotation again before the set goes on",
+    Reason.NOTHING_STAGED: "nothing: it is uploaded",
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children
     Reason.FAILED_CREATE: _ALLOW,

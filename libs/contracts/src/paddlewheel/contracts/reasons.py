@@ -178,7 +178,7 @@ class Reason(StrEnum):
     SYNCING = "Syncing", "The first sync is running."
     SYNC_FAILED = "SyncFailed", "The first sync has failed; it starts again when the source changes."
     SYNCED = "Synced", "The first sync has succeeded."
-    NOT_NEEDED = "NotNeeded", "spec.noSync is set."
+    NOT_NEEDED = "NotNeeded", "spec.noSync is set, or was when the first sync was due."
     WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
     PARTIAL_READY = "PartialReady", "The data can be used, but not every partition is ready."
     HEALTHY = "Healthy", "Every mount answers, and so do its database, its store and its disks."
@@ -242,10 +242,11 @@ class Reason(StrEnum):
         "StagedWrites",
         "Pods have written what is on nodes only, or may have; the nodes are kept until it is uploaded.",
     )
-    NOTHING_STAGED = (
-        "NothingStaged",
-        "No node that the set has left has writes any more, or they were given up.",
+    WRITES_GIVEN_UP = (
+        "WritesGivenUp",
+        "What nodes have that the set has left is in no store, and the user has given it up.",
     )
+    NOTHING_STAGED = "NothingStaged", "No node that the set has left has writes any more."
     IN_USE = "InUse", "The set is being deleted, and pods still use its data."
 
     # SampleJob

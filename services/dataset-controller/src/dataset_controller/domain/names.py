@@ -36,7 +36,8 @@ TEMPLATE_ANNOTATION = "paddlepaddle.org/template"
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
 """On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
 DISCARD_ANNOTATION = "paddlepaddle.org/discard-staged-writes"
-"""On a set, `true`: it may be deleted or made smaller although its nodes have writes that no store has."""
+"""On a set that is being deleted or made smaller: nodes whose writes, which no store has, are given up for
+that; their names, with commas between them."""
 MANAGED_LABELS = {"app.kubernetes.io/managed-by": SERVICE}
 """On every child: only objects with it are watched."""
 MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SERVICE}"

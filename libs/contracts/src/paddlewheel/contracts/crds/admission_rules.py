@@ -218,6 +218,11 @@ SAMPLE_SET_WARNINGS = (
     ),
     *(_settled(f, "bound", _BOUND) for f in ("secretRef", "csi", "cache", "nodeAffinity", "tolerations")),
     _settled("source", "synced", _SYNCED),
+    AdmissionRule(
+        f"{_SYNCED} && oldObject.spec.?noSync.orValue(false) && !{SPEC}.?noSync.orValue(false)",
+        "taking spec.noSync back copies nothing once the set has gone on without a first sync:"
+        " make a SampleJob of type sync",
+    ),
 )
 
 

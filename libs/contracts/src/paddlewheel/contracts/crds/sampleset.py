@@ -322,7 +322,8 @@ class SampleSetStatus(CommonStatus):
     nodes_with_writes: Annotated[
         list[str],
         says(
-            "Nodes without a runtime pod that have what no store has, as the condition StagedWrites says.",
+            "Nodes without a runtime pod that have what no store has, as the condition StagedWrites says;"
+            " also those of which it says that this is given up.",
             maxItems=NODES_WITH_WRITES,
         ),
     ] = Field(default_factory=list)

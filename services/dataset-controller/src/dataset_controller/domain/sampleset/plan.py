@@ -18,14 +18,15 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.policies.admission import Admission, admit
 from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
-from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
+from dataset_controller.domain.sampleset.policies.labels import follow_mounts
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
+from dataset_controller.domain.sampleset.policies.staging import end_of_giving_up
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of
+from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Create, KubernetesEvent, Patch, earliest
@@ -45,9 +46,15 @@ def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
     own = seen.sample_set
     if own.deleted_at:
         return plan_deletion(seen, config, now)
-    finalizer = set_finalizer(own.key.name)
-    metadata = None if finalizer in own.finalizers else {"finalizers": [*own.finalizers, finalizer]}
-    return replace(_plan_live(seen, config, now), metadata=metadata)
+    return replace(_plan_live(seen, config, now), metadata=_metadata(seen) or None)
+
+
+def _metadata(seen: ObservedSet) -> dict[str, Any]:
+    """What changes in the set's own metadata."""
+    finalizers, finalizer = seen.sample_set.finalizers, set_finalizer(seen.sample_set.key.name)
+    kept = {} if finalizer in finalizers else {"finalizers": [*finalizers, finalizer]}
+    removed = end_of_giving_up(seen)
+    return kept | ({"annotations": removed} if removed else {})
 
 
 def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
@@ -62,7 +69,7 @@ def _plan_live(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPl
 
 
 def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPlan:
-    """Report what to correct, and keep no key that is shared no more.
+    """Report what to correct, keep no key that is shared no more, and label the nodes that have it mounted.
 
     A change wakes the set, the timer is the safety net.
     """
@@ -70,10 +77,17 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
     status = observed_status(own, judged_status(own, problem, now), now)
     return SetPlan(
         status,
-        actions=decide_secrets(own, None),
+        actions=(*decide_secrets(own, None), *_labels(seen, own, now)),
         events=refusal_events(seen.status, status),
         requeue_after=RECHECK_SECONDS,
     )
+
+
+def _labels(seen: ObservedSet, own: ObservedSet, now: datetime) -> tuple[Patch, ...]:
+    """Of a set that is refused, whose pods run on. The pods of a StatefulSet that is not its own do not
+    count, and while nobody knows how many partitions it has, its labels stay."""
+    count, is_ours = wanted_partitions(own), seen.children.stateful_set == own.children.stateful_set
+    return follow_mounts(own, runtime_of(own, now), count) if count and is_ours else ()
 
 
 def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now: datetime) -> SetPlan:
@@ -125,9 +139,8 @@ def _actions(
     runs: OwnRuns,
     scaling: ScalingDecision,
 ) -> tuple[Any, ...]:
-    spec, identity = admission.spec, seen.sample_set.identity
-    is_home = homes(seen, runtime, spec.partitions)
-    labels = decide_labels(identity, seen.nodes, runtime.partitions, spec.partitions, is_home)
+    spec = admission.spec
+    labels = follow_mounts(seen, runtime, spec.partitions)
     if seen.sample_set.problem:
         return (*decide_secrets(seen, None), *labels)
     return (

@@ -23,6 +23,10 @@ _OF_FORMER_SOURCE = (
     "files that only the source of a failed sync had may still be there: a SampleJob of type sync with"
     " delete-dst removes what the source does not have"
 )
+_NO_SYNC = "spec.noSync is set"
+_NO_SYNC_ANY_MORE = (
+    "spec.noSync was set when the first sync was due; a SampleJob of type sync copies the source"
+)
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
@@ -31,7 +35,7 @@ def with_conditions(
 ) -> SetStatus:
     """Mounted, Healthy, StagedWrites, Synced, Warmed and Ready of a status that has its phase already."""
     status = with_mounts(status, runtime, now)
-    status = _with_synced(status, runs.sync, now)
+    status = _with_synced(seen, status, runs.sync, now)
     status = _with_mirror(status, runs.sync, seen.mirrored_at, now)
     status = _with_warmed(seen, status, runs.warmup, runtime, now)
     status = with_capacity(status, runtime, partitions, now)
@@ -56,7 +60,8 @@ def with_staged_writes(seen: ObservedSet, status: SetStatus, now: datetime) -> S
     named = sorted(left.nodes) if left.message else ()
     status = replace(status, nodes_with_writes=tuple(named[:NODES_WITH_WRITES]))
     if left.message:
-        return status.with_condition(Cond.STAGED_WRITES, True, Reason.STAGED_WRITES, left.message, now)
+        reason = Reason.WRITES_GIVEN_UP if left.are_given_up else Reason.STAGED_WRITES
+        return status.with_condition(Cond.STAGED_WRITES, True, reason, left.message, now)
     if status.condition(Cond.STAGED_WRITES) is None:
         return status
     return status.with_condition(Cond.STAGED_WRITES, False, Reason.NOTHING_STAGED, "", now)
@@ -87,7 +92,7 @@ def describe_ailment(report: NodeStatus) -> str:
     return f"partition {report.partition} on node {report.node}: {report.ailment_message}"
 
 
-def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
+def _with_synced(seen: ObservedSet, status: SetStatus, sync: RunDecision, now: datetime) -> SetStatus:
     match sync.stage:
         case Stage.DUE | Stage.RUNNING if status.phase is SetPhase.SYNCING:
             return status.with_condition(Cond.SYNCED, False, *sync.waits_for(Reason.SYNCING), now)
@@ -95,8 +100,10 @@ def _with_synced(status: SetStatus, sync: RunDecision, now: datetime) -> SetStat
             return status.with_condition(Cond.SYNCED, False, *sync.why, now)
         case Stage.DONE if not status.holds(Cond.SYNCED):
             return status.with_condition(Cond.SYNCED, True, Reason.SYNCED, _copied(status, sync), now)
-        case Stage.NOT_NEEDED if status.phase is SetPhase.PARTIAL_READY:
-            return status.with_condition(Cond.SYNCED, True, Reason.NOT_NEEDED, "spec.noSync is set", now)
+        case Stage.NOT_NEEDED if status.phase in (SetPhase.PARTIAL_READY, SetPhase.READY):
+            is_set = seen.sample_set.spec is None or seen.sample_set.spec.no_sync
+            message = _NO_SYNC if is_set else _NO_SYNC_ANY_MORE
+            return status.with_condition(Cond.SYNCED, True, Reason.NOT_NEEDED, message, now)
     return status
 
 

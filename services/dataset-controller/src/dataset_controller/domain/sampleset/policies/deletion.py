@@ -21,7 +21,7 @@ from dataset_controller.domain.sampleset.model import (
 from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.conditions import with_staged_writes
 from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runtime
-from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
+from dataset_controller.domain.sampleset.policies.labels import decide_labels, follow_mounts
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
@@ -92,9 +92,7 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
     status = observed_status(seen, unready_status(seen, reason, "", now), now)
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
-    count = wanted_partitions(seen)
-    is_home = homes(seen, runtime, count)
-    labels = decide_labels(own.identity, seen.nodes, runtime.partitions, count, is_home)
+    labels = follow_mounts(seen, runtime, wanted_partitions(seen))
     return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=LOOK_AGAIN_SECONDS)
 
 

@@ -54,6 +54,12 @@ def decide_labels(
     return tuple(patches)
 
 
+def follow_mounts(seen: ObservedSet, runtime: Runtime, count: int) -> tuple[Patch, ...]:
+    """Labels of a set that is to have `count` partitions, by what its pods and agents say."""
+    is_home = homes(seen, runtime, count)
+    return decide_labels(seen.sample_set.identity, seen.nodes, runtime.partitions, count, is_home)
+
+
 def homes(seen: ObservedSet, runtime: Runtime, count: int) -> Callable[[str], bool]:
     """All that were, until every partition has one, and agents have reported; then those with writes that
     only a pod there uploads."""

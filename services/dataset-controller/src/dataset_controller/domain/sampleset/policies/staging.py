@@ -18,6 +18,7 @@ from dataset_controller.domain.sampleset.runtime import is_freshly_measured, mea
 from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.staged_writes import left_on_node
 
@@ -38,26 +39,35 @@ def staged_writes(
 ) -> str:
     """What to wait for before partitions leave, "" when there is nothing or the user gives it up.
 
-    Until the reports are known, everybody may have some. Of a set that was found free only what is certain
-    counts: its agents end, and what they all had was measured after the last user had gone.
+    Of a set that was found free only what is certain counts: its agents end, and what they all had was
+    measured after the last user had gone.
     """
-    if _is_given_up(seen):
-        return ""
     is_free = seen.status.holds(Cond.FREE)
     if not seen.are_records_known:
-        waits = f"waits for the bus: what agents have reported is not known yet; to lose it: {_give_up(seen)}"
-        return "" if is_free else waits
+        return "" if is_free else _waits_for_the_bus(seen, is_leaving)
     reports = [r for r in seen.reports if is_leaving(r.partition)]
     here, left = _here(seen, reports), _left(seen, reports)
     if is_free:
         here, left = _certain(here), _certain(left)
     else:
         here += (each for each in _unanswered(seen, now) if is_leaving(each.partition))
-        left += (each for each in _forgotten(seen, _left(seen)) if is_leaving(each.partition))
-    if here or left:
-        found, remedy = _list(here + left), _remedy(seen, left)
-        return f"waits until what pods have written is uploaded: {found}; {remedy}"
-    return _recorded(seen) if not is_free and not seen.reports else ""
+        # Without a report nobody knows which partition may tell of them.
+        forgotten = _forgotten(seen, _left(seen))
+        left += (each for each in forgotten if is_leaving(each.partition) or not seen.reports)
+    found = here + left
+    if kept := _not_given_up(seen, found):
+        remedy = _remedy(seen, _not_given_up(seen, left), found)
+        return f"waits until what pods have written is uploaded: {_list(kept)}; {remedy}"
+    return "" if is_free or seen.reports or seen.status.nodes_with_writes else _recorded(seen)
+
+
+def _waits_for_the_bus(seen: ObservedSet, is_leaving: Callable[[int], bool]) -> str:
+    """Until the reports are known, everybody may have some, unless all nodes that are known are named."""
+    waits = "waits for the bus: what agents have reported is not known yet"
+    may_have = [e for e in _possible(seen) if e.partition == _NO_PARTITION or is_leaving(e.partition)]
+    if not may_have:
+        return waits
+    return f"{waits}; to lose it: {_give_up(seen, may_have)}" if _not_given_up(seen, may_have) else ""
 
 
 @dataclass(frozen=True)
@@ -65,29 +75,42 @@ class WritesLeft:
     """Writes on nodes that no partition is on any more.
 
     Args:
-        message: what they are, and what to do; "" when there are none, or they are given up. What is recorded
-            of them stays until agents have answered.
-        nodes: their names, also when they are given up.
+        message: what they are, and what to do; "" when there are none. What is recorded of them stays until
+            agents have answered.
+        nodes: their names.
+        are_given_up: all of them, by the user.
     """
 
     message: str
     nodes: frozenset[str]
+    are_given_up: bool = False
 
 
 def writes_left(seen: ObservedSet) -> WritesLeft:
     """What pods have written, and nobody uploads."""
     told = _left(seen)
     found = [*told, *_forgotten(seen, told)]
-    nodes = frozenset(each.node for each in found)
-    if _is_given_up(seen):
-        return WritesLeft("", nodes)
-    if not told and is_answer_due(seen):
+    nodes, kept = _nodes_of(found), _not_given_up(seen, found)
+    lost = _list([each for each in found if each not in kept])
+    if lost and not kept:
+        message = f"given up, and in no store: {lost}, where no runtime pod is any more"
+        return WritesLeft(message, nodes, are_given_up=True)
+    if not told and is_answer_due(seen) and _is_recorded_as(seen, Reason.STAGED_WRITES):
         return WritesLeft(_recorded(seen), nodes)
+    what = f"{_list(kept)}, and given up: {lost}" if lost else _list(kept)
     message = (
-        f"no store has what pods have written: {_list(found)}, where no runtime pod is any more; let one run"
-        f" there again, which uploads it, or lose it: {_give_up(seen)}"
+        f"no store has what pods have written: {what}, where no runtime pod is any more; let one run there"
+        " again, which uploads it; once the set is deleted or made smaller, to lose it:"
+        f" {_give_up(seen, found)}"
     )
     return WritesLeft(message if found else "", nodes)
+
+
+def end_of_giving_up(seen: ObservedSet) -> dict[str, None]:
+    """Annotations to remove: what was given up for a set to go or to become smaller is so no longer than
+    that takes. A node may come back, and pods write to it anew."""
+    is_over = DISCARD_ANNOTATION in annotations_of(seen.obj) and not _loses_partitions(seen)
+    return {DISCARD_ANNOTATION: None} if is_over else {}
 
 
 def is_answer_due(seen: ObservedSet) -> bool:
@@ -103,7 +126,8 @@ def partitions_to_upload(seen: ObservedSet, now: datetime) -> int:
     here = [*_here(seen, seen.reports), *_unanswered(seen, now)]
     count = max((each.partition + 1 for each in here), default=0)
     labelled = {key_of(node).name for node in seen.nodes} - {pod.node for pod in seen.pods}
-    return max(count, wanted_partitions(seen)) + len(writes_left(seen).nodes & labelled)
+    left = writes_left(seen).nodes - _given_up(seen)
+    return max(count, wanted_partitions(seen)) + len(left & labelled)
 
 
 @dataclass(frozen=True)
@@ -124,6 +148,10 @@ class _Writes:
         if not self.unknown:
             return known
         return f"at least {known}" if self.size else self.unknown
+
+
+def _nodes_of(found: Iterable[_Writes]) -> frozenset[str]:
+    return frozenset(each.node for each in found)
 
 
 def _certain(found: Iterable[_Writes]) -> list[_Writes]:
@@ -238,17 +266,30 @@ def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     return _IN_USE_THEN if since is not None and at is not None and at < since + LAST_WRITES else ""
 
 
+def _possible(seen: ObservedSet) -> list[_Writes]:
+    """On every node that the set is or was on, by what the API server keeps."""
+    left = [(_NO_PARTITION, node) for node in seen.status.nodes_with_writes]
+    places = (*_in_figures(seen), *_labelled(seen), *_pods_at(seen).items(), *left)
+    return [_Writes(partition, node, unknown=_UNREPORTED) for partition, node in places if node]
+
+
 def _mounted_on(seen: ObservedSet) -> dict[int, str]:
     """The last known node of each partition that has been mounted, by what the API server keeps: the recorded
     figures, and the labels without which no pod comes to use the set. Empty where pods write to the store."""
-    if not is_or_was_writeback(seen.sample_set):
-        return {}
+    is_relevant = is_or_was_writeback(seen.sample_set)
+    return dict([*_in_figures(seen), *_labelled(seen)]) if is_relevant else {}
+
+
+def _in_figures(seen: ObservedSet) -> list[tuple[int, str]]:
+    rows = (row for row in seen.status.cache.get("nodes") or () if row.get("mounted"))
+    return [(int(row.get("partition") or 0), str(row.get("node") or "")) for row in rows]
+
+
+def _labelled(seen: ObservedSet) -> list[tuple[int, str]]:
     key = seen.sample_set.key
     label = home_label(key.namespace, key.name)
-    labelled = {key_of(node).name: labels_of(node).get(label, "") for node in seen.nodes}
-    rows = (row for row in seen.status.cache.get("nodes") or () if row.get("mounted"))
-    recorded = {int(row.get("partition") or 0): str(row.get("node") or "") for row in rows}
-    return recorded | {int(index): node for node, index in labelled.items() if index.isdecimal()}
+    labelled = ((labels_of(node).get(label, ""), key_of(node).name) for node in seen.nodes)
+    return [(int(index), node) for index, node in labelled if index.isdecimal()]
 
 
 def _pods_at(seen: ObservedSet) -> dict[int, str]:
@@ -269,26 +310,48 @@ def _recorded(seen: ObservedSet) -> str:
     return found.message if found is not None and is_told else ""
 
 
+def _is_recorded_as(seen: ObservedSet, reason: Reason) -> bool:
+    found = seen.status.condition(Cond.STAGED_WRITES)
+    return found is not None and found.reason == reason
+
+
 def is_or_was_writeback(own: SampleSet) -> bool:
     """Pods write to the cache of their node first, or did once."""
     return own.status.was_writeback or (own.spec is not None and own.spec.is_writeback)
 
 
-def _is_given_up(seen: ObservedSet) -> bool:
-    return annotations_of(seen.obj).get(DISCARD_ANNOTATION) == "true"
+def _loses_partitions(seen: ObservedSet) -> bool:
+    """The set is being deleted, or made smaller."""
+    return bool(seen.sample_set.deleted_at) or _partitions(seen) > wanted_partitions(seen)
+
+
+def _given_up(seen: ObservedSet) -> frozenset[str]:
+    """Nodes whose writes the user gives up."""
+    if not _loses_partitions(seen):
+        return frozenset()
+    named = annotations_of(seen.obj).get(DISCARD_ANNOTATION, "").split(",")
+    return frozenset(filter(None, map(str.strip, named)))
+
+
+def _not_given_up(seen: ObservedSet, writes: Iterable[_Writes]) -> list[_Writes]:
+    given_up = _given_up(seen)
+    return [each for each in writes if each.node not in given_up]
 
 
 def _list(writes: Sequence[_Writes]) -> str:
     return ", ".join(map(str, writes[:3])) + (" and others" if len(writes) > 3 else "")
 
 
-def _remedy(seen: ObservedSet, left: Sequence[_Writes]) -> str:
+def _remedy(seen: ObservedSet, left: Sequence[_Writes], found: Iterable[_Writes]) -> str:
     """Where there is a pod, its agent uploads them by itself."""
+    command = _give_up(seen, found)
     if not left:
-        return f"to lose it: {_give_up(seen)}"
-    return f"let a runtime pod run on {left[0].node} again, which uploads it, or lose it: {_give_up(seen)}"
+        return f"to lose it: {command}"
+    return f"let a runtime pod run on {left[0].node} again, which uploads it, or lose it: {command}"
 
 
-def _give_up(seen: ObservedSet) -> str:
-    key = seen.sample_set.key
-    return f"kubectl -n {key.namespace} annotate sampleset {key.name} {DISCARD_ANNOTATION}=true"
+def _give_up(seen: ObservedSet, writes: Iterable[_Writes]) -> str:
+    """The command, with the nodes that are given up already: its value takes the place of the one before."""
+    key, nodes = seen.sample_set.key, ",".join(sorted(_nodes_of(writes)))
+    named = f"{DISCARD_ANNOTATION}={nodes}"
+    return f"kubectl -n {key.namespace} annotate --overwrite sampleset {key.name} {named}"

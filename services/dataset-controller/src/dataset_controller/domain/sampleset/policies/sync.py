@@ -42,7 +42,8 @@ def decide_sync(seen: ObservedSet, spec: SetSpec, secrets: SetSecrets | None, no
 
 
 def _over(seen: ObservedSet) -> RunDecision | None:
-    """What the status remembers, also when the bus has lost it."""
+    """What the status remembers, also when the bus has lost it. A set that went on without a first sync is in
+    use: what it copies later, and who waits for that, is for SampleJobs to say."""
     synced = seen.status.condition(Cond.SYNCED)
     if synced is None or synced.status != "True":
         return None
