@@ -16,6 +16,7 @@ from tests.unit.dataset_controller.builders import (
 )
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.limits import MESSAGE_MAX
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.runs import digest, run_id
@@ -38,6 +39,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
 from paddlewheel.testkit.samplesets import make_secret
@@ -864,6 +866,8 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
 
 # --- keys in the runtime's Secret
 
+SHARED_NO_MORE = Problem(Reason.SECRET_NOT_SHARED, "shared no more", takes_back=True)
+
 
 @pytest.mark.parametrize(
     ("seen", "keys"),
@@ -874,7 +878,12 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
             make_observed_job("Running", "r1", type="sync", syncOptions={"source": "s3://A:S@b"}),
             RunKeys("r1", Credentials("A", "S")),
         ),
-        (make_observed_job("Running", "r1", type="sync"), RunKeys("r1", Credentials())),
+        (make_observed_job("Running", "r1", type="sync"), RunKeys("r1", None)),
+        (replace(make_observed_job("Running", "r1", **SYNC), secret=None), RunKeys("r1", None)),
+        (
+            replace(make_observed_job("Running", "r1", **SYNC), secret=SHARED_NO_MORE),
+            RunKeys("r1", Credentials()),
+        ),
         (make_observed_job("Running", "", **SYNC), None),
         (make_observed_job("Succeeded", "r1", **SYNC), None),
         (make_observed_job("Running", "r1"), None),
@@ -882,6 +891,17 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
 )
 def test_the_runtime_needs_the_keys_of_unfinished_syncs(seen: ObservedJob, keys: RunKeys | None) -> None:
     assert run_keys(seen.job, seen.secret) == keys
+
+
+def test_a_sync_that_goes_on_says_why_its_secret_cannot_be_read() -> None:
+    seen = begun("Running", **SYNC)
+    seen = replace(seen, runs={seen.status.run_id: STATE}, secret=None)
+    missing = "Secret default/source does not exist; create it with kubectl create secret generic"
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.requeue_after) == (JobPhase.RUNNING, 5.0)
+    assert todo.status.condition("Accepted") == condition("Accepted", False, "SecretNotFound", missing)
+    assert todo.events == warning("SecretNotFound", missing)
 
 
 @pytest.mark.parametrize(("kind", "message"), [("warmup", "16 % of 48 MiB fit"), ("clear", "")])

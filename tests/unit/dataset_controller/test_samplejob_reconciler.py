@@ -18,6 +18,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
@@ -138,6 +139,57 @@ async def test_a_failed_job_begins_anew_with_other_options(data: DataHarness) ->
     assert first["jobName"] != second["jobName"]
     ids = [event.id.rpartition("/SampleJob")[2] for event in data.published[-4:]]
     assert ids == ["Started/0", "Failed/0", "Started/1", "Succeeded/1"]
+
+
+SOURCE, AT_SOURCE = Key("default", "source"), {"access-key": "JOBAK", "secret-key": "JOBSK"}
+
+
+async def start_sync(data: DataHarness) -> set[str]:
+    """A SampleJob whose sync goes on; returns the names of its keys in the runtime's Secret."""
+    await data.ready_set()
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    await data.create(make_secret("source", values=AT_SOURCE), ports.SECRETS)
+    options = {"source": "bos://bucket.example.com/train"}
+    await data.create_job(make_sample_job(type="sync", secretRef={"name": "source"}, syncOptions=options))
+    await data.wait(3)
+    keys = await keys_of_jobs(data)
+    assert len(keys) == 2
+    return keys
+
+
+async def keys_of_jobs(data: DataHarness) -> set[str]:
+    found = await data.get(RUNTIME, ports.SECRETS)
+    return {name for name in found["data"] if name.startswith("job-")}
+
+
+async def test_a_sync_keeps_its_keys_when_its_secret_is_deleted_by_mistake(data: DataHarness) -> None:
+    keys = await start_sync(data)
+    await data.delete(SOURCE, ports.SECRETS)
+    await data.wait(400)
+    await data.expect_job("Running")
+    await data.expect_condition("Accepted", "SecretNotFound", JOB, ports.SAMPLE_JOBS)
+    assert await keys_of_jobs(data) == keys
+    await data.create(make_secret("source", values={**AT_SOURCE, "access-key": "NEWAK"}), ports.SECRETS)
+    await data.wait(40)
+    await data.expect_condition("Accepted", "Accepted", JOB, ports.SAMPLE_JOBS)
+    entry = next(name for name in keys if name.endswith(".access-key"))
+    assert base64.b64decode((await data.get(RUNTIME, ports.SECRETS))["data"][entry]) == b"NEWAK"
+
+
+async def test_a_sync_keeps_its_keys_while_its_secret_cannot_be_read(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, get = await start_sync(data), data.cluster.get
+
+    async def unreadable(resource: ports.Resource, key: Key) -> ports.Object:
+        if key == SOURCE:
+            raise Retry("InternalError", "etcd timeout")
+        return await get(resource, key)
+
+    await data.restart()
+    monkeypatch.setattr(data.cluster, "get", unreadable)
+    await data.wait(6)
+    assert await keys_of_jobs(data) == keys
 
 
 MIRROR: dict[str, Any] = {

@@ -12,7 +12,7 @@ from dataset_controller.domain.limits import MESSAGE_MAX
 from dataset_controller.domain.names import Cond, JobPhase, job_finalizer
 from dataset_controller.domain.operations import unused_sync_options
 from dataset_controller.domain.runs import is_ended, make_run
-from dataset_controller.domain.samplejob.credentials import SYNC, unread_keys_of
+from dataset_controller.domain.samplejob.credentials import SYNC, problem_of_keys, unread_keys_of
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
@@ -187,7 +187,7 @@ def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
     if request is not None and is_missing and _is_edited(seen, request):
         return _start_anew(seen, now)
     if not is_missing:
-        problem = None
+        problem = problem_of_keys(seen.job, seen.secret)
     records = _records(seen, request, by is not None, now)
     status = _present_progress(seen, now)
     if seen.state is not None or seen.are_records_known:
@@ -204,7 +204,8 @@ def _present_progress(seen: ObservedJob, now: datetime) -> JobStatus:
 def _with_acceptance(
     seen: ObservedJob, status: JobStatus, problem: Problem | None, now: datetime
 ) -> JobStatus:
-    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it."""
+    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it; then why
+    its keys cannot be read."""
     accepted = status.condition(Cond.ACCEPTED)
     if problem is not None:
         return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
