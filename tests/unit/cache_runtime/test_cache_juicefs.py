@@ -8,9 +8,9 @@ import json
 import os
 import struct
 from asyncio.subprocess import Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.unit.dataset_controller.builders import CONFIG, NOW, make_observed, make_observed_job, spec_of
 
 from cache_runtime.cell import Cell
 from cache_runtime.domain.model import CacheUse, Credentials, File
@@ -55,10 +56,17 @@ from cache_runtime.engines.ports import NotBegun
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.node import CacheLimit, Disks
 from cache_runtime.secret_files import SecretFiles
+from dataset_controller.domain.actions import WriteRun
+from dataset_controller.domain.samplejob.credentials import job_keys
+from dataset_controller.domain.samplejob.plan import plan as plan_job
+from dataset_controller.domain.sampleset.plan import plan as plan_set
+from dataset_controller.domain.sampleset.policies.runtime_secret import read_secrets
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.kube.ports import Object
+from paddlewheel.testkit.samplesets import make_secret
 
 KEYS = Credentials("AK", "SK/with+odd")
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://:pa%40ss@redis:6379/1", KEYS)
@@ -145,7 +153,7 @@ def test_unknown_mount_options_are_refused(name: str) -> None:
     [
         ("minio://h/b/p", KEYS, "minio://h/b/p/", 4),
         ("s3://b.s3.amazonaws.com/p/", KEYS, "s3://b.s3.amazonaws.com/p/", 4),
-        ("s3://b.s3.amazonaws.com/p", Credentials(), "s3://b.s3.amazonaws.com/p/", 0),
+        ("s3://b.s3.amazonaws.com/p", Credentials(), "s3://anonymous:@b.s3.amazonaws.com/p/", 0),
         ("oss://b.oss.com/x", KEYS, "oss://b.oss.com/x/", 2),
         ("bos://b.bj.bcebos.com/x", KEYS, "bos://b.bj.bcebos.com/x/", 2),
         ("cos://b.cos.r.myqcloud.com/x", KEYS, "cos://b.cos.r.myqcloud.com/x/", 2),
@@ -187,11 +195,66 @@ def test_a_local_source_is_read_where_it_is_mounted() -> None:
     assert (command.args, command.env) == (("file:///run/x/sources/0/a%20b/",), {})
 
 
-def test_a_secret_without_keys_means_a_public_bucket() -> None:
-    public = SyncOperation(source="s3://b.s3.amazonaws.com/p", secret="source")
-    assert source_url(public, Credentials()).args == ("s3://anonymous:@b.s3.amazonaws.com/p/",)
-    with pytest.raises(Permanent, match="access-key"):
-        source_url(SyncOperation(source="minio://h/b"), Credentials())
+def source_of_set(uri: str, secret: Object) -> Command:
+    """Of the first sync of a set, as dataset-controller requests it with the keys that it hands over."""
+    spec = {"source": {"uri": uri, "secretRef": {"name": "source"}}}
+    status = {"jobsName": {"syncJobName": "r1"}}
+    seen = make_observed("Syncing", ready=1, spec=spec, status=status, source_secret=secret)
+    keys = read_secrets(seen, spec_of(seen.sample_set)).source
+    return source_of_run(plan_set(seen, CONFIG, NOW).actions, keys.access_key, keys.secret_key)
+
+
+def source_of_job(uri: str, secret: Object) -> Command:
+    """The same of a SampleJob."""
+    spec: dict[str, Any] = {
+        "type": "sync",
+        "secretRef": {"name": "source"},
+        "syncOptions": {"source": uri},
+    }
+    new = plan_job(replace(make_observed_job(**spec), secret=secret), NOW)
+    assert new.status is not None
+    seen = replace(make_observed_job("Pending", new.status.run_id, **spec), secret=secret)
+    keys = job_keys(seen.job, secret)
+    return source_of_run(plan_job(seen, NOW).actions, keys.access_key, keys.secret_key)
+
+
+def source_of_run(actions: Sequence[object], access_key: str, secret_key: str) -> Command:
+    [sync] = [action.run.sync for action in actions if isinstance(action, WriteRun)]
+    assert sync is not None
+    return source_url(sync, Credentials(access_key, secret_key))
+
+
+@pytest.mark.parametrize("source_of", [source_of_set, source_of_job])
+@pytest.mark.parametrize(
+    ("uri", "address"),
+    [
+        ("s3://b.s3.amazonaws.com/p", "s3://anonymous:@b.s3.amazonaws.com/p/"),
+        ("bos://b.bj.bcebos.com/p", "bos://b.bj.bcebos.com/p/"),
+        ("hdfs://namenode:8020/p", "hdfs://namenode:8020/p/"),
+        ("redis://host:6379/1", "redis://host:6379/1/"),
+        ("gs://b/p", "gs://b/p/"),
+    ],
+)
+def test_a_secret_without_keys_means_a_public_bucket(
+    source_of: Callable[[str, Object], Command], uri: str, address: str
+) -> None:
+    """From the manifest to the client's argument: S3's client would take the role of the node."""
+    assert source_of(uri, make_secret("source", values={})) == Command((address,))
+
+
+@pytest.mark.parametrize("source_of", [source_of_set, source_of_job])
+def test_keys_of_a_secret_reach_the_client(source_of: Callable[[str, Object], Command]) -> None:
+    values = {"access-key": "AK", "secret-key": "SK"}
+    command = source_of("s3://b.s3.amazonaws.com/p", make_secret("source", values=values))
+    assert command.args == ("s3://b.s3.amazonaws.com/p/",)
+    assert (command.env["AWS_ACCESS_KEY_ID"], command.env["AWS_SECRET_ACCESS_KEY"]) == ("AK", "SK")
+
+
+@pytest.mark.parametrize("scheme", ["minio", "oss"])
+def test_a_store_whose_client_reads_no_public_bucket_needs_keys(scheme: str) -> None:
+    with pytest.raises(Permanent, match="access-key") as refused:
+        source_url(SyncOperation(source=f"{scheme}://h/b"), Credentials())
+    assert refused.value.reason == "CredentialsMissing"
 
 
 @pytest.mark.parametrize(

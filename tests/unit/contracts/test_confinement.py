@@ -135,6 +135,21 @@ def test_stores_on_a_node_are_refused(storage: str, bucket: str, key: str) -> No
         check_store(storage, bucket)
 
 
+@pytest.mark.parametrize(
+    "bucket",
+    [
+        "redis://user:p?KEY@host:6379/1",
+        "redis://user:p?secret=KEY@host:6379/1",
+        "redis://user:KEY?secret&b=word@host/1",
+        "redis://:KEY/x?y@host/1",
+    ],
+)
+def test_a_password_that_is_not_escaped_is_never_shown(bucket: str) -> None:
+    with pytest.raises(InvalidStore, match=r"^bucket: ") as refused:
+        check_store("redis", bucket)
+    assert not [part for part in ("KEY", "secret", "word@", "host") if part in str(refused.value)]
+
+
 def test_parameters_of_a_source_name_no_files() -> None:
     check_parameters("s3://b/a?tls-key-file=/x", "f")
     check_parameters("redis://h/1?max-retries=3", "f")

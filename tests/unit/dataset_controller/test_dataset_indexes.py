@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dataset_controller.domain.indexes import (
-    SetAsJobsSee,
     as_jobs_see,
     as_others_see,
     is_being_bound,
@@ -72,11 +71,11 @@ def test_an_object_is_found_by(
 
 
 def test_jobs_see_of_their_set_what_their_runs_depend_on() -> None:
-    assert as_jobs_see(BARE) == SetAsJobsSee(("", 0, ""), (None, None))
+    assert as_jobs_see(BARE) == ("", 0, "", None, None)
     metadata = {"uid": "u", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z"}
     status = {"phase": "Ready", "runtimeStatus": {"readyReplicas": 2}, "cacheStatus": {"totalFiles": "9"}}
     seen = as_jobs_see({"metadata": {"name": "digits", **metadata}, "status": status})
-    assert seen == SetAsJobsSee(("u", 3, "2026-01-01T00:00:00Z"), ("Ready", 2))
+    assert seen == ("u", 3, "2026-01-01T00:00:00Z", "Ready", 2)
 
 
 def test_waiting_jobs_see_the_end_of_another_and_what_it_asks_for() -> None:
@@ -120,19 +119,11 @@ def test_a_job_waits_until_its_run_is_requested(status: dict[str, Any], waiting:
 
 
 @pytest.mark.parametrize(
-    ("phase", "is_request_same", "finished"),
-    [
-        ("Succeeded", True, True),
-        ("Succeeded", False, True),
-        ("Failed", True, True),
-        ("Failed", False, False),
-        ("Running", True, False),
-    ],
+    ("phase", "finished"),
+    [("Succeeded", True), ("Failed", True), ("Running", False), ("Pending", False), ("", False)],
 )
-def test_a_failed_job_is_finished_only_while_its_sets_spec_is_the_same(
-    phase: str, is_request_same: bool, finished: bool
-) -> None:
-    assert is_finished(job({"phase": phase}), is_request_same) is finished
+def test_a_job_that_has_failed_is_as_finished_as_one_that_has_succeeded(phase: str, finished: bool) -> None:
+    assert is_finished(job({"phase": phase})) is finished
 
 
 @pytest.mark.parametrize(

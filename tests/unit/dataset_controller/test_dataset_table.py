@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
+from dataset_controller.domain.samplejob.plan import RUN_AGAIN
 from dataset_controller.domain.samplejob.status import progress_of
 from dataset_controller.secret_reads import PATIENT
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
@@ -80,7 +81,7 @@ async def test_a_failed_job_shows_the_runs_reason(data: DataHarness) -> None:
     await data.ready_set()
     data.runtime.script = {"warmup": RunPhase.FAILED}
     await data.create_job(make_sample_job())
-    assert await row(data, JOBS) == ("Failed", "FilesFailed", "the script says so")
+    assert await row(data, JOBS) == ("Failed", "FilesFailed", f"the script says so; {RUN_AGAIN}")
 
 
 async def test_what_a_run_says_of_its_success_is_the_jobs_message(data: DataHarness) -> None:

@@ -16,11 +16,13 @@ from tests.unit.dataset_controller.builders import (
 )
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun, WriteRun
+from dataset_controller.domain.invalid import Problem
+from dataset_controller.domain.limits import MESSAGE_MAX
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.samplejob.credentials import run_keys
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
-from dataset_controller.domain.samplejob.plan import plan
+from dataset_controller.domain.samplejob.plan import RUN_AGAIN, plan
 from dataset_controller.domain.samplejob.request import BUILDERS, read_request
 from dataset_controller.domain.sampleset.model import CacheMark, SyncOrigin
 from dataset_controller.domain.sources import Credentials, RunKeys
@@ -37,6 +39,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
 from paddlewheel.testkit.samplesets import make_secret
@@ -74,6 +77,10 @@ def recorded(seen: ObservedJob, **fields: Any) -> ObservedJob:
 
 def normal(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
     return (KubernetesEvent("Normal", reason, message),)
+
+
+def with_remedy(why: str) -> str:
+    return f"{why}; {RUN_AGAIN}" if why else RUN_AGAIN
 
 
 def warning(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
@@ -118,8 +125,8 @@ def warning(reason: str, message: str) -> tuple[KubernetesEvent, ...]:
 def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
     spec: dict[str, Any], operation: WireModel, remark: str
 ) -> None:
-    run = run_id("job-uid", "0", digest(operation))
-    assert plan(make_observed_job(**spec), NOW) == JobPlan(
+    run, seen = run_id("job-uid", "0", digest(operation)), make_observed_job(**spec)
+    assert plan(seen, NOW) == JobPlan(
         status_of(
             JobPhase.PENDING,
             replace(ACCEPTED, message=remark),
@@ -128,6 +135,7 @@ def test_a_job_begins_with_a_run_that_is_named_after_its_operation(
             set_name="digits",
             set_uid=OWNER_UID,
             type=spec["type"],
+            request_digest=seen.job.request_digest,
         ),
         events=normal("RunRequested", f"requested {spec['type']} as run {run}"),
         requeue_after=0.0,
@@ -153,6 +161,7 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
         set_name="digits",
         set_uid=OWNER_UID,
         type="warmup",
+        request_digest=seen.job.request_digest,
         announcements=(failed,),
     )
 
@@ -480,7 +489,6 @@ def test_an_edited_job_whose_run_nobody_has_asks_for_another_run(edit: dict[str,
     assert lost.actions == ()
     assert lost.status is not None
     assert (lost.status.phase, lost.status.announcements[-1]) == (JobPhase.FAILED, fact("Failed"))
-    assert plan(edited("Failed", edit), NOW).status == status
     unknown = plan(edited("Pending", edit, are_records_known=False), NOW)
     assert unknown.actions == ()
     assert unknown.status is not None
@@ -579,6 +587,7 @@ def test_a_job_whose_run_succeeded_has_succeeded() -> None:
     ],
 )
 def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reason: str, message: str) -> None:
+    message = with_remedy(message)
     assert plan(running(**state), NOW) == JobPlan(
         status_of(
             JobPhase.FAILED,
@@ -598,7 +607,7 @@ def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reaso
 def test_a_job_whose_set_is_gone_has_failed() -> None:
     todo = plan(replace(running(), sample_set=None), NOW)
     assert todo.status is not None
-    gone = "SampleSet digits is gone"
+    gone = with_remedy("SampleSet digits is gone")
     assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
     assert (todo.status.phase, todo.status.progress["filesDone"]) == (JobPhase.FAILED, 0)
     assert (todo.actions, todo.events) == ((), warning("SampleSetNotFound", gone))
@@ -609,7 +618,7 @@ def test_a_run_is_not_carried_over_to_another_set_of_the_same_name() -> None:
     assert [type(action) for action in plan(seen, NOW).actions] == [WriteRun]
     assert seen.sample_set is not None
     todo = plan(replace(seen, sample_set=replace(seen.sample_set, uid="uid-2")), NOW)
-    gone = "SampleSet digits of this run is gone; another one has its name now"
+    gone = with_remedy("SampleSet digits of this run is gone; another one has its name now")
     assert todo.status is not None
     assert todo.status.condition("Complete") == condition("Complete", False, "SampleSetNotFound", gone)
     assert (todo.status.phase, todo.status.set_uid) == (JobPhase.FAILED, OWNER_UID)
@@ -644,21 +653,78 @@ def test_an_edit_of_a_job_that_has_succeeded_is_answered_once() -> None:
     )
 
 
-def test_a_failed_job_rests_until_its_options_change() -> None:
-    same = ended("Failed", run=run_id("job-uid", "0", digest(WARMUP)))
-    assert plan(same, NOW) == JobPlan(same.status, (ForgetRun(RUN),))
-    bad = ended("Failed", type="rmr")
-    assert plan(bad, NOW) == JobPlan(bad.status, (ForgetRun(RUN),))
-    changed = ended("Failed", warmupOptions={"threads": 2})
-    assert plan(changed, NOW) == JobPlan(
-        status_of(
-            JobPhase.NEW,
-            condition("Started", False, "OptionsChanged"),
-            announcements=(fact("Started"), fact("Failed")),
-        ),
-        (ForgetRun(RUN),),
-        requeue_after=0.0,
-    )
+MIRROR: dict[str, Any] = {**SYNC, "syncOptions": {"delete-dst": True}}
+
+
+def edited_after_failing(generation: int = 2, **edit: Any) -> ObservedJob:
+    """A mirror of the set's source that has failed in generation 1, when it was not edited yet."""
+    seen = ended("Failed", generation=generation, **{**MIRROR, **edit})
+    return recorded(seen, request_digest=ended("Failed", **MIRROR).job.request_digest)
+
+
+def with_source(seen: ObservedJob, uri: str) -> ObservedJob:
+    return replace(seen, sample_set=make_set("Ready", spec={"source": {"uri": uri}}))
+
+
+@pytest.mark.parametrize("source", [SOURCE, "s3://bucket.s3.example.com/tiny"], ids=["same", "other"])
+@pytest.mark.parametrize(
+    ("generation", "edit"),
+    [
+        (1, {}),
+        (1, {"syncOptions": {"delete-dst": True, "threads": 2}}),
+        (2, {"ttlSecondsAfterFinished": None}),
+        (2, {"priority": 9}),
+        (2, {"terminate": True}),
+    ],
+    ids=["unedited", "edited before its end", "time to live", "priority", "terminate"],
+)
+def test_a_failed_job_rests_whatever_its_set_or_a_new_release_makes_of_its_request(
+    source: str, generation: int, edit: dict[str, Any]
+) -> None:
+    seen = with_source(edited_after_failing(generation, **edit), source)
+    rests = replace(seen.status, observed_generation=generation)
+    assert plan(seen, NOW) == JobPlan(rests, (ForgetRun(RUN),))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"syncOptions": {"delete-dst": True, "threads": 2}},
+        {"type": "warmup"},
+        {"sampleSetRef": {"name": "mnist"}},
+        {"secretRef": {"name": "corrected"}},
+        {"after": ["first"]},
+        {"type": "rmr"},
+    ],
+    ids=["options", "type", "set", "secret", "after", "to an invalid one"],
+)
+def test_a_failed_job_starts_again_when_what_it_asks_for_is_edited(edit: dict[str, Any]) -> None:
+    todo = plan(edited_after_failing(**edit), NOW)
+    started = replace(condition("Started", False, "OptionsChanged"), observed_generation=2)
+    status = status_of(JobPhase.NEW, started, announcements=(fact("Started"), fact("Failed")))
+    assert todo == JobPlan(replace(status, observed_generation=2), (ForgetRun(RUN),), requeue_after=0.0)
+
+
+def test_a_job_that_failed_under_an_older_release_is_created_anew() -> None:
+    """Nobody knows what it asked for then."""
+    seen = recorded(edited_after_failing(syncOptions={"threads": 2}), request_digest="")
+    assert plan(seen, NOW) == JobPlan(replace(seen.status, observed_generation=2), (ForgetRun(RUN),))
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("", RUN_AGAIN),
+        ("a.png", f"a.png; {RUN_AGAIN}"),
+        ("x" * MESSAGE_MAX, f"{'x' * (MESSAGE_MAX - len(RUN_AGAIN) - 2)}; {RUN_AGAIN}"),
+    ],
+)
+def test_a_failed_job_says_how_it_is_run_again(told: str, said: str) -> None:
+    status = plan(running(phase=RunPhase.FAILED, message=told), NOW).status
+    assert status is not None
+    complete = status.condition("Complete")
+    assert complete is not None
+    assert complete.message == said
 
 
 # --- time to live
@@ -800,6 +866,8 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
 
 # --- keys in the runtime's Secret
 
+SHARED_NO_MORE = Problem(Reason.SECRET_NOT_SHARED, "shared no more", takes_back=True)
+
 
 @pytest.mark.parametrize(
     ("seen", "keys"),
@@ -810,7 +878,12 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
             make_observed_job("Running", "r1", type="sync", syncOptions={"source": "s3://A:S@b"}),
             RunKeys("r1", Credentials("A", "S")),
         ),
-        (make_observed_job("Running", "r1", type="sync"), RunKeys("r1", Credentials())),
+        (make_observed_job("Running", "r1", type="sync"), RunKeys("r1", None)),
+        (replace(make_observed_job("Running", "r1", **SYNC), secret=None), RunKeys("r1", None)),
+        (
+            replace(make_observed_job("Running", "r1", **SYNC), secret=SHARED_NO_MORE),
+            RunKeys("r1", Credentials()),
+        ),
         (make_observed_job("Running", "", **SYNC), None),
         (make_observed_job("Succeeded", "r1", **SYNC), None),
         (make_observed_job("Running", "r1"), None),
@@ -818,6 +891,17 @@ def test_a_deleted_job_without_our_finalizer_is_left_alone() -> None:
 )
 def test_the_runtime_needs_the_keys_of_unfinished_syncs(seen: ObservedJob, keys: RunKeys | None) -> None:
     assert run_keys(seen.job, seen.secret) == keys
+
+
+def test_a_sync_that_goes_on_says_why_its_secret_cannot_be_read() -> None:
+    seen = begun("Running", **SYNC)
+    seen = replace(seen, runs={seen.status.run_id: STATE}, secret=None)
+    missing = "Secret default/source does not exist; create it with kubectl create secret generic"
+    todo = plan(seen, NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.requeue_after) == (JobPhase.RUNNING, 5.0)
+    assert todo.status.condition("Accepted") == condition("Accepted", False, "SecretNotFound", missing)
+    assert todo.events == warning("SecretNotFound", missing)
 
 
 @pytest.mark.parametrize(("kind", "message"), [("warmup", "16 % of 48 MiB fit"), ("clear", "")])

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarness, OpenData
 
+from dataset_controller.domain import operations
+from dataset_controller.domain.samplejob.plan import RUN_AGAIN
 from dataset_controller.domain.samplejob.policies.deletion import BUS_SECONDS
 from paddlewheel.bus.streams import DATASETS
 from paddlewheel.contracts.generated.bus_v1 import RebuildReport
@@ -16,6 +18,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
@@ -128,7 +131,7 @@ async def test_a_failed_job_begins_anew_with_other_options(data: DataHarness) ->
     await data.create_job(make_sample_job())
     first = await data.expect_job("Failed")
     complete = await data.expect_condition("Complete", "FilesFailed", JOB, ports.SAMPLE_JOBS)
-    assert complete["message"] == "the script says so"
+    assert complete["message"] == f"the script says so; {RUN_AGAIN}"
     data.runtime.script = {}
     await data.patch(JOB, {"spec": {"warmupOptions": {"threads": 7}}}, ports.SAMPLE_JOBS)
     await data.drive()
@@ -136,6 +139,106 @@ async def test_a_failed_job_begins_anew_with_other_options(data: DataHarness) ->
     assert first["jobName"] != second["jobName"]
     ids = [event.id.rpartition("/SampleJob")[2] for event in data.published[-4:]]
     assert ids == ["Started/0", "Failed/0", "Started/1", "Succeeded/1"]
+
+
+SOURCE, AT_SOURCE = Key("default", "source"), {"access-key": "JOBAK", "secret-key": "JOBSK"}
+
+
+async def start_sync(data: DataHarness) -> set[str]:
+    """A SampleJob whose sync goes on; returns the names of its keys in the runtime's Secret."""
+    await data.ready_set()
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    await data.create(make_secret("source", values=AT_SOURCE), ports.SECRETS)
+    options = {"source": "bos://bucket.example.com/train"}
+    await data.create_job(make_sample_job(type="sync", secretRef={"name": "source"}, syncOptions=options))
+    await data.wait(3)
+    keys = await keys_of_jobs(data)
+    assert len(keys) == 2
+    return keys
+
+
+async def keys_of_jobs(data: DataHarness) -> set[str]:
+    found = await data.get(RUNTIME, ports.SECRETS)
+    return {name for name in found["data"] if name.startswith("job-")}
+
+
+async def test_a_sync_keeps_its_keys_when_its_secret_is_deleted_by_mistake(data: DataHarness) -> None:
+    keys = await start_sync(data)
+    await data.delete(SOURCE, ports.SECRETS)
+    await data.wait(400)
+    await data.expect_job("Running")
+    await data.expect_condition("Accepted", "SecretNotFound", JOB, ports.SAMPLE_JOBS)
+    assert await keys_of_jobs(data) == keys
+    await data.create(make_secret("source", values={**AT_SOURCE, "access-key": "NEWAK"}), ports.SECRETS)
+    await data.wait(40)
+    await data.expect_condition("Accepted", "Accepted", JOB, ports.SAMPLE_JOBS)
+    entry = next(name for name in keys if name.endswith(".access-key"))
+    assert base64.b64decode((await data.get(RUNTIME, ports.SECRETS))["data"][entry]) == b"NEWAK"
+
+
+async def test_a_sync_keeps_its_keys_while_its_secret_cannot_be_read(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, get = await start_sync(data), data.cluster.get
+
+    async def unreadable(resource: ports.Resource, key: Key) -> ports.Object:
+        if key == SOURCE:
+            raise Retry("InternalError", "etcd timeout")
+        return await get(resource, key)
+
+    await data.restart()
+    monkeypatch.setattr(data.cluster, "get", unreadable)
+    await data.wait(6)
+    assert await keys_of_jobs(data) == keys
+
+
+MIRROR: dict[str, Any] = {
+    "type": "sync",
+    "secretRef": {"name": "digits"},
+    "syncOptions": {"delete-dst": True},
+}
+"""Of the set's own source: what that does not have is deleted from the set."""
+
+
+async def test_a_cancelled_mirror_stays_so_when_its_set_gets_another_source(data: DataHarness) -> None:
+    await data.ready_set()
+    data.runtime.script = {"sync": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("mirror", **MIRROR))
+    data.runtime.script = {}
+    await data.create_job(make_sample_job("stop", type="warmup", terminate=True))
+    await data.wait(70)
+    await data.expect_job("Failed", "mirror")
+    await data.expect_condition("Complete", "Cancelled", Key("default", "mirror"), ports.SAMPLE_JOBS)
+    before = len(data.runtime.runs("sync"))
+    other = "s3://bucket.s3.example.com/tiny"
+    await data.patch(SET, {"spec": {"source": {"uri": other}}})
+    tidy = {"spec": {"ttlSecondsAfterFinished": 1 << 20}}
+    await data.patch(Key("default", "mirror"), tidy, ports.SAMPLE_JOBS)
+    await data.wait(20)
+    assert len(data.runtime.runs("sync")) == before
+    await data.expect_job("Failed", "mirror")
+    options = {"spec": {"syncOptions": {"threads": 2}}}
+    await data.patch(Key("default", "mirror"), options, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.expect_job("Succeeded", "mirror")
+    run = data.runtime.runs("sync")[-1].sync
+    assert run is not None
+    assert (run.source, run.delete_dst, run.threads) == (other, True, 2)
+
+
+async def test_a_failed_job_stays_so_when_a_new_release_has_another_default(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await data.ready_set()
+    data.runtime.script = {"sync": RunPhase.FAILED}
+    await data.create_job(make_sample_job(**MIRROR))
+    await data.expect_job("Failed")
+    before = data.runtime.runs("sync")
+    monkeypatch.setattr(operations, "SYNC_THREADS", 11)
+    await data.restart()
+    await data.wait(20)
+    await data.expect_job("Failed")
+    assert data.runtime.runs("sync") == before
 
 
 async def test_an_edit_after_success_changes_nothing_but_is_answered_once(data: DataHarness) -> None:
@@ -301,16 +404,13 @@ async def test_a_set_that_degrades_wakes_jobs_that_are_not_finished(data: DataHa
     assert data.woken == [Key("default", "running")]
 
 
-async def test_an_edited_set_wakes_failed_jobs_which_may_begin_anew_and_no_succeeded_ones(
-    data: DataHarness,
-) -> None:
+async def test_an_edited_set_wakes_jobs_that_are_not_finished(data: DataHarness) -> None:
     await data.ready_set()
-    await data.create_job(make_sample_job("done"))
-    data.runtime.script = {"warmup": RunPhase.FAILED}
-    await data.create_job(make_sample_job("failed"))
+    await create_jobs_of_every_end(data)
+    data.forget_woken()
     await data.patch(SET, {"spec": {"partitions": 2}})
     await data.catch_up()
-    assert set(data.woken) == {SET, Key("default", "failed")}
+    assert set(data.woken) == {SET, Key("default", "running")}
 
 
 async def test_a_set_that_is_gone_wakes_the_jobs_that_ran_on_it(data: DataHarness) -> None:

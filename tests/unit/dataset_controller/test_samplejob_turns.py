@@ -25,7 +25,7 @@ from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob import uses
 from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.parse import parse_job
-from dataset_controller.domain.samplejob.plan import plan
+from dataset_controller.domain.samplejob.plan import RUN_AGAIN, plan
 from dataset_controller.domain.samplejob.policies import turns
 from dataset_controller.domain.samplejob.request import read_request
 from dataset_controller.domain.samplejob.uses import Uses, conflict, uses_of
@@ -315,10 +315,7 @@ def test_a_job_that_waits_is_cancelled_by_a_younger_one_that_ends_the_others(
     assert (status.phase is JobPhase.FAILED) is is_cancelled
     complete = status.condition("Complete")
     if complete is not None:
-        assert (complete.reason, complete.message) == (
-            "Cancelled",
-            "SampleJob end, which has spec.terminate, has cancelled it",
-        )
+        assert (complete.reason, complete.message) == ("Cancelled", ENDED_BY)
 
 
 def started_again(seen: ObservedJob, seconds: float) -> ObservedJob:
@@ -470,7 +467,7 @@ def begun(phase: str, *others: SampleJob, **spec: Any) -> ObservedJob:
 
 OWN_RUN = read_request(rival_of()).run_id("job-uid", 0)
 RUNNING = RunState(phase=RunPhase.RUNNING)
-ENDED_BY = "SampleJob end, which has spec.terminate, has cancelled it"
+ENDED_BY = f"SampleJob end, which has spec.terminate, has cancelled it; {RUN_AGAIN}"
 
 
 def test_a_run_that_was_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
@@ -829,9 +826,8 @@ async def test_a_cancel_that_the_bus_did_not_take_is_made_up_for(data: DataHarne
         assert done["message"] == "cancelled, but not ended 60 s later: SampleJob a-runs"
     await data.wait(40)
     ended = await data.expect_job("Failed", "a-runs")
-    assert (ended["reason"], ended["message"]) == ("Cancelled", "the run was cancelled"), (
-        "its agents were told"
-    )
+    told = f"the run was cancelled; {RUN_AGAIN}"
+    assert (ended["reason"], ended["message"]) == ("Cancelled", told), "its agents were told"
     await data.expect_job("Succeeded", "c-ends")
 
 

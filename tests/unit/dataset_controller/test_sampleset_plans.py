@@ -1778,6 +1778,33 @@ def test_the_secret_contains_the_keys_of_jobs_and_the_bus_certificate() -> None:
     assert secret_actions(seen) == (Create("Secret", render.secret(seen.sample_set.identity, values)),)
 
 
+JOB_ENTRIES = {"job-r1.access-key": "QQ==", "job-r1.secret-key": "Uw=="}
+
+
+def with_job_entries(seen: ObservedSet) -> ObservedSet:
+    """The runtime's Secret is up to date, and has the keys of job run r1 as well."""
+    secret = render.secret(seen.sample_set.identity, VALUES)
+    secret["data"] = {**secret["data"], **JOB_ENTRIES}
+    return replace(seen, children=replace(seen.children, secret=secret))
+
+
+def test_keys_of_a_job_stay_while_its_secret_cannot_be_read_and_go_when_they_are_taken_back() -> None:
+    seen = with_job_entries(make_observed())
+    assert secret_actions(replace(seen, job_keys=(RunKeys("r1", None),))) == ()
+    gone = dict.fromkeys(JOB_ENTRIES)
+    for job_keys in ((), (RunKeys("r1", Credentials()),), (RunKeys("r10", None),)):
+        [patch] = secret_actions(replace(seen, job_keys=job_keys))
+        assert isinstance(patch, Patch)
+        assert {name for name, value in patch.patch["data"].items() if value is None} == set(gone), job_keys
+
+
+def test_keys_of_a_job_are_taken_back_also_while_the_sets_own_secrets_are_invalid() -> None:
+    seen = with_job_entries(make_observed())
+    taken = Patch("Secret", RUNTIME, {"data": dict.fromkeys(JOB_ENTRIES)})
+    assert decide_secrets(replace(seen, job_keys=(RunKeys("r1", Credentials()),)), None) == (taken,)
+    assert decide_secrets(replace(seen, job_keys=(RunKeys("r1", None),)), None) == ()
+
+
 def test_a_secret_that_has_changed_is_replaced_entry_by_entry() -> None:
     old = {**render.secret(make_set().identity, {}), "data": {"engine.name": "b2xk", "job-r0.access-key": ""}}
     seen = make_observed(children=Children(secret=old))

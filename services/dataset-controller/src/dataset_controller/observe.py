@@ -8,7 +8,7 @@ from functools import partial
 
 from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
-from dataset_controller.domain.names import Cond, JobPhase, SetPhase
+from dataset_controller.domain.names import ENDED, Cond, JobPhase, SetPhase
 from dataset_controller.domain.paths import Places
 from dataset_controller.domain.samplejob.cache_changes import changes_of, mirrored_at
 from dataset_controller.domain.samplejob.credentials import SYNC, has_keys, job_secret_key, run_keys
@@ -251,11 +251,13 @@ class Observer:
         return await self._secrets.named(secret, own.key.namespace, patient=patient)
 
     async def _secret_of_job(self, job: SampleJob) -> SecretSeen:
-        """Only a sync has use for it."""
-        if job.type != SYNC or job.status.phase is JobPhase.SUCCEEDED:
+        """Only a sync that has not ended has use for it. Read again soon while the job waits for it."""
+        if job.type != SYNC or job.status.phase in ENDED:
             return None
-        is_new = job.status.phase is JobPhase.NEW
-        return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=not is_new)
+        accepted = job.status.condition(Cond.ACCEPTED)
+        is_well = accepted is not None and accepted.status == "True"
+        patient = is_well and job.status.phase is not JobPhase.NEW
+        return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=patient)
 
     def _kept_users(self, own: SampleSet) -> tuple[str, ...] | None:
         """Those of a set that waits, which every report of an agent wakes, are not listed each time."""

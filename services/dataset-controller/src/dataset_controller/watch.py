@@ -212,9 +212,8 @@ class Wakes:
         before, after = self._sets_as_jobs_see.taken_in(change)
         if after == before:
             return
-        is_request_same = before is not None and after is not None and before.request == after.request
         for job in self._jobs.by_index(BY_SET, str(key)):
-            if not is_finished(job, is_request_same):
+            if not is_finished(job):
                 self._wake_job(key_of(job))
 
     def _job_changed(self, change: Change) -> None:

@@ -5,6 +5,7 @@ Keys in an address are removed from it, so that they are stored only in Secrets.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -47,7 +48,7 @@ def parse_address(uri: str, where: str) -> Source:
     """Check the address; an absolute path is a `file://`.
 
     Raises:
-        InvalidAddress: no or unknown scheme, nothing after it, or control characters.
+        InvalidAddress: no or unknown scheme, nothing after it, unescaped keys, or control characters.
     """
     if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
         raise InvalidAddress(f"{where}: control characters or more than {PATH_LENGTH} characters")
@@ -57,8 +58,8 @@ def parse_address(uri: str, where: str) -> Source:
     if not found:
         raise InvalidAddress(f"{where}: name the store first, as in s3://BUCKET.ENDPOINT/PREFIX")
     if scheme.lower() not in SOURCE_SCHEMES:
-        known = ", ".join(SOURCE_SCHEMES)
-        raise InvalidAddress(f"{where}: unknown store {scheme!r}; known are {known}")
+        known, shown = ", ".join(SOURCE_SCHEMES), repr(scheme) if scheme.isalnum() else "before '://'"
+        raise InvalidAddress(f"{where}: unknown store {shown}; known are {known}")
     return _without_keys(scheme.lower(), rest, where)
 
 
@@ -83,8 +84,21 @@ def _without_keys(scheme: str, rest: str, where: str) -> Source:
     userinfo, at, host = authority.rpartition("@")
     if not host and scheme != "file":
         raise InvalidAddress(f"{where}: a bucket or host must follow {scheme}://")
+    if scheme != "file" and _has_other_than_ports(host):
+        raise InvalidAddress(f"{where}: what follows ':' is no port; write '/' in keys as %2F, '?' as %3F")
     uri = f"{scheme}://{host}{slash}{path}"
     if not at:
         return Source(uri)
     access, _, secret = userinfo.partition(":")
     return Source(uri, Credentials(unquote(access), unquote(secret)))
+
+
+def _has_other_than_ports(hosts: str) -> bool:
+    """Something else follows a ':', as where a key with a '/' ends the part of the address that has keys.
+
+    Args:
+        hosts: one or more, joined by commas, with parameters where the address has no path.
+    """
+    parts = re.split("[?#]", hosts)[0].split(",")
+    ports = (part.rpartition("]")[2].partition(":")[1:] for part in parts)
+    return any(colon and not (port.isascii() and port.isdigit()) for colon, port in ports)

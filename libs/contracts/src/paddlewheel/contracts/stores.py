@@ -87,6 +87,9 @@ def check_parameters(uri: str, where: str) -> None:
 
 
 def _check_parameters(where: str, query: str | None) -> None:
+    if "@" in (query or ""):
+        # This may be the end of a password, of which nothing is shown.
+        raise InvalidStore(f"{where}: write '?' and '@' of a password as %3F and %40")
     names = [name for name, _ in parse_qsl(query or "", keep_blank_values=True)]
     unknown = sorted(set(names) - PARAMETERS)
     if unknown or (query and (not names or ";" in query)):

@@ -26,25 +26,13 @@ from paddlewheel.contracts.reasons import Reason
 _SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
 
 
-@dataclass(frozen=True)
-class SetAsJobsSee:
-    """What a SampleJob depends on of its set; figures, conditions and facts are not among it.
-
-    Args:
-        request: identity and spec, from which a run's operation is made.
-        stage: phase and mounted partitions, for which a run waits.
-    """
-
-    request: tuple[Any, ...]
-    stage: tuple[Any, ...]
-
-
-def as_jobs_see(sample_set: Object) -> SetAsJobsSee:
+def as_jobs_see(sample_set: Object) -> tuple[Any, ...]:
+    """What a SampleJob depends on of its set: identity and spec, from which a run's operation is made, and
+    phase and mounted partitions, for which a run waits. Figures, conditions and facts are not among it."""
     status = status_of(sample_set)
     ready = (status.get("runtimeStatus") or {}).get("readyReplicas")
-    return SetAsJobsSee(
-        (uid_of(sample_set), generation_of(sample_set), deleted_at(sample_set)), (status.get("phase"), ready)
-    )
+    request = uid_of(sample_set), generation_of(sample_set), deleted_at(sample_set)
+    return (*request, status.get("phase"), ready)
 
 
 @dataclass(frozen=True)
@@ -70,14 +58,13 @@ class JobAsOthersSee:
 
 def as_others_see(job: Object) -> JobAsOthersSee:
     status = status_of(job)
-    phase = status.get("phase")
     reasons = {each.get("type"): each.get("reason") for each in status.get("conditions") or ()}
     return JobAsOthersSee(
         tuple(set_of_job(job)),
         uid_of(job),
         generation_of(job),
         deleted_at(job),
-        end=phase if phase in (_SUCCEEDED, _FAILED) else "",
+        end=str(status.get("phase")) if is_finished(job) else "",
         cancels=Cond.OTHERS_CANCELLED in reasons,
         is_in_line=reasons.get(Cond.STARTED) == Reason.WAITING_FOR_TURN
         and reasons.get(Cond.ACCEPTED) == Reason.ACCEPTED,
@@ -93,21 +80,18 @@ def _awaited_by(job: Object) -> tuple[Key, ...]:
 
 def is_waiting(job: Object) -> bool:
     """Its run was not requested yet."""
-    status = status_of(job)
-    return not status.get("jobName") and not is_finished(job, is_request_same=True)
+    return not status_of(job).get("jobName") and not is_finished(job)
 
 
-def is_finished(job: Object, is_request_same: bool) -> bool:
-    """A failed job starts again when the set's spec, e.g. its source, changes what it asks for."""
-    phase = status_of(job).get("phase")
-    return phase == _SUCCEEDED or (phase == _FAILED and is_request_same)
+def is_finished(job: Object) -> bool:
+    """Nothing that happens to its set makes it run again."""
+    return status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
 
 
 def concerns_set(job: Object) -> bool:
     """The set's runtime Secret contains the keys of syncs under way, and jobs that ended may have changed its
     cache."""
-    is_sync = "sync" in (spec_of(job).get("type"), status_of(job).get("type"))
-    return is_sync or status_of(job).get("phase") in (_SUCCEEDED, _FAILED)
+    return is_finished(job) or "sync" in (spec_of(job).get("type"), status_of(job).get("type"))
 
 
 def is_being_bound(sample_set: Object) -> bool:

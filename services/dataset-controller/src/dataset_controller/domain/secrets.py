@@ -63,6 +63,11 @@ def source_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     return {name: _text(data[name], name, key) for name in _SINGLE_LINE if name in data}
 
 
+def is_taken_back(secret: SecretSeen) -> bool:
+    """What was copied of it must not be kept."""
+    return isinstance(secret, Problem) and secret.takes_back
+
+
 def version(secret: SecretSeen) -> str:
     """Changes with the Secret and reveals nothing of its content."""
     meta = ({} if secret is None or isinstance(secret, Problem) else secret).get("metadata") or {}

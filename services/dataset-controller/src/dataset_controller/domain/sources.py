@@ -15,10 +15,15 @@ __all__ = ["Credentials", "RunKeys", "Source", "choose_keys", "parse_source", "u
 
 @dataclass(frozen=True)
 class RunKeys:
-    """The source's keys of one run, empty for a public source or while they are not known."""
+    """The source's keys of one run.
+
+    Args:
+        keys: empty for a public source, and when their owner shares them no more; None while they cannot be
+            read.
+    """
 
     run: str
-    keys: Credentials
+    keys: Credentials | None
 
 
 def parse_source(uri: str, where: str) -> Source:

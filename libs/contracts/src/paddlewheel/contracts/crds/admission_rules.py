@@ -198,7 +198,8 @@ def _settled(field: str, since: str, when: str) -> AdmissionRule:
     )
 
 
-_CREDENTIALS = "^[a-z0-9]+://[^/]*@"
+_CREDENTIALS = "^[a-z0-9]+://([^/]*@|[^/@:[]*:[0-9]*[^0-9/,?#])"
+"""Also those with a '/': what follows the ':' is no port."""
 
 NO_SOURCE = AdmissionRule(
     f"!(has({SPEC}.noSync) && {SPEC}.noSync) && !(has({SPEC}.source) && has({SPEC}.source.uri))",

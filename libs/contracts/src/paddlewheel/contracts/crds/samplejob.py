@@ -125,12 +125,21 @@ class SampleJobStatus(CommonStatus):
     """The state of the job."""
 
     phase: Annotated[str, says("Pending, Running, Succeeded or Failed.")] = ""
-    job_name: Annotated[str, says("Run id; a new one after the options of a failed job have changed.")] = ""
+    job_name: Annotated[
+        str, says("Run id; a new one when a failed job starts again, after its options were edited.")
+    ] = ""
     sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
     sample_set_uid: Annotated[
         str, says("Its uid: the run ends with that SampleSet, also when another gets its name.")
     ] = ""
     type: Annotated[str, says("The operation of this run.")] = ""
+    request_digest: Annotated[
+        str,
+        says(
+            "Digest of what the spec asked for when the run was requested. A failed job starts again when an"
+            " edit asks for something else; one without this field, of an older release, does not."
+        ),
+    ] = ""
     creation_version: Annotated[
         str,
         says(
@@ -164,7 +173,7 @@ _NO_RUN = (
 
 def _fixed(field: str) -> Rule:
     """What selects the work of a run: it goes on as it was requested, whatever the spec says by now. A failed
-    job starts again when it is changed; one that has succeeded does not."""
+    job starts again when they are edited; one that has succeeded does not."""
     # Only the API server sees a change; a service goes by what the status says of the run.
     return rule(
         f"{_NO_RUN} || ({is_as_before(field)})",

@@ -60,8 +60,9 @@ class Source(CrdModel):
     secret_ref: Annotated[
         SecretReference | None,
         says(
-            "Credentials of the source, where they differ from the engine's. Keys have no effect for gs://,"
-            " whose client takes the role of the node."
+            "Credentials of the source, where they differ from the engine's. Without keys, a bucket of s3://"
+            " is read as a public one, never with the role of the node; minio:// and oss:// need keys. Keys"
+            " have no effect for gs://, whose client takes the role of the node."
         ),
     ] = None
 

@@ -33,6 +33,8 @@ _VARIABLES = {
     "eos": (("EOS_ACCESS_KEY", "EOS_SECRET_KEY"),),
 }
 """By these the client of a store reads its keys when the address has none."""
+_NEEDS_KEYS = {"minio": "MinIO", "oss": "OSS"}
+"""Their clients read no public bucket; that of OSS would take the role of the node."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def source_url(sync: SyncOperation, keys: Credentials, local: str | None = None)
         raise Permanent("InvalidSource", str(error)) from error
     path = f"{rest.rstrip('/')}/"
     if not keys.access_key:
-        return Command((_without_keys(sync, scheme, path),))
+        return Command((_without_keys(scheme, path),))
     found = _environment(scheme, keys)
     if found is None:
         user = f"{quote(keys.access_key, safe='')}:{quote(keys.secret_key, safe='')}"
@@ -117,13 +119,14 @@ def _environment(scheme: str, keys: Credentials) -> Mapping[str, str] | None:
     return None
 
 
-def _without_keys(sync: SyncOperation, scheme: str, path: str) -> str:
-    """A secret without keys means a public bucket; no secret at all means the role of the node."""
-    if scheme == "minio":
+def _without_keys(scheme: str, path: str) -> str:
+    """A secret without keys means a public bucket. Without a name, the client of S3 would take the role of
+    the node, with which the author of a data set could read what only the node may."""
+    if store := _NEEDS_KEYS.get(scheme):
         raise Permanent(
-            "CredentialsMissing", "source: MinIO needs access-key and secret-key in the source secret"
+            "CredentialsMissing", f"source: {store} needs access-key and secret-key in the source secret"
         )
-    return f"s3://anonymous:@{path}" if scheme == "s3" and sync.secret else f"{scheme}://{path}"
+    return f"s3://anonymous:@{path}" if scheme == "s3" else f"{scheme}://{path}"
 
 
 def target_url(engine: EngineSecret, sub_dir: str, destination: str) -> Command:

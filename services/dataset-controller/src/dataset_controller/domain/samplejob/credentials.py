@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataset_controller.domain.invalid import Invalid
+from dataset_controller.domain.invalid import Invalid, Problem
 from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob.model import SampleJob
-from dataset_controller.domain.secrets import SecretSeen, secret_key, source_keys
+from dataset_controller.domain.secrets import SecretSeen, is_taken_back, secret_key, source_keys
 from dataset_controller.domain.sources import (
     Credentials,
     RunKeys,
@@ -79,11 +79,21 @@ def has_keys(job: SampleJob) -> bool:
 def run_keys(job: SampleJob, secret: SecretSeen) -> RunKeys | None:
     """What the runtime's Secret must contain for the job's unfinished sync; None when it has none.
 
-    A job whose Secret is invalid reports that itself; here it has no keys.
+    A job whose Secret is invalid reports that itself.
     """
     if not has_keys(job):
         return None
     try:
         return RunKeys(job.status.run_id, job_keys(job, secret))
     except Invalid:
-        return RunKeys(job.status.run_id, Credentials())
+        return RunKeys(job.status.run_id, Credentials() if is_taken_back(secret) else None)
+
+
+def problem_of_keys(job: SampleJob, secret: SecretSeen) -> Problem | None:
+    """Why the keys of the job's unfinished sync cannot be read; it goes on with those that it has."""
+    try:
+        if has_keys(job):
+            job_keys(job, secret)
+    except Invalid as invalid:
+        return invalid.problem
+    return None

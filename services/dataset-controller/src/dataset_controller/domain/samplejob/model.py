@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from dataset_controller.domain.status import ObjectStatus
 from dataset_controller.domain.stored import Stored
 from paddlewheel.contracts.crds import SampleJobSpec
 from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.objects import spec_of
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 
@@ -28,6 +31,8 @@ _EXPLAINED_BY = (
     (Cond.STARTED, ""),
 )
 """Conditions that `status.reason` is taken from, the most important first."""
+_NOT_REQUESTED = frozenset({"priority", "terminate", "ttlSecondsAfterFinished"})
+"""Of the spec: when the run begins and how long its job is kept, not what it does."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class JobStatus(ObjectStatus):
     set_uid: str = ""
     """Of that set: another may get its name."""
     type: str = ""
+    request_digest: str = ""
+    """`SampleJob.request_digest` when the run was requested; "" of one that an older release requested."""
     creation_version: str = ""
     """resourceVersion with which the job was first seen: the API server counts on with each write, and tells
     the time of a creation in whole seconds only."""
@@ -58,6 +65,7 @@ class JobStatus(ObjectStatus):
             "sampleSetName": self.set_name,
             "sampleSetUid": self.set_uid,
             "type": self.type,
+            "requestDigest": self.request_digest,
             "creationVersion": self.creation_version,
             "cancellationTime": self.cancels_since,
             "cancelledRuns": list(self.cancelled_runs),
@@ -121,6 +129,20 @@ class SampleJob(Stored):
     def is_other_work(self) -> bool:
         """The spec asks for another operation than that of the run, or for one on another set."""
         return (self.set_name, self.type) != (self.wanted_set, self.spec.type)
+
+    @cached_property
+    def request_digest(self) -> str:
+        """Changes when the job's author asks for something else, and not with the set nor with defaults."""
+        asked = {name: value for name, value in spec_of(self.obj).items() if name not in _NOT_REQUESTED}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def is_edited_since_end(self) -> bool:
+        """It asks for something else than its run did, by an edit that was made when that was over."""
+        complete = self.status.condition(Cond.COMPLETE)
+        if complete is None or complete.observed_generation == self.generation:
+            return False
+        return self.status.request_digest not in ("", self.request_digest)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ def parse_status(obj: Object) -> JobStatus:
         set_name=str(raw.get("sampleSetName") or "") if run_id else "",
         set_uid=str(raw.get("sampleSetUid") or "") if run_id else "",
         type=str(raw.get("type") or "") if run_id else "",
+        request_digest=str(raw.get("requestDigest") or "") if run_id else "",
         creation_version=str(raw.get("creationVersion") or "") if raw else version_of(obj),
         progress=dict(raw.get("progress") or {}),
         cancels_since=str(raw.get("cancellationTime") or ""),

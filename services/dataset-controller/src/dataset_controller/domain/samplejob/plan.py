@@ -8,10 +8,11 @@ from datetime import datetime
 from dataset_controller.domain.actions import CancelRun, ForgetRun, RecordAction, WriteRun
 from dataset_controller.domain.events import refusal_events
 from dataset_controller.domain.invalid import Invalid, Problem
+from dataset_controller.domain.limits import MESSAGE_MAX
 from dataset_controller.domain.names import Cond, JobPhase, job_finalizer
 from dataset_controller.domain.operations import unused_sync_options
 from dataset_controller.domain.runs import is_ended, make_run
-from dataset_controller.domain.samplejob.credentials import SYNC, unread_keys_of
+from dataset_controller.domain.samplejob.credentials import SYNC, problem_of_keys, unread_keys_of
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.policies.deletion import plan_deletion
 from dataset_controller.domain.samplejob.policies.dependencies import decide_dependencies
@@ -47,6 +48,7 @@ RECORD_SECONDS = 60.0
 """Time after which the records of a run whose end is in the status leave the bus."""
 BUS_SECONDS = 2.0
 """Time after which it is checked again whether the bus has told which runs there are."""
+RUN_AGAIN = "to run it again, edit its options or create it anew"
 AT_ONCE = 0.0
 """The next step can be taken as soon as this one is recorded: the job's own write wakes nobody."""
 
@@ -84,7 +86,8 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
         return _refuse(seen, invalid.problem, now)
     status = present_status(seen).with_condition(Cond.ACCEPTED, True, Reason.ACCEPTED, _remark(seen), now)
     if (by := cancelled_by(seen)) is not None:
-        return _fail_unstarted(seen, _next_run(seen, request), Reason.CANCELLED, _cancelled(by), now)
+        message = _with_remedy(_cancelled(by))
+        return _fail_unstarted(seen, _next_run(seen, request), Reason.CANCELLED, message, now)
     wait = decide_dependencies(seen, now)
     if wait.is_in_vain:
         run = _next_run(seen, request)
@@ -139,7 +142,7 @@ def _fail_untaken(seen: ObservedJob, message: str, now: datetime) -> JobPlan:
     if seen.status.phase is JobPhase.RUNNING:
         todo = _fail(seen, RunState(), Reason.CANCELLED, message, now)
     else:
-        todo = _fail_unstarted(seen, seen.status.run_id, Reason.CANCELLED, message, now)
+        todo = _fail_unstarted(seen, seen.status.run_id, Reason.CANCELLED, _with_remedy(message), now)
     return replace(todo, actions=_own_forget(seen))
 
 
@@ -184,7 +187,7 @@ def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
     if request is not None and is_missing and _is_edited(seen, request):
         return _start_anew(seen, now)
     if not is_missing:
-        problem = None
+        problem = problem_of_keys(seen.job, seen.secret)
     records = _records(seen, request, by is not None, now)
     status = _present_progress(seen, now)
     if seen.state is not None or seen.are_records_known:
@@ -201,7 +204,8 @@ def _present_progress(seen: ObservedJob, now: datetime) -> JobStatus:
 def _with_acceptance(
     seen: ObservedJob, status: JobStatus, problem: Problem | None, now: datetime
 ) -> JobStatus:
-    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it."""
+    """Why the run of a job that has begun cannot be written, until it can, or an agent has taken it; then why
+    its keys cannot be read."""
     accepted = status.condition(Cond.ACCEPTED)
     if problem is not None:
         return status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
@@ -279,10 +283,16 @@ def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
     return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
 
 
-def _fail(seen: ObservedJob, state: RunState, reason: str, message: str, now: datetime) -> JobPlan:
+def _fail(seen: ObservedJob, state: RunState, reason: str, why: str, now: datetime) -> JobPlan:
+    message = _with_remedy(why)
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
     event = KubernetesEvent("Warning", reason, message)
     return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
+
+
+def _with_remedy(why: str) -> str:
+    """Of a run that has failed. The reason is cut before the remedy is."""
+    return "; ".join(filter(None, (why[: MESSAGE_MAX - len(RUN_AGAIN) - 2], RUN_AGAIN)))
 
 
 def _next_look(seen: ObservedJob) -> float | None:
@@ -291,12 +301,11 @@ def _next_look(seen: ObservedJob) -> float | None:
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
-    """A failed job starts again, under a new run id, when its options have changed."""
-    status, forget = present_status(seen), _forget(seen)
-    (request, _), failed = _request_or_problem(seen), status.attempt(SampleJobFailed)
-    is_same = request is None or status.run_id == request.run_id(seen.job.uid, failed)
-    if is_same and not seen.job.is_other_work:
-        return _expire(seen, JobPlan(status, forget), now)
+    """A failed job starts again, under a new run id, when its author asks for something else. Not when its
+    set or a new release does: what deletes files would delete others than its author meant."""
+    forget = _forget(seen)
+    if not seen.job.is_edited_since_end:
+        return _expire(seen, JobPlan(present_status(seen), forget), now)
     return JobPlan(_restarted(seen, now), forget, requeue_after=AT_ONCE)
 
 

@@ -59,6 +59,7 @@ def with_run(seen: ObservedJob, status: JobStatus, run: str) -> JobStatus:
         set_name=seen.job.set_name,
         set_uid=seen.sample_set.uid if seen.sample_set else "",
         type=seen.job.type,
+        request_digest=seen.job.request_digest,
         progress={},
         started="",
         completed="",

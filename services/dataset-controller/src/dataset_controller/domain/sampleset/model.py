@@ -280,7 +280,7 @@ class ObservedSet:
         reports: the latest report of each partition's agent.
         replayed: partitions whose report came with what the bus listed when this service started, or after a
             lost connection: it may be of any age.
-        job_keys: keys of the unfinished sync runs of SampleJobs.
+        job_keys: of the unfinished sync runs of SampleJobs.
         cache_changes: by SampleJobs that are still there, the oldest first.
         mirrored_at: when the last SampleJob began that has left nothing but what its source has; "" without
             one that is still there.

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataset_controller.domain import names
-from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.sampleset import render
@@ -15,8 +14,8 @@ from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
 from dataset_controller.domain.secrets import (
     ENGINE_KEYS,
     OPTIONAL_KEYS,
-    SecretSeen,
     engine_keys,
+    is_taken_back,
     source_keys,
 )
 from dataset_controller.domain.sources import Credentials, choose_keys, unread_keys
@@ -60,7 +59,7 @@ def decide_secrets(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Actio
     """Create the set's own Secrets, bring them up to date, and notify the pods' kubelets of a change.
 
     While the user's Secrets are invalid, or these or the bus' certificate cannot be read, they are left as
-    they are, but for copies that are taken back.
+    they are, but for copies that are taken back. So are the keys of a job while its Secret is.
     """
     if not seen.is_runtime_secret_known:
         return ()
@@ -76,7 +75,8 @@ def _decide_runtime_secret(seen: ObservedSet, wanted: Mapping[str, str]) -> tupl
     secret = seen.children.secret
     if secret is None:
         return (Create(names.SECRET, render.secret(seen.sample_set.identity, wanted)),)
-    return _update(secret, wanted) or _refresh_pods(seen, version_of(secret))
+    unread = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys is None)
+    return _update(secret, wanted, unread) or _refresh_pods(seen, version_of(secret))
 
 
 def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Action, ...]:
@@ -89,8 +89,10 @@ def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Actio
     return _update(secret, wanted)
 
 
-def _update(secret: Object, wanted: Mapping[str, str]) -> tuple[Action, ...]:
-    data, found = render.encode(wanted), dict(secret.get("data") or {})
+def _update(secret: Object, wanted: Mapping[str, str], kept: tuple[str, ...] = ()) -> tuple[Action, ...]:
+    """Entries whose names begin with one of `kept` stay as they are."""
+    found = {name: value for name, value in (secret.get("data") or {}).items() if not name.startswith(kept)}
+    data = render.encode(wanted)
     if found == data:
         return ()
     gone = {name: None for name in found if name not in data}
@@ -100,8 +102,9 @@ def _update(secret: Object, wanted: Mapping[str, str]) -> tuple[Action, ...]:
 def _take_back(seen: ObservedSet) -> tuple[Action, ...]:
     """Remove the copies of keys that their owner shares no more. Clients that are mounted go on until they
     restart; only new keys at the store itself end that."""
-    is_engine, is_source = _is_taken_back(seen.engine_secret), _is_taken_back(seen.source_secret)
-    prefixes = (*(["engine."] if is_engine else ()), *([f"{RUNTIME_PREFIX}."] if is_source else ()))
+    is_engine, is_source = is_taken_back(seen.engine_secret), is_taken_back(seen.source_secret)
+    of_jobs = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys == Credentials())
+    prefixes = (*(["engine."] if is_engine else ()), *([f"{RUNTIME_PREFIX}."] if is_source else ()), *of_jobs)
     driver = _remove_keys(seen.children.volume_secret, ("",)) if is_engine else ()
     return (*driver, *_remove_keys(seen.children.secret, prefixes))
 
@@ -111,8 +114,9 @@ def _remove_keys(secret: Object | None, prefixes: tuple[str, ...]) -> tuple[Acti
     return (Patch(names.SECRET, key_of(secret), {"data": gone}),) if secret and gone else ()
 
 
-def _is_taken_back(secret: SecretSeen) -> bool:
-    return isinstance(secret, Problem) and secret.takes_back
+def _entries_of(run: str) -> str:
+    """Beginning of the names of a job's entries."""
+    return f"{job_prefix(run)}."
 
 
 def _values(secrets: SetSecrets, seen: ObservedSet, certificate: Mapping[str, str]) -> dict[str, str]:
