@@ -999,12 +999,20 @@ def partial(*conditions: Condition, attempt: int = 0) -> SetStatus:
     )
 
 
+BEGUN_NOW = CacheMark("2026-01-01T12:00:00.000Z")
+
+
+def begun(*, attempt: int = 0) -> SetStatus:
+    """The id of a warmup is recorded with the moment of its begin."""
+    return replace(partial(unready("Warming"), attempt=attempt), cache_mark=BEGUN_NOW)
+
+
 def test_a_complete_set_records_the_id_of_its_warmup() -> None:
-    expected = SetPlan(partial(unready("Warming")), requeue_after=0.0)
+    expected = SetPlan(begun(), requeue_after=0.0)
     assert decide(observe("PartialReady", 1, SYNCED, **WARM)) == expected
     # The options have changed since.
     forget = (ForgetRun(RunKey(OWNER_UID, "w0")),)
-    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    anew = replace(begun(), warmup_job=series(1), warmup_series=1)
     assert decide(observe("PartialReady", 1, SYNCED, warmup_job="w0", **WARM)) == replace(
         expected, status=anew, actions=forget
     )
@@ -1047,13 +1055,13 @@ def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, agai
 def test_a_failed_warmup_is_retried(attempt: int) -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(attempt, {WARMUP_RUNS[attempt]: failed}))
-    assert todo == SetPlan(partial(unready("Warming"), attempt=attempt + 1), requeue_after=0.0)
+    assert todo == SetPlan(begun(attempt=attempt + 1), requeue_after=0.0)
 
 
 def test_a_warmup_that_fails_for_hours_never_has_the_id_of_an_earlier_attempt() -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(63, {WARMUP_RUNS[63]: failed}))
-    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    anew = replace(begun(), warmup_job=series(1), warmup_series=1)
     assert todo == SetPlan(anew, requeue_after=0.0)
     runs = {series(1): failed, WARMUP_RUNS[63]: failed}
     again = observe("PartialReady", 1, SYNCED, runs=runs, **WARM)
@@ -1083,7 +1091,8 @@ def test_a_set_that_is_warm_is_ready() -> None:
             READY,
             warmup_job=WARMUP_RUNS[0],
             warmup_nodes=("node-0",),
-            cache_mark=CacheMark("2026-01-01T12:00:00.000Z"),
+            cache_mark=BEGUN_NOW,
+            warmed_at=BEGUN_NOW.at,
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),

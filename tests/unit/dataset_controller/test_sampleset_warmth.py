@@ -103,6 +103,16 @@ def test_reports_from_before_the_end_of_the_warmup_do_not_count() -> None:
     assert look(late, report(0, 1), report(1, 1)) == late
 
 
+def test_figures_that_were_measured_during_the_warmup_do_not_count() -> None:
+    """Whatever it is that the set took note of last."""
+    begun = replace(SetStatus(), cache_mark=CacheMark(milliseconds_stamp(NOW - timedelta(minutes=5))))
+    ended = look(begun)
+    assert (told(ended), ended.cache_mark) == (STILL_WARM, begun.cache_mark)
+    during = {"cached_at": NOW - timedelta(minutes=1)}
+    assert look(ended, report(0, 1, **during), report(1, 1)) == ended
+    assert look(ended, report(0, 9), report(1, 9)).warmth.held == 18 * MIB
+
+
 @pytest.mark.parametrize("warmth", [Warmth(20 * MIB), Warmth(20 * MIB, 20 * MIB)], ids=["first", "later"])
 def test_figures_that_were_measured_before_the_end_of_the_warmup_do_not_count(warmth: Warmth) -> None:
     """Reports come in time, and repeat them while a disk is slow."""
@@ -164,6 +174,29 @@ def test_the_share_of_a_part_is_not_said_to_be_that_of_all_that_is_wanted() -> N
     before = SetStatus(conditions=(low,), cache_mark=MARK)
     news = change(Reason.PARTLY_CACHED, "train/a")
     assert look(before, changes=(news,)) == replace(before, cache_mark=news.mark)
+
+
+@pytest.mark.parametrize(
+    ("since", "reason", "after"),
+    [
+        (3, Reason.DATA_CHANGED, "DataChanged"),
+        (3, Reason.CACHE_CLEARED, "CacheCleared"),
+        (5, Reason.DATA_CHANGED, "Warmed"),
+        (6, Reason.CACHE_CLEARED, "Warmed"),
+    ],
+)
+def test_a_warmup_makes_a_set_warm_only_if_it_began_after_the_last_change(
+    since: int, reason: Reason, after: str
+) -> None:
+    """All of it is seen at once, as after a restart."""
+
+    def at(second: int) -> str:
+        return milliseconds_stamp(NOW + timedelta(seconds=second))
+
+    sync = CacheChange(CacheMark(at(5), "mirror"), reason, frozenset(["train"]))
+    elsewhere = CacheChange(CacheMark(at(7), "other"), Reason.DATA_CHANGED, frozenset(["test"]))
+    fill = CacheChange(CacheMark(at(9), "fill"), Reason.WARMED, frozenset([""]), since=at(since))
+    assert told(look(warm(), changes=(sync, elsewhere, fill)))[1] == after
 
 
 @pytest.mark.parametrize(

@@ -287,10 +287,21 @@ class JobsName(CrdModel):
     ] = 0
 
 
+class CacheInvalidation(CrdModel):
+    """What a SampleJob has last done to the caches, or to the files: a warmup begun before is outdated."""
+
+    time: Annotated[str | None, says("When the SampleJob had ended.", format="date-time")] = None
+    sample_job_name: Annotated[str, says("The SampleJob, which may be deleted by now.")] = ""
+    reason: Annotated[str, says("DataChanged or CacheCleared.")] = ""
+
+
 class LastCacheChange(CrdModel):
     """What has last changed what the caches hold of the set: the condition Warmed says how."""
 
-    time: Annotated[str | None, says("When it had ended.", format="date-time")] = None
+    time: Annotated[
+        str | None,
+        says("When the SampleJob had ended, or the set's own warmup was begun.", format="date-time"),
+    ] = None
     sample_job_name: Annotated[
         str, says("The SampleJob, which may be deleted by now; absent: the set's own warmup.")
     ] = ""
@@ -305,6 +316,10 @@ class LastCacheChange(CrdModel):
             format="int64",
         ),
     ] = 0
+    warmed_time: Annotated[
+        str | None, says("When the set's own warmup had ended last.", format="date-time")
+    ] = None
+    invalidation: CacheInvalidation | None = None
 
 
 class SampleSetStatus(CommonStatus):

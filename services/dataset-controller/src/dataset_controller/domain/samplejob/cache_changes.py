@@ -8,9 +8,14 @@ from dataset_controller.domain.names import ENDED, Cond, JobPhase
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.samplejob.uses import DATA, ROOT
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark
-from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed, SampleJobSucceeded
+from paddlewheel.contracts.generated.datasets_v1 import (
+    SampleJobFailed,
+    SampleJobStarted,
+    SampleJobSucceeded,
+)
 from paddlewheel.contracts.reasons import Reason
 
+_BEGIN_FACTS = (SampleJobStarted.__name__,)
 _END_FACTS = (SampleJobSucceeded.__name__, SampleJobFailed.__name__)
 
 
@@ -54,7 +59,8 @@ def _warmed(job: SampleJob, mark: CacheMark) -> CacheChange:
     reason = Reason.PARTLY_CACHED if is_partly else Reason.WARMED
     options = job.spec.warmup_options
     file = options.file if options else ""
-    return CacheChange(mark, reason, _paths(job), file, int(job.status.progress.get("bytesDone") or 0))
+    loaded = int(job.status.progress.get("bytesDone") or 0)
+    return CacheChange(mark, reason, _paths(job), file, loaded, _began_at(job.status))
 
 
 def _has_copied(status: JobStatus) -> bool:
@@ -68,7 +74,14 @@ def _paths(job: SampleJob) -> frozenset[str]:
     return frozenset(() if job.is_other_work else (use.path for use in job.uses if use.of == DATA))
 
 
+def _began_at(status: JobStatus) -> str:
+    return _last_of(status, _BEGIN_FACTS) or status.started
+
+
 def _ended_at(status: JobStatus) -> str:
+    return _last_of(status, _END_FACTS) or status.completed
+
+
+def _last_of(status: JobStatus, facts: tuple[str, ...]) -> str:
     """To the millisecond: of small sets, a clear and the warmup after it end within a second."""
-    ends = (fact.at for fact in status.announcements if fact.fact in _END_FACTS)
-    return max(ends, default=status.completed)
+    return max((fact.at for fact in status.announcements if fact.fact in facts), default="")

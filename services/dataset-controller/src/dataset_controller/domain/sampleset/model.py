@@ -94,7 +94,7 @@ class CacheMark:
 
     Args:
         at: RFC 3339, to the millisecond.
-        job: the SampleJob that ended then, "" for the set's own warmup.
+        job: the SampleJob that ended then, "" for the set's own warmup, which began then.
     """
 
     at: str = ""
@@ -110,6 +110,7 @@ class CacheChange:
         paths: what a warmup has loaded, or where a sync has copied to; "" is the set's root.
         file: of a warmup of the files in a list.
         bytes: that a warmup has loaded.
+        since: when a warmup began, as `mark.at`.
     """
 
     mark: CacheMark
@@ -117,6 +118,11 @@ class CacheChange:
     paths: frozenset[str] = frozenset()
     file: str = ""
     bytes: int = 0
+    since: str = ""
+
+    def render(self) -> dict[str, str]:
+        """For `status` of the SampleSet."""
+        return {"time": self.mark.at, "sampleJobName": self.mark.job, "reason": self.reason.value}
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,10 @@ class SetStatus(ObjectStatus):
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
     """The last change of the caches that Warmed tells of: no older job counts any more."""
+    invalidation: CacheChange | None = None
+    """The last one that no warmup makes good which began before it."""
+    warmed_at: str = ""
+    """When the set's own warmup had ended, as `cache_mark.at`."""
     warmth: Warmth = Warmth()
     cache_directories: tuple[str, ...] = ()
     """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
@@ -193,6 +203,8 @@ class SetStatus(ObjectStatus):
             "sampleJobName": self.cache_mark.job,
             "warmedBytes": self.warmth.bytes,
             "heldBytes": self.warmth.held,
+            "warmedTime": self.warmed_at,
+            "invalidation": self.invalidation and self.invalidation.render(),
         }
         return {
             "phase": self.phase.value,

@@ -12,7 +12,7 @@ from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.phase import figures_awaited
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import writes_left
-from dataset_controller.domain.sampleset.policies.warmth import with_warmth
+from dataset_controller.domain.sampleset.policies.warmth import with_begin, with_invalidation, with_warmth
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import NODES_WITH_WRITES
@@ -129,20 +129,27 @@ def _copied(status: SetStatus, sync: RunDecision) -> str:
 def _with_warmed(
     seen: ObservedSet, status: SetStatus, warmup: RunDecision, runtime: Runtime, now: datetime
 ) -> SetStatus:
+    if warmup.stage is Stage.DUE:
+        return _with_due_warmup(with_begin(status, now), warmup, now)
+    if warmup.stage is Stage.DONE:
+        return with_warmth(seen, status, warmup, runtime, now)
+    status = with_invalidation(seen, status)
     match warmup.stage:
-        case Stage.DUE if warmup.is_again:
-            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
-        case Stage.DUE if was_cancelled(status):
-            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "its options have changed", now)
         case Stage.RUNNING:
             return status.with_condition(Cond.WARMED, False, *warmup.waits_for(Reason.WARMING), now)
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
-        case Stage.DONE:
-            return with_warmth(seen, status, warmup, runtime, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
+    return status
+
+
+def _with_due_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
+    if warmup.is_again:
+        return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
+    if was_cancelled(status):
+        return status.with_condition(Cond.WARMED, False, Reason.WARMING, "its options have changed", now)
     return status
 
 

@@ -46,7 +46,7 @@ def with_warmth(
     """Warmed of a set whose own warmup is over."""
     spec = seen.sample_set.spec
     if not _was_warmed(status):
-        return _with_own_warmup(status, warmup.state or RunState(), now)
+        return _with_own_warmup(with_invalidation(seen, status), warmup.state or RunState(), now)
     if spec is None or spec.warmup is None:
         return status
     for change in seen.cache_changes:
@@ -55,10 +55,36 @@ def with_warmth(
     return _with_what_is_left(status, runtime.reports, spec.partitions, now)
 
 
+def with_begin(status: SetStatus, now: datetime) -> SetStatus:
+    """Of a set whose own warmup begins. It loads what was there before."""
+    return replace(status, cache_mark=CacheMark(milliseconds_stamp(now)), invalidation=None)
+
+
+def with_invalidation(seen: ObservedSet, status: SetStatus) -> SetStatus:
+    """Of a set whose own warmup goes on: what SampleJobs have done beside it. It may have listed or loaded
+    before."""
+    spec = seen.sample_set.spec
+    if spec is None or spec.warmup is None:
+        return status
+    for change in seen.cache_changes:
+        if is_news(change, status):
+            status = _noted(status, change, spec.warmup)
+    return status
+
+
 def is_news(change: CacheChange, status: SetStatus) -> bool:
-    """The status of a set that was warm once does not say what this SampleJob has done since. An older one
-    never counts, also when the last one is deleted."""
-    return _was_warmed(status) and change.mark > status.cache_mark
+    """The status of a set whose own warmup has begun does not say what this SampleJob has done since. An
+    older one never counts, also when the last one is deleted."""
+    has_begun = _was_warmed(status) or status.cache_mark.at != ""
+    return has_begun and change.mark > status.cache_mark
+
+
+def _noted(status: SetStatus, change: CacheChange, wanted: WarmupOperation) -> SetStatus:
+    is_invalidation = change.reason is Reason.CACHE_CLEARED or (
+        change.reason is Reason.DATA_CHANGED and _concerns(change, wanted)
+    )
+    invalidation = change if is_invalidation else status.invalidation
+    return replace(status, cache_mark=change.mark, invalidation=invalidation)
 
 
 def _was_warmed(status: SetStatus) -> bool:
@@ -71,18 +97,23 @@ def _reason(status: SetStatus) -> str:
 
 
 def _with_own_warmup(status: SetStatus, state: RunState, now: datetime) -> SetStatus:
-    mark = CacheMark(milliseconds_stamp(now))
+    """Its mark stays that of its begin, or of what has come since; one that an older release has begun has
+    none."""
+    at = milliseconds_stamp(now)
+    mark = status.cache_mark if status.cache_mark.at else CacheMark(at)
+    status = replace(status, cache_mark=mark, warmed_at=at, warmth=Warmth())
+    if (by := status.invalidation) is not None:
+        return status.with_condition(Cond.WARMED, False, by.reason, _message(by.reason, by.mark.job), now)
     if state.reason == Reason.PARTLY_CACHED:
-        status = replace(status, cache_mark=mark, warmth=Warmth())
         return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
-    status = replace(status, cache_mark=mark, warmth=Warmth(state.bytes_done))
+    status = replace(status, warmth=Warmth(state.bytes_done))
     return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
 
 
 def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation, now: datetime) -> SetStatus:
     """The same with one change that is news, the older ones before the newer ones."""
-    status = replace(status, cache_mark=change.mark)
-    reason = _outcome(change, wanted, _reason(status))
+    status = _noted(status, change, wanted)
+    reason = _outcome(change, wanted, status)
     if reason is None or reason in _KEPT.get(_reason(status), ()):
         return status
     is_warm = reason is Reason.WARMED
@@ -90,10 +121,14 @@ def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation
     return status.with_condition(Cond.WARMED, is_warm, reason, _message(reason, change.mark.job), now)
 
 
-def _outcome(change: CacheChange, wanted: WarmupOperation, present: str) -> Reason | None:
-    """What the change makes of a set that was warm; None when it is about other files. A cache without room
-    for a part may have given up the rest for it; of one that was not warm, the part says no more."""
+def _outcome(change: CacheChange, wanted: WarmupOperation, status: SetStatus) -> Reason | None:
+    """What the change makes of a set that was warm; None when it is about other files, or those that were
+    there before the last invalidation. A cache without room for a part may have given up the rest for it; of
+    one that was not warm, the part says no more."""
+    present = _reason(status)
     match change.reason:
+        case Reason.WARMED if _is_outdated(change, status):
+            return None
         case Reason.WARMED if not _covers(change, wanted):
             return Reason.PARTLY_WARMED
         case Reason.PARTLY_CACHED if present != Reason.WARMED and not _covers(change, wanted):
@@ -101,6 +136,11 @@ def _outcome(change: CacheChange, wanted: WarmupOperation, present: str) -> Reas
         case Reason.DATA_CHANGED if not _concerns(change, wanted):
             return None
     return change.reason
+
+
+def _is_outdated(warmup: CacheChange, status: SetStatus) -> bool:
+    """It began before the last invalidation."""
+    return status.invalidation is not None and warmup.since < status.invalidation.mark.at
 
 
 def _covers(change: CacheChange, wanted: WarmupOperation) -> bool:
@@ -131,7 +171,7 @@ def _with_what_is_left(
     """Other data may displace what was warmed. A number of bytes does not tell that it is there again: only a
     warmup looks up of which files they are."""
     warmth, mine = status.warmth, [r for r in reports if r.partition < partitions]
-    since = status.cache_mark.at
+    since = max(status.warmed_at, status.cache_mark.at)
     if not status.holds(Cond.WARMED) or len(mine) < partitions or not all(_counts(r, since) for r in mine):
         return status
     cached = min(warmth.bytes, sum(r.cached_bytes for r in mine))
