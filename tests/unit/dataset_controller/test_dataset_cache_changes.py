@@ -338,6 +338,27 @@ async def test_a_job_that_is_to_be_deleted_waits_for_its_set_also_after_the_serv
     assert not await data.exists(Key("default", "mirror"), ports.SAMPLE_JOBS)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("sync", {"syncOptions": {"destination": "train"}}, "DataChanged"),
+        ("sync", {"syncOptions": {"destination": "val"}}, "Warmed"),
+        ("clear", {}, "CacheCleared"),
+    ],
+)
+async def test_a_set_knows_what_a_job_has_done_that_was_cancelled_by_its_deletion(
+    data: DataHarness, kind: str, options: dict[str, Any], reason: str
+) -> None:
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    data.runtime.script = {kind: RunPhase.RUNNING}
+    await data.create_job(make_sample_job("doomed", type=kind, secretRef={"name": "digits"}, **options))
+    await data.delete(Key("default", "doomed"), ports.SAMPLE_JOBS)
+    await data.wait(3)
+    assert not await data.exists(Key("default", "doomed"), ports.SAMPLE_JOBS)
+    await data.expect_condition("Warmed", reason)
+
+
 async def begin_sync_beside_own_warmup(data: DataHarness, **spec: Any) -> tuple[RunSpec, RunSpec]:
     """A partition is added while a job copies into the set: their runs."""
     uid = await data.ready_set(**WARM)
