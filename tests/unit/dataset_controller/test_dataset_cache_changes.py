@@ -141,6 +141,34 @@ async def test_a_run_whose_job_was_edited_counts_as_what_it_was(data: DataHarnes
     assert len(data.runtime.runs("warmup")) == 1, "the set's own"
 
 
+async def test_an_edited_warmup_runs_and_a_job_in_another_order_does_not_stand_for_it(
+    data: DataHarness,
+) -> None:
+    await data.ready_set(**WARM)
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    sampler = {"strategyName": "sampler", "sampler": {"batchSize": 4, "epoch": 3}}
+    await data.patch(SET, {"spec": {"warmup": {"paths": ["train", "val"], **sampler}}})
+    await data.drive()
+    warming = await data.expect_condition("Warmed", "Warming")
+    assert warming["message"] == "its options have changed"
+    await data.expect_phase("PartialReady")
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_condition("Warmed", "Warmed")
+    await data.expect_phase("Ready")
+
+    data.runtime.script = {}
+    await data.clock.advance(10)
+    await run_job(data, "empty", type="clear")
+    await data.clock.advance(10)
+    other = {"strategyName": "sampler", "sampler": {"batchSize": 8, "epoch": 3}}
+    await run_job(data, "other", type="warmup", warmupOptions=other)
+    await data.expect_condition("Warmed", "PartlyWarmed")
+    await data.clock.advance(10)
+    await run_job(data, "same", type="warmup", warmupOptions=sampler)
+    await data.expect_condition("Warmed", "Warmed")
+
+
 CLEARED = ("a", "CacheCleared")
 COPIED = {"filesDone": 3, "filesKept": 2}
 

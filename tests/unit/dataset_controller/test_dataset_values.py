@@ -112,7 +112,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
         "reason": "Why",
         "message": "because",
         "runtimeStatus": {"specReplicas": 2},
-        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"]},
+        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"], "warmupDigest": "d1"},
         "cacheStatus": {"totalFiles": "10"},
         "lastCacheChange": {
             "time": EARLIER,
@@ -141,6 +141,7 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
             sync_job="s1",
             warmup_job="w1",
             warmup_nodes=("n1",),
+            warmup_digest="d1",
             runtime={"specReplicas": 2},
             cache={"totalFiles": "10"},
             cache_mark=CacheMark(EARLIER, "j1"),

@@ -14,7 +14,7 @@ from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.warmth import with_warmth
 from dataset_controller.domain.sampleset.runtime import runtime_of
 from paddlewheel.contracts.conditions import Condition
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, SamplerOrder
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp
 from paddlewheel.testkit.samplesets import MIB, make_report
@@ -135,8 +135,8 @@ def test_a_set_of_which_nobody_knows_how_much_was_warmed_stays_warm() -> None:
     assert told(look(warm(), report(0, 0), report(1, 0))) == STILL_WARM
 
 
-def change(reason: Reason, *paths: str, file: str = "") -> CacheChange:
-    return CacheChange(CacheMark(milliseconds_stamp(NOW), "j"), reason, frozenset(paths), file)
+def change(reason: Reason, *paths: str, file: str = "", sampler: SamplerOrder | None = None) -> CacheChange:
+    return CacheChange(CacheMark(milliseconds_stamp(NOW), "j"), reason, frozenset(paths), file, sampler)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,9 @@ def test_a_warmup_makes_a_set_warm_only_if_it_began_after_the_last_change(
     assert told(look(warm(), changes=(sync, elsewhere, fill)))[1] == after
 
 
+SAMPLED = {"strategyName": "sampler", "sampler": {"batchSize": 64, "epoch": 3}}
+
+
 @pytest.mark.parametrize(
     ("wanted", "news", "after"),
     [
@@ -209,9 +212,13 @@ def test_a_warmup_makes_a_set_warm_only_if_it_began_after_the_last_change(
         ({"file": "list"}, change(Reason.WARMED, ""), "Warmed"),
         ({"file": "list"}, change(Reason.WARMED, "train"), "PartlyWarmed"),
         ({"file": "list"}, change(Reason.DATA_CHANGED, "train"), "DataChanged"),
+        (SAMPLED, change(Reason.WARMED, "", sampler=SamplerOrder(batch_size=64, epoch=3)), "Warmed"),
+        (SAMPLED, change(Reason.WARMED, "", sampler=SamplerOrder(batch_size=64, epoch=9)), "PartlyWarmed"),
+        (SAMPLED, change(Reason.WARMED, ""), "PartlyWarmed"),
+        ({}, change(Reason.WARMED, "", sampler=SamplerOrder(batch_size=64, epoch=3)), "PartlyWarmed"),
     ],
 )
-def test_lists_and_the_whole_set_are_compared_as_what_they_are(
+def test_lists_the_whole_set_and_orders_are_compared_as_what_they_are(
     wanted: dict[str, Any], news: CacheChange, after: str
 ) -> None:
     before = warm(Reason.WARMED if news.reason is Reason.DATA_CHANGED else Reason.CACHE_CLEARED)

@@ -158,7 +158,11 @@ class SampleSetSpec(CrdModel):
     node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
     tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
     warmup: Annotated[
-        WarmupOptions | None, says("Warmup after the first sync; the set is ready only after it.")
+        WarmupOptions | None,
+        says(
+            "Warmup after the first sync, and again when what it asks for is changed; the set is ready only"
+            " after it."
+        ),
     ] = None
 
 
@@ -285,6 +289,13 @@ class JobsName(CrdModel):
             format="int64",
         ),
     ] = 0
+    warmup_digest: Annotated[
+        str,
+        says(
+            "Digest of what the warmup was asked for. When spec.warmup asks for something else, the set is"
+            " warmed again."
+        ),
+    ] = ""
 
 
 class CacheInvalidation(CrdModel):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import ENDED, Cond, JobPhase
+from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.samplejob.uses import DATA, ROOT
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark
+from paddlewheel.contracts.crds import WarmupOptions
+from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
 from paddlewheel.contracts.generated.datasets_v1 import (
     SampleJobFailed,
     SampleJobStarted,
@@ -57,10 +61,24 @@ def _warmed(job: SampleJob, mark: CacheMark) -> CacheChange:
     complete = job.status.condition(Cond.COMPLETE)
     is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
     reason = Reason.PARTLY_CACHED if is_partly else Reason.WARMED
-    options = job.spec.warmup_options
-    file = options.file if options else ""
-    loaded = int(job.status.progress.get("bytesDone") or 0)
-    return CacheChange(mark, reason, _paths(job), file, loaded, _began_at(job.status))
+    operation = _warmup(job)
+    return CacheChange(
+        mark,
+        reason,
+        paths=_paths(job) if operation else frozenset(),
+        file=operation.file if operation else "",
+        sampler=operation.sampler if operation else None,
+        bytes=int(job.status.progress.get("bytesDone") or 0),
+        since=_began_at(job.status),
+    )
+
+
+def _warmup(job: SampleJob) -> WarmupOperation | None:
+    """None when the options are not those of the run any more."""
+    try:
+        return warmup_operation(job.spec.warmup_options or WarmupOptions())
+    except Invalid:
+        return None
 
 
 def _has_copied(status: JobStatus) -> bool:

@@ -15,7 +15,12 @@ from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from dataset_controller.domain.stored import Stored
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
+from paddlewheel.contracts.generated.cache_v1 import (
+    NodeStatus,
+    RunState,
+    SamplerOrder,
+    WarmupOperation,
+)
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object, spec_of
 from paddlewheel.contracts.reasons import Reason
@@ -109,6 +114,7 @@ class CacheChange:
         reason: Warmed, PartlyCached, CacheCleared or DataChanged.
         paths: what a warmup has loaded, or where a sync has copied to; "" is the set's root.
         file: of a warmup of the files in a list.
+        sampler: whose order a warmup has followed: it decides which files a partition has.
         bytes: that a warmup has loaded.
         since: when a warmup began, as `mark.at`.
     """
@@ -117,6 +123,7 @@ class CacheChange:
     reason: Reason
     paths: frozenset[str] = frozenset()
     file: str = ""
+    sampler: SamplerOrder | None = None
     bytes: int = 0
     since: str = ""
 
@@ -167,6 +174,8 @@ class SetStatus(ObjectStatus):
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     warmup_series: int = 0
     """How often it was begun anew, with other options or for other nodes: part of the run's id."""
+    warmup_digest: str = ""
+    """Of what it was asked for; "" when an older release has begun it."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
@@ -197,6 +206,7 @@ class SetStatus(ObjectStatus):
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
             "warmupSeries": self.warmup_series,
+            "warmupDigest": self.warmup_digest,
         }
         mark = {
             "time": self.cache_mark.at,

@@ -90,6 +90,7 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_job=str(jobs.get("warmupJobName") or ""),
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         warmup_series=int(jobs.get("warmupSeries") or 0),
+        warmup_digest=str(jobs.get("warmupDigest") or ""),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
         cache_directories=tuple(map(str, raw.get("cacheDirectories") or ())),

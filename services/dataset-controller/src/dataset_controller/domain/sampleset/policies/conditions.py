@@ -23,6 +23,8 @@ _OF_FORMER_SOURCE = (
     "files that only the source of a failed sync had may still be there: a SampleJob of type sync with"
     " delete-dst removes what the source does not have"
 )
+EDITED, MOVED = "its options have changed", "partitions have moved"
+"""Why the set's own warmup is begun anew."""
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
@@ -135,8 +137,11 @@ def _with_warmed(
         return with_warmth(seen, status, warmup, runtime, now)
     status = with_invalidation(seen, status)
     match warmup.stage:
+        case Stage.BLOCKED if warmup.is_again:
+            message = "the warmup begins anew as soon as every partition is ready"
+            return status.with_condition(Cond.WARMED, False, Reason.OPTIONS_CHANGED, message, now)
         case Stage.RUNNING:
-            return status.with_condition(Cond.WARMED, False, *warmup.waits_for(Reason.WARMING), now)
+            return status.with_condition(Cond.WARMED, False, *_why_it_warms(status, warmup), now)
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
@@ -146,11 +151,16 @@ def _with_warmed(
 
 
 def _with_due_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
-    if warmup.is_again:
-        return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
-    if was_cancelled(status):
-        return status.with_condition(Cond.WARMED, False, Reason.WARMING, "its options have changed", now)
+    if cause := warmup.cause or (EDITED if was_cancelled(status) else ""):
+        return status.with_condition(Cond.WARMED, False, Reason.WARMING, cause, now)
     return status
+
+
+def _why_it_warms(status: SetStatus, warmup: RunDecision) -> tuple[str, str]:
+    """What it waits for, else why it was begun anew, as was said then."""
+    reason, message = warmup.waits_for(Reason.WARMING)
+    said = _message(status, Cond.WARMED)
+    return reason, said if said in (EDITED, MOVED) and not message else message
 
 
 def was_cancelled(status: SetStatus) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond
+from dataset_controller.domain.runs import digest
 from dataset_controller.domain.samplejob.uses import is_any_below
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus, Warmth
 from dataset_controller.domain.sampleset.policies.runs import RunDecision
@@ -25,8 +26,9 @@ WARMED_ONCE = (
     Reason.PARTLY_WARMED,
     Reason.DATA_CHANGED,
     Reason.CACHE_CLEARED,
+    Reason.OPTIONS_CHANGED,
 )
-"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
+"""Reasons of Warmed when the set's own warmup is over: it is not started again for that."""
 LEAST_PERCENT = 90
 """Of the bytes that the caches held after the warmup. Agents count each block with what it takes on the disk,
 and what jobs read replaces some: less than this has another cause."""
@@ -45,7 +47,7 @@ def with_warmth(
 ) -> SetStatus:
     """Warmed of a set whose own warmup is over."""
     spec = seen.sample_set.spec
-    if not _was_warmed(status):
+    if not was_warmed(status):
         return _with_own_warmup(with_invalidation(seen, status), warmup.state or RunState(), now)
     if spec is None or spec.warmup is None:
         return status
@@ -75,7 +77,7 @@ def with_invalidation(seen: ObservedSet, status: SetStatus) -> SetStatus:
 def is_news(change: CacheChange, status: SetStatus) -> bool:
     """The status of a set whose own warmup has begun does not say what this SampleJob has done since. An
     older one never counts, also when the last one is deleted."""
-    has_begun = _was_warmed(status) or status.cache_mark.at != ""
+    has_begun = was_warmed(status) or status.cache_mark.at != ""
     return has_begun and change.mark > status.cache_mark
 
 
@@ -87,8 +89,21 @@ def _noted(status: SetStatus, change: CacheChange, wanted: WarmupOperation) -> S
     return replace(status, cache_mark=change.mark, invalidation=invalidation)
 
 
-def _was_warmed(status: SetStatus) -> bool:
+def was_warmed(status: SetStatus) -> bool:
+    """Its own warmup is over, whatever the caches hold."""
     return _reason(status) in WARMED_ONCE
+
+
+def is_edited(status: SetStatus, wanted: WarmupOperation) -> bool:
+    """Of a set whose own warmup is over: it was asked for something else. What an older release has warmed,
+    which does not say what that was, is taken for what is wanted."""
+    has_changed = status.warmup_digest not in ("", digest_of(wanted))
+    return was_warmed(status) and (has_changed or _reason(status) == Reason.OPTIONS_CHANGED)
+
+
+def digest_of(wanted: WarmupOperation) -> str:
+    """Changes with what is to be in the caches: not when it is only to be loaded faster."""
+    return digest(wanted.model_copy(update={"threads": 0}))
 
 
 def _reason(status: SetStatus) -> str:
@@ -144,7 +159,9 @@ def _is_outdated(warmup: CacheChange, status: SetStatus) -> bool:
 
 
 def _covers(change: CacheChange, wanted: WarmupOperation) -> bool:
-    """A warmup has loaded all that is wanted. Nobody knows here what a list of files names."""
+    """A warmup has loaded all that is wanted, and where. Nobody knows here what a list of files names."""
+    if change.sampler != wanted.sampler:
+        return False
     if change.file or wanted.file:
         return change.file == wanted.file or (not change.file and "" in change.paths)
     return all(is_any_below({path}, change.paths) for path in wanted.paths or [""])
