@@ -14,7 +14,7 @@ from dataset_controller.domain.runs import digest
 from dataset_controller.domain.samplejob.uses import is_any_below
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus, Warmth
 from dataset_controller.domain.sampleset.policies.runs import RunDecision
-from dataset_controller.domain.sampleset.runtime import Runtime, cached_at
+from dataset_controller.domain.sampleset.runtime import Runtime, cache_measured_at
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
@@ -54,7 +54,8 @@ def with_warmth(
     for change in seen.cache_changes:
         if is_news(change, status):
             status = _with_change(status, change, spec.warmup, now)
-    return _with_what_is_left(status, runtime.reports, spec.partitions, now)
+    reports = [report for report in runtime.reports if report.partition not in seen.replayed]
+    return _with_what_is_left(status, reports, spec.partitions, now)
 
 
 def with_begin(status: SetStatus, now: datetime) -> SetStatus:
@@ -204,13 +205,14 @@ def _with_what_is_left(
 
 def _counts(report: NodeStatus, since: str) -> bool:
     """What it says of the cache was measured after the warmup."""
-    at = cached_at(report)
+    at = cache_measured_at(report)
     is_new = at is not None and milliseconds_stamp(at) >= since
     return is_new and report.mounted and not report.figures_problem
 
 
 def _is_settled(report: NodeStatus) -> bool:
-    at, changed_at = cached_at(report), report.mount_changed_at
+    """Both times are by the clock of its node."""
+    at, changed_at = report.cached_at, report.mount_changed_at
     if at is None or changed_at is None:
         return False
     return (at - changed_at).total_seconds() >= SETTLED_SECONDS
