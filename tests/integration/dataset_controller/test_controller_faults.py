@@ -158,7 +158,7 @@ async def cancels_a_run(data: DataServiceHarness, hit: Hit) -> None:
     await data.cluster.delete(JOBS, job)
     await hit()
     await data.wait_gone(job, JOBS)
-    await data.wait_facts(job, "SampleJobStarted", "SampleJobDeleted")
+    await data.wait_facts(job, "SampleJobStarted", "SampleJobFailed", "SampleJobDeleted")
     [run] = started(data, "warmup")
 
     async def is_forgotten() -> bool:

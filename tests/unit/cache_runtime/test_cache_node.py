@@ -349,12 +349,12 @@ async def test_a_report_says_of_when_its_figure_of_the_cache_is(monkeypatch: pyt
         await answer.wait()
         return CacheUse(7 * len(answers))
 
-    async def told() -> tuple[int, float | None, str]:
+    async def told() -> tuple[int, float | None, int, str]:
         await reporter.report()
         found = from_json(NodeStatus, (await nodes.get("uid.0")).value or b"")
         assert found.updated_at is not None
         age = (found.updated_at - found.cached_at).total_seconds() if found.cached_at else None
-        return found.cached_bytes, age, found.figures_problem
+        return found.cached_bytes, age, found.cached_age, found.figures_problem
 
     async def size() -> TreeSize:
         return TreeSize(0, 0)
@@ -365,14 +365,14 @@ async def test_a_report_says_of_when_its_figure_of_the_cache_is(monkeypatch: pyt
     cache = SimpleNamespace(staged_bytes=_nothing_staged, use=use)
     reporter = make_reporter(nodes, cache, mount=mount, clock=clock)
     reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
-    assert await told() == (0, None, "cache: not measured yet")
+    assert await told() == (0, None, 0, "cache: not measured yet")
     await clock.advance(30.0)
     answers[0].set()
-    assert await told() == (7, 30.0, "")
-    await clock.advance(10.0)
-    assert await told() == (7, 40.0, "")
+    assert await told() == (7, 30.0, 30, "")
+    await clock.advance(9.5)
+    assert await told() == (7, 39.5, 40, "")
     answers[1].set()
-    assert await told() == (14, 0.0, "")
+    assert await told() == (14, 0.0, 1, "")
     await reporter.report_last()
 
 

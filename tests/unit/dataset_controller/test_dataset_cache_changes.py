@@ -9,7 +9,7 @@ from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
 from dataset_controller.domain.samplejob.cache_changes import changes_of, mirrored_at
 from dataset_controller.domain.samplejob.parse import parse_job
-from paddlewheel.contracts.generated.cache_v1 import RunPhase
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube import ports
@@ -139,6 +139,34 @@ async def test_a_run_whose_job_was_edited_counts_as_what_it_was(data: DataHarnes
     await data.expect_condition("Warmed", "CacheCleared")
     assert len(data.runtime.runs("clear")) == 1
     assert len(data.runtime.runs("warmup")) == 1, "the set's own"
+
+
+async def test_an_edited_warmup_runs_and_a_job_in_another_order_does_not_stand_for_it(
+    data: DataHarness,
+) -> None:
+    await data.ready_set(**WARM)
+    data.runtime.script = {"warmup": RunPhase.RUNNING}
+    sampler = {"strategyName": "sampler", "sampler": {"batchSize": 4, "epoch": 3}}
+    await data.patch(SET, {"spec": {"warmup": {"paths": ["train", "val"], **sampler}}})
+    await data.drive()
+    warming = await data.expect_condition("Warmed", "Warming")
+    assert warming["message"] == "its options have changed"
+    await data.expect_phase("PartialReady")
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_condition("Warmed", "Warmed")
+    await data.expect_phase("Ready")
+
+    data.runtime.script = {}
+    await data.clock.advance(10)
+    await run_job(data, "empty", type="clear")
+    await data.clock.advance(10)
+    other = {"strategyName": "sampler", "sampler": {"batchSize": 8, "epoch": 3}}
+    await run_job(data, "other", type="warmup", warmupOptions=other)
+    await data.expect_condition("Warmed", "PartlyWarmed")
+    await data.clock.advance(10)
+    await run_job(data, "same", type="warmup", warmupOptions=sampler)
+    await data.expect_condition("Warmed", "Warmed")
 
 
 CLEARED = ("a", "CacheCleared")
@@ -336,3 +364,122 @@ async def test_a_job_that_is_to_be_deleted_waits_for_its_set_also_after_the_serv
     assert (await data.expect_condition("Synced", "Synced"))["message"] == ""
     assert "syncOverwrites" not in (await data.status(SET))["jobsName"]
     assert not await data.exists(Key("default", "mirror"), ports.SAMPLE_JOBS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("sync", {"syncOptions": {"destination": "train"}}, "DataChanged"),
+        ("sync", {"syncOptions": {"destination": "val"}}, "Warmed"),
+        ("clear", {}, "CacheCleared"),
+    ],
+)
+async def test_a_set_knows_what_a_job_has_done_that_was_cancelled_by_its_deletion(
+    data: DataHarness, kind: str, options: dict[str, Any], reason: str
+) -> None:
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    data.runtime.script = {kind: RunPhase.RUNNING}
+    await data.create_job(make_sample_job("doomed", type=kind, secretRef={"name": "digits"}, **options))
+    await data.delete(Key("default", "doomed"), ports.SAMPLE_JOBS)
+    await data.wait(3)
+    assert not await data.exists(Key("default", "doomed"), ports.SAMPLE_JOBS)
+    await data.expect_condition("Warmed", reason)
+
+
+async def begin_sync_beside_own_warmup(data: DataHarness, **spec: Any) -> tuple[RunSpec, RunSpec]:
+    """A partition is added while a job copies into the set: their runs."""
+    uid = await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    data.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
+    options = {"source": "s3://other/train", "destination": "train"}
+    await data.create_job(
+        make_sample_job("mirror", type="sync", secretRef={"name": "digits"}, syncOptions=options, **spec)
+    )
+    await data.patch(SET, {"spec": {"partitions": 2}})
+    await data.drive()
+    await data.runtime.report(uid, 2)
+    await data.drive()
+    await data.expect_condition("Warmed", "Warming")
+    await data.clock.advance(100)
+    return data.runtime.runs("sync")[-1], data.runtime.runs("warmup")[-1]
+
+
+async def test_a_set_is_not_warm_when_a_job_has_copied_into_it_during_its_own_warmup(
+    data: DataHarness,
+) -> None:
+    sync_run, warmup_run = await begin_sync_beside_own_warmup(data)
+    await data.runtime.end(sync_run, RunPhase.SUCCEEDED, files_done=1000)
+    await data.drive()
+    await data.expect_condition("Warmed", "Warming")
+    await data.clock.advance(10)
+    await data.runtime.end(warmup_run, RunPhase.SUCCEEDED)
+    await data.drive()
+    changed = await data.expect_condition("Warmed", "DataChanged")
+    message = "SampleJob mirror has copied files into the set; one of type warmup loads them"
+    assert (changed["status"], changed["message"]) == ("False", message)
+    await data.expect_phase("Ready")
+    assert data.facts().count("SampleSetWarmed") == 1
+    data.runtime.script = {}
+    await data.clock.advance(10)
+    await run_job(data, "fill", type="warmup", warmupOptions={"paths": ["train"]})
+    await data.expect_condition("Warmed", "Warmed")
+
+
+async def test_a_first_warmup_beside_which_a_job_has_copied_has_succeeded_all_the_same(
+    data: DataHarness,
+) -> None:
+    """Its first attempt has failed, and the job has begun before the next one."""
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.start_set(**WARM)
+    data.runtime.script = {"warmup": RunPhase.RUNNING, "sync": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("mirror", type="sync", secretRef={"name": "digits"}))
+    await data.wait(35)
+    await data.runtime.end(data.runtime.runs("sync")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.clock.advance(10)
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_condition("Warmed", "DataChanged")
+    await data.expect_phase("Ready")
+    assert data.facts().count("SampleSetWarmed") == 1
+
+
+async def test_what_a_job_has_copied_during_a_warmup_is_known_also_when_it_is_deleted(
+    data: DataHarness,
+) -> None:
+    sync_run, warmup_run = await begin_sync_beside_own_warmup(data, ttlSecondsAfterFinished=0)
+    await data.runtime.end(sync_run, RunPhase.FAILED, files_done=3)
+    await data.wait(10)
+    assert not await data.exists(Key("default", "mirror"), ports.SAMPLE_JOBS)
+    await data.restart()
+    await data.runtime.end(warmup_run, RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_condition("Warmed", "DataChanged")
+
+
+async def test_a_set_is_not_warm_when_a_sync_has_ended_during_the_warmup_of_another_job(
+    data: DataHarness,
+) -> None:
+    """The sync was cancelled, and has not ended in time."""
+    await data.ready_set(**WARM)
+    await data.clock.advance(10)
+    data.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
+    await data.create_job(make_sample_job("mirror", type="sync", secretRef={"name": "digits"}))
+    sync_run = data.runtime.runs("sync")[-1]
+    data.runtime.seen.remove(sync_run)  # Its agents do not hear of the cancel.
+    await data.create_job(make_sample_job("fill", terminate=True))
+    await data.wait(65)
+    await data.expect_job("Running", "fill")
+    await data.runtime.end(sync_run, RunPhase.CANCELLED, files_done=4)
+    await data.drive()
+    await data.expect_condition("Warmed", "DataChanged")
+    await data.clock.advance(10)
+    await data.runtime.end(data.runtime.runs("warmup")[-1], RunPhase.SUCCEEDED)
+    await data.drive()
+    await data.expect_job("Succeeded", "fill")
+    await data.expect_condition("Warmed", "DataChanged")
+    data.runtime.script = {}
+    await data.clock.advance(10)
+    await run_job(data, "again", type="warmup")
+    await data.expect_condition("Warmed", "Warmed")

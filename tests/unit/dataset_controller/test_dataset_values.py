@@ -32,6 +32,7 @@ from dataset_controller.domain.sampleset.figures import (
     runtime_status,
 )
 from dataset_controller.domain.sampleset.model import (
+    CacheChange,
     CacheMark,
     Children,
     RuntimePod,
@@ -111,9 +112,16 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
         "reason": "Why",
         "message": "because",
         "runtimeStatus": {"specReplicas": 2},
-        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"]},
+        "jobsName": {"syncJobName": "s1", "warmupJobName": "w1", "warmupNodes": ["n1"], "warmupDigest": "d1"},
         "cacheStatus": {"totalFiles": "10"},
-        "lastCacheChange": {"time": EARLIER, "sampleJobName": "j1", "warmedBytes": 9, "heldBytes": 8},
+        "lastCacheChange": {
+            "time": EARLIER,
+            "sampleJobName": "j1",
+            "warmedBytes": 9,
+            "heldBytes": 8,
+            "warmedTime": EARLIER,
+            "invalidation": {"time": EARLIER, "sampleJobName": "j0", "reason": "DataChanged"},
+        },
         **COMMON,
     }
     obj = stored(make_sample_set(), status)
@@ -133,9 +141,12 @@ def test_a_set_is_read_whole_and_its_status_written_back() -> None:
             sync_job="s1",
             warmup_job="w1",
             warmup_nodes=("n1",),
+            warmup_digest="d1",
             runtime={"specReplicas": 2},
             cache={"totalFiles": "10"},
             cache_mark=CacheMark(EARLIER, "j1"),
+            invalidation=CacheChange(CacheMark(EARLIER, "j0"), Reason.DATA_CHANGED),
+            warmed_at=EARLIER,
             warmth=Warmth(9, 8),
         ),
         spec=resolve_spec(obj),

@@ -24,7 +24,7 @@ from dataset_controller.domain.samplejob.credentials import run_keys
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import RUN_AGAIN, plan
 from dataset_controller.domain.samplejob.request import BUILDERS, read_request
-from dataset_controller.domain.sampleset.model import CacheMark, SyncOrigin
+from dataset_controller.domain.sampleset.model import CacheMark, SampleSet, SyncOrigin
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.base import WireModel
@@ -727,6 +727,14 @@ def test_a_failed_job_says_how_it_is_run_again(told: str, said: str) -> None:
     assert complete.message == said
 
 
+def test_a_job_whose_run_the_bus_has_lost_keeps_its_progress() -> None:
+    """The set learns from it that files were copied."""
+    seen = make_observed_job("Running", "r1", type="sync", secretRef={"name": "source"})
+    todo = plan(recorded(seen, progress={**PROGRESS, "etaSeconds": 5}), NOW)
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.progress) == (JobPhase.FAILED, PROGRESS)
+
+
 # --- time to live
 
 
@@ -736,11 +744,15 @@ def outlived(
     """A job that has ended `seconds` ago, whose set was warmed an hour ago."""
     run = run_id("job-uid", "0", digest(WARMUP))
     seen = recorded(ended(phase, run=run, ttlSecondsAfterFinished=ttl, **spec), completed=ago(seconds))
-    assert seen.sample_set is not None
+    return replace(seen, sample_set=make_warm_set(is_noted=is_noted))
+
+
+def make_warm_set(*, is_noted: bool = False, **meta: str) -> SampleSet:
+    """A set that was warmed an hour ago, and may have taken note of the job."""
+    own = make_set("Ready", spec={"warmup": {}}, meta=meta)
     warmed = Condition("Warmed", "True", "Warmed", "", EARLIER)
     mark = CacheMark("2026-01-01T12:00:00.000Z", "job") if is_noted else CacheMark(EARLIER)
-    status = replace(seen.sample_set.status, conditions=(warmed,), cache_mark=mark)
-    return replace(seen, sample_set=replace(seen.sample_set, status=status))
+    return replace(own, status=replace(own.status, conditions=(warmed,), cache_mark=mark))
 
 
 EXPIRED = Delete("SampleJob", Key("default", "job"), "job-uid")
@@ -808,20 +820,22 @@ def test_a_job_that_ends_is_looked_at_again_when_its_time_is_over(ttl: int | Non
 # --- deletion
 
 
-def going(seconds: float, **fields: Any) -> ObservedJob:
+def going(seconds: float, phase: str = "Running", type: str = "warmup", **fields: Any) -> ObservedJob:  # noqa: A002
     meta = {"deletionTimestamp": ago(seconds), "finalizers": ["other", "paddlepaddle.org/samplejob-job"]}
-    return replace(make_observed_job("Running", "r1", meta=meta), **fields)
+    return replace(make_observed_job(phase, "r1", meta=meta, type=type), **fields)
 
 
 def test_until_runs_are_known_a_deleted_job_is_taken_to_run_but_not_forever() -> None:
     """Its run would go on without a record, and nobody would cancel it."""
     todo = plan(going(1, are_records_known=False), NOW)
     assert (todo.actions, todo.release, todo.requeue_after) == ((), None, 2.0)
-    assert plan(going(601, are_records_known=False), NOW).release == {"finalizers": ["other"]}
+    status = plan(going(601, are_records_known=False), NOW).status
+    assert status is not None
+    assert status.phase is JobPhase.FAILED
 
 
 RELEASED = JobPlan(
-    status_of(JobPhase.RUNNING, run_id="r1", announcements=(fact("Started"), fact("Deleted"))),
+    status_of(JobPhase.FAILED, run_id="r1", announcements=(fact("Started"), fact("Failed"), fact("Deleted"))),
     actions=(ForgetRun(RUN),),
     release={"finalizers": ["other"]},
     requeue_after=2.0,
@@ -839,18 +853,95 @@ def test_a_deleted_job_cancels_its_run_first() -> None:
 @pytest.mark.parametrize(
     ("seen", "changes"),
     [
-        (going(1), {}),
-        (going(1, runs={"r1": STATE.model_copy(update={"phase": RunPhase.CANCELLED})}), {}),
-        (going(30, runs={"r1": STATE}), {}),
-        (going(600, recorded=(OLD, RUN)), {"actions": (ForgetRun(OLD), ForgetRun(RUN))}),
-        (going(601), {"release_anyway": True}),
-        (going(1, sample_set=None), {"actions": ()}),
-        (going(1, sample_set=None, recorded=(OLD,)), {"actions": (ForgetRun(OLD),)}),
+        (going(1, "Failed"), {}),
+        (going(1, "Failed", runs={"r1": STATE.model_copy(update={"phase": RunPhase.CANCELLED})}), {}),
+        (going(30, "Failed", runs={"r1": STATE}), {}),
+        (going(600, "Failed", recorded=(OLD, RUN)), {"actions": (ForgetRun(OLD), ForgetRun(RUN))}),
+        (going(601, "Failed"), {"release_anyway": True}),
+        (going(1, "Failed", sample_set=None), {"actions": ()}),
+        (going(1, "Failed", sample_set=None, recorded=(OLD,)), {"actions": (ForgetRun(OLD),)}),
+        (
+            going(1, "Pending"),
+            {"status": status_of(JobPhase.PENDING, run_id="r1", announcements=(fact("Deleted"),))},
+        ),
     ],
-    ids=["not taken", "ended", "too slow", "bus away", "bus away for long", "no set", "only an old set"],
+    ids=[
+        "lost",
+        "ended",
+        "too slow",
+        "bus away",
+        "bus away for long",
+        "no set",
+        "only an old set",
+        "not taken",
+    ],
 )
 def test_a_deleted_job_removes_its_records_and_goes(seen: ObservedJob, changes: dict[str, Any]) -> None:
     assert plan(seen, NOW) == replace(RELEASED, **changes)
+
+
+NOT_ENDED = (JobPhase.FAILED, "Cancelled", "the job was deleted while its run went on")
+
+
+@pytest.mark.parametrize(
+    ("seen", "end", "progress"),
+    [
+        (going(30, runs={"r1": STATE}), NOT_ENDED, PROGRESS),
+        (going(30, "Pending", runs={"r1": STATE}), NOT_ENDED, PROGRESS),
+        (recorded(going(1), progress={**PROGRESS, "etaSeconds": 5}), NOT_ENDED, PROGRESS),
+        (recorded(going(1, sample_set=None), progress=PROGRESS), NOT_ENDED, PROGRESS),
+        (
+            going(1, runs={"r1": STATE.model_copy(update={"phase": RunPhase.CANCELLED})}),
+            (JobPhase.FAILED, "Cancelled", "the run was cancelled"),
+            PROGRESS,
+        ),
+        (
+            going(1, runs={"r1": STATE.model_copy(update={"phase": RunPhase.SUCCEEDED})}),
+            (JobPhase.SUCCEEDED, "Completed", ""),
+            PROGRESS,
+        ),
+    ],
+    ids=["too slow", "just taken", "lost", "no set", "cancelled", "succeeded"],
+)
+def test_a_deleted_job_records_the_end_of_its_run_before_it_goes(
+    seen: ObservedJob, end: tuple[JobPhase, str, str], progress: dict[str, Any]
+) -> None:
+    todo = plan(seen, NOW)
+    assert (todo.actions, todo.release, todo.requeue_after) == ((), None, 0.0)
+    assert todo.status is not None
+    complete = todo.status.condition("Complete")
+    assert complete is not None
+    assert (todo.status.phase, complete.reason, complete.message) == end
+    assert todo.status.progress == progress
+
+
+WARM = make_warm_set()
+UNSERVED = replace(WARM, status=WARM.status.with_condition("Accepted", False, "NamespaceNotServed", "", NOW))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fields", "is_kept"),
+    [
+        (59, {}, True),
+        (60, {}, False),
+        (60, {"service_age": 1.0}, True),
+        (59, {"sample_set": make_warm_set(is_noted=True)}, False),
+        (59, {"sample_set": None}, False),
+        (59, {"sample_set": make_warm_set(deletionTimestamp=AT)}, False),
+        (59, {"sample_set": make_warm_set(uid="another")}, False),
+        (59, {"sample_set": replace(WARM, spec=make_set("Ready").spec)}, False),
+        (59, {"sample_set": UNSERVED}, False),
+    ],
+    ids=["waits", "enough", "restart", "noted", "no set", "deleted set", "another", "not warmed", "unserved"],
+)
+def test_a_deleted_job_waits_for_its_set_to_note_what_it_has_done_but_not_forever(
+    seconds: float, fields: dict[str, Any], is_kept: bool
+) -> None:
+    seen = going(seconds, "Failed", "clear", sample_set=WARM)
+    seen = recorded(seen, started=EARLIER, completed=ago(seconds), set_uid=OWNER_UID)
+    todo = plan(replace(seen, **fields), NOW)
+    assert (todo.release is None) is is_kept
+    assert todo.requeue_after == 2.0
 
 
 def test_a_deleted_job_without_a_run_goes_at_once() -> None:

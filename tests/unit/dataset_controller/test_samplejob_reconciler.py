@@ -297,6 +297,7 @@ async def test_deleting_a_job_ends_its_run_and_no_other(data: DataHarness) -> No
     assert not await data.exists(JOB, ports.SAMPLE_JOBS)
     assert not any(doomed in key for key in await data.records())
     await data.expect_job("Running", "other")
+    assert data.facts()[-2:] == ["SampleJobFailed", "SampleJobDeleted"]
 
 
 async def test_a_job_deleted_while_the_bus_is_down_goes_once_its_facts_are_published(

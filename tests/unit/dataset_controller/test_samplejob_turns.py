@@ -245,6 +245,13 @@ SYNCED_SOON: dict[str, Any] = {**SOON, "status": {**SOON["status"], "conditions"
 ASKED = {"jobsName": {"warmupJobName": "w"}}
 
 
+WARMED = {"type": "Warmed", "status": "True", "reason": "Warmed"}
+EDITED: dict[str, Any] = {
+    "conditions": [*SYNCED, WARMED],
+    "jobsName": {"warmupJobName": "w", "warmupDigest": "of what was asked for before"},
+}
+
+
 @pytest.mark.parametrize(
     ("phase", "own", "expected"),
     [
@@ -255,6 +262,8 @@ ASKED = {"jobsName": {"warmupJobName": "w"}}
         ("SyncFailed", SOON, ""),
         ("PartialReady", SYNCED_SOON, "the set's own warmup"),
         ("PartialReady", {**SYNCED_SOON, "status": {"conditions": SYNCED}}, ""),
+        ("Ready", {**SOON, "status": {**SOON["status"], **EDITED}}, "the set's own warmup"),
+        ("Ready", {**SOON, "status": EDITED}, ""),
         ("PartialReady", {"spec": {"warmup": {}}, "status": ASKED}, "the set's own warmup"),
         ("PartialReady", {"status": ASKED}, ""),
         (
@@ -276,6 +285,8 @@ ASKED = {"jobsName": {"warmupJobName": "w"}}
         "sync failed",
         "warmup to come",
         "a partition is away",
+        "warmup was edited",
+        "warmup was edited while a partition is away",
         "warmup was asked for",
         "warmup is wanted no more",
         "warmed",

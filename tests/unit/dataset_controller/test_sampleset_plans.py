@@ -43,6 +43,7 @@ from dataset_controller.domain.sampleset.model import (
 from dataset_controller.domain.sampleset.parse import parse_status
 from dataset_controller.domain.sampleset.plan import plan
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets, read_secrets
+from dataset_controller.domain.sampleset.policies.warmth import digest_of
 from dataset_controller.domain.sampleset.runtime import is_fresh
 from dataset_controller.domain.sources import Credentials, RunKeys
 from paddlewheel.contracts.announcements import Announcement
@@ -117,6 +118,7 @@ def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) 
         "warmup_job",
         "warmup_nodes",
         "warmup_series",
+        "warmup_digest",
         "cache",
         "announcements",
         "nodes_with_writes",
@@ -1016,12 +1018,22 @@ def partial(*conditions: Condition, attempt: int = 0) -> SetStatus:
     )
 
 
+BEGUN_NOW = CacheMark("2026-01-01T12:00:00.000Z")
+ASKED = digest_of(WARMUP)
+
+
+def begun(*, attempt: int = 0) -> SetStatus:
+    """The id of a warmup is recorded with the moment of its begin, and with what it was asked for."""
+    status = partial(unready("Warming"), attempt=attempt)
+    return replace(status, cache_mark=BEGUN_NOW, warmup_digest=ASKED)
+
+
 def test_a_complete_set_records_the_id_of_its_warmup() -> None:
-    expected = SetPlan(partial(unready("Warming")), requeue_after=0.0)
+    expected = SetPlan(begun(), requeue_after=0.0)
     assert decide(observe("PartialReady", 1, SYNCED, **WARM)) == expected
     # The options have changed since.
     forget = (ForgetRun(RunKey(OWNER_UID, "w0")),)
-    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    anew = replace(begun(), warmup_job=series(1), warmup_series=1)
     assert decide(observe("PartialReady", 1, SYNCED, warmup_job="w0", **WARM)) == replace(
         expected, status=anew, actions=forget
     )
@@ -1064,13 +1076,13 @@ def test_a_failed_warmup_waits_longer_each_time(attempt: int, ended: float, agai
 def test_a_failed_warmup_is_retried(attempt: int) -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(attempt, {WARMUP_RUNS[attempt]: failed}))
-    assert todo == SetPlan(partial(unready("Warming"), attempt=attempt + 1), requeue_after=0.0)
+    assert todo == SetPlan(begun(attempt=attempt + 1), requeue_after=0.0)
 
 
 def test_a_warmup_that_fails_for_hours_never_has_the_id_of_an_earlier_attempt() -> None:
     failed = RunState(phase=RunPhase.FAILED)
     todo = decide(warming(63, {WARMUP_RUNS[63]: failed}))
-    anew = replace(partial(unready("Warming")), warmup_job=series(1), warmup_series=1)
+    anew = replace(begun(), warmup_job=series(1), warmup_series=1)
     assert todo == SetPlan(anew, requeue_after=0.0)
     runs = {series(1): failed, WARMUP_RUNS[63]: failed}
     again = observe("PartialReady", 1, SYNCED, runs=runs, **WARM)
@@ -1100,20 +1112,76 @@ def test_a_set_that_is_warm_is_ready() -> None:
             READY,
             warmup_job=WARMUP_RUNS[0],
             warmup_nodes=("node-0",),
-            cache_mark=CacheMark("2026-01-01T12:00:00.000Z"),
+            cache_mark=BEGUN_NOW,
+            warmed_at=BEGUN_NOW.at,
+            warmup_digest=ASKED,
             announcements=(fact("Synced"), fact("Warmed"), fact("Ready")),
         ),
         events=normal("Ready", "phase is Ready"),
         requeue_after=0.0,
     )
     assert decide(warming(0, done)) == expected
-    # What is recorded counts, also when the bus has lost the run or the options have changed.
+    # What is recorded counts, also when the bus has lost the run, or an older release has warmed the set: it
+    # does not say what it was asked for.
     known = Condition("Warmed", "True", "Warmed", "", EARLIER, 2)
     later = decide(observe("PartialReady", 1, SYNCED, known, warmup_job="w0", **WARM))
     assert later.actions == ()
     assert later.status is not None
     assert (later.status.phase, later.status.warmup_job) == (SetPhase.READY, "w0")
     assert later.status.condition("Warmed") == known
+    assert later.status.warmup_digest == ASKED
+
+
+RECORDED: dict[str, Any] = {
+    "warmup_job": WARMUP_RUNS[0],
+    "warmup_nodes": ("node-0",),
+    "warmup_digest": ASKED,
+}
+
+
+@pytest.mark.parametrize("reason", ["Warmed", "PartlyCached", "DataChanged", "CacheCleared"])
+def test_a_set_is_warmed_again_when_its_warmup_is_edited(reason: str) -> None:
+    before = Condition("Warmed", str(reason == "Warmed"), reason, "", EARLIER, 2)
+    spec = {"warmup": {"paths": ["train", "val"]}}
+    edited = observe("Ready", 1, SYNCED, before, spec=spec, **RECORDED)
+    todo = decide(edited)
+    assert todo.status is not None
+    assert todo.status.phase is SetPhase.PARTIAL_READY
+    warmed_is = todo.status.condition("Warmed")
+    assert warmed_is is not None
+    assert (warmed_is.reason, warmed_is.message) == ("Warming", "its options have changed")
+    assert (todo.status.warmup_job != WARMUP_RUNS[0], todo.status.warmup_series) == (True, 1)
+    assert todo.actions == (ForgetRun(RunKey(OWNER_UID, WARMUP_RUNS[0])),)
+    # The next pass requests it, and still says why.
+    asked = decide(replace(edited, sample_set=replace(edited.sample_set, status=todo.status)))
+    assert [type(action) for action in asked.actions] == [WriteRun]
+    assert asked.status is not None
+    assert asked.status.condition("Warmed") == warmed_is
+
+
+@pytest.mark.parametrize("warmup", [{}, {"threads": 7}, {"paths": ["."]}])
+def test_a_set_is_not_warmed_again_for_what_is_in_its_caches_already(warmup: dict[str, Any]) -> None:
+    todo = decide(observe("Ready", 1, SYNCED, WARMED, spec={"warmup": warmup}, **RECORDED))
+    assert todo.status is not None
+    assert (todo.status.phase, todo.status.condition("Warmed")) == (SetPhase.READY, WARMED)
+
+
+def test_an_edited_warmup_begins_anew_once_every_partition_is_ready_whatever_it_asks_for_then() -> None:
+    recorded: dict[str, Any] = {**RECORDED, "warmup_nodes": ("node-0", "node-1")}
+    pods = (make_pod(0), make_pod(1, ready=False))
+    spec = {"warmup": {"paths": ["val"]}, "partitions": 2}
+    status = decide(observe("Ready", 2, SYNCED, WARMED, spec=spec, pods=pods, **recorded)).status
+    assert status is not None
+    blocked = status.condition("Warmed")
+    assert blocked is not None
+    message = "the warmup begins anew as soon as every partition is ready"
+    assert (blocked.status, blocked.reason, blocked.message) == ("False", "OptionsChanged", message)
+    assert (status.warmup_job, status.warmup_digest) == (WARMUP_RUNS[0], ASKED)
+    back = {"warmup": {}, "partitions": 2}
+    todo = decide(observe("PartialReady", 2, SYNCED, blocked, spec=back, **recorded))
+    assert todo.status is not None
+    assert todo.status.warmup_job not in ("", WARMUP_RUNS[0])
+    assert todo.status.condition("Warmed") == warmed("Warming", "its options have changed")
 
 
 def test_a_warmup_that_a_job_has_cancelled_is_cancelled_in_each_pass_before_it_is_written_again() -> None:
@@ -1226,7 +1294,7 @@ def test_a_set_that_is_on_other_nodes_is_warmed_again_before_it_is_ready(phase: 
     again = decide(replace(moved("PartialReady"), sample_set=own))
     assert again.actions == (record(ELSEWHERE_RUN, 2, warmup=WARMUP),)
     assert again.status is not None
-    assert again.status.condition("Warmed") == warmed("Warming")
+    assert again.status.condition("Warmed") == warmed("Warming", "partitions have moved")
     done = {ELSEWHERE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
     ended = decide(replace(moved("PartialReady", runs=done), sample_set=own)).status
     assert ended is not None

@@ -96,8 +96,8 @@ class NodeReporter:
         self._dirs, self._limit, self._clock, self._interval = cache_dirs, limit, clock, interval
         self._is_writeback = is_writeback
         self._tree, self._disks, self._use = TreeSize(0, 0), Disks(), CacheUse()
-        self._used_at: datetime | None = None
-        """When the measurement of `_use` began."""
+        self._used_at: tuple[datetime, float] | None = None
+        """When the measurement of `_use` began, by the node's clock, and monotonic."""
         self._is_size_known = False
         self._size_problem, self._cache_problem = "", "cache: not measured yet"
         lasts = RECENT * interval + PATIENCE
@@ -171,7 +171,8 @@ class NodeReporter:
             mounted=mount.is_mounted,
             message=mount.message[:MESSAGE_MAX],
             cached_bytes=use.cached,
-            cached_at=self._used_at,
+            cached_at=self._used_at[0] if self._used_at else None,
+            cached_age=self._cached_age,
             cache_capacity=self._limit.of(disks, use.cached),
             staged_bytes=self._staged.bytes,
             staged_unknown=self._staged.is_unknown,
@@ -206,6 +207,13 @@ class NodeReporter:
                 task.result()
 
     @property
+    def _cached_age(self) -> int:
+        """Seconds since the measurement began; 0 without one."""
+        if self._used_at is None:
+            return 0
+        return max(1, math.ceil(self._clock.monotonic() - self._used_at[1]))
+
+    @property
     def _figures_problem(self) -> str:
         """Without a mount there is nothing to measure but disks; why, says `message`."""
         mounted = (self._cache_problem, self._size_problem) if self._engine.mount.is_mounted else ()
@@ -228,9 +236,9 @@ class NodeReporter:
     async def _measure_cache(self) -> None:
         if not self._engine.mount.is_mounted:
             return
-        begun_at = self._clock.now()
+        begun = self._clock.now(), self._clock.monotonic()
         try:
-            self._use, self._used_at = await self._engine.cache.use(), begun_at
+            self._use, self._used_at = await self._engine.cache.use(), begun
             self._cache_problem = ""
         except Retry as error:
             self._use, self._used_at, self._cache_problem = CacheUse(), None, f"cache: {error.message}"

@@ -266,7 +266,10 @@ class Reason(StrEnum):
     RUNNING = "Running", "An agent has started the run."
     CANCELLED = "Cancelled", "The run, or the set's other runs, were cancelled."
     RUN_FAILED = "RunFailed", "The run has failed without a reason of its own."
-    OPTIONS_CHANGED = "OptionsChanged", "The edited job has no run and starts again with its new options."
+    OPTIONS_CHANGED = (
+        "OptionsChanged",
+        "The edited job, or the set's edited warmup, starts again with its new options.",
+    )
     EDITS_IGNORED = "EditsIgnored", "The job has succeeded; a new run needs a new SampleJob."
 
     # Runs, as the cache runtime ends them

@@ -83,6 +83,7 @@ def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> No
         "total_files": 10,
         "cached_bytes": 10 * MIB,
         "cached_at": at,
+        "cached_age": 1,
         "disk_size": 1000 * MIB,
         "disk_used": 123 * MIB,
         "disk_available": 877 * MIB,

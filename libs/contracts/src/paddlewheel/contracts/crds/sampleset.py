@@ -159,7 +159,11 @@ class SampleSetSpec(CrdModel):
     node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
     tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
     warmup: Annotated[
-        WarmupOptions | None, says("Warmup after the first sync; the set is ready only after it.")
+        WarmupOptions | None,
+        says(
+            "Warmup after the first sync, and again when what it asks for is changed; the set is ready only"
+            " after it."
+        ),
     ] = None
 
 
@@ -286,12 +290,30 @@ class JobsName(CrdModel):
             format="int64",
         ),
     ] = 0
+    warmup_digest: Annotated[
+        str,
+        says(
+            "Digest of what the warmup was asked for. When spec.warmup asks for something else, the set is"
+            " warmed again."
+        ),
+    ] = ""
+
+
+class CacheInvalidation(CrdModel):
+    """What a SampleJob has last done to the caches, or to the files: a warmup begun before is outdated."""
+
+    time: Annotated[str | None, says("When the SampleJob had ended.", format="date-time")] = None
+    sample_job_name: Annotated[str, says("The SampleJob, which may be deleted by now.")] = ""
+    reason: Annotated[str, says("DataChanged or CacheCleared.")] = ""
 
 
 class LastCacheChange(CrdModel):
     """What has last changed what the caches hold of the set: the condition Warmed says how."""
 
-    time: Annotated[str | None, says("When it had ended.", format="date-time")] = None
+    time: Annotated[
+        str | None,
+        says("When the SampleJob had ended, or the set's own warmup was begun.", format="date-time"),
+    ] = None
     sample_job_name: Annotated[
         str, says("The SampleJob, which may be deleted by now; absent: the set's own warmup.")
     ] = ""
@@ -306,6 +328,10 @@ class LastCacheChange(CrdModel):
             format="int64",
         ),
     ] = 0
+    warmed_time: Annotated[
+        str | None, says("When the set's own warmup had ended last.", format="date-time")
+    ] = None
+    invalidation: CacheInvalidation | None = None
 
 
 class SampleSetStatus(CommonStatus):

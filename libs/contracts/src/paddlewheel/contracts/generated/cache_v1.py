@@ -362,8 +362,12 @@ class NodeStatus(WireModel):
     figures_problem: str = ""
     """Why a figure above is missing or old, human-readable: a disk, the cache or the data set could not be measured. Empty = none is."""
     cached_at: Timestamp | None = None
-    """When the measurement of cached_bytes began: a report may come while the next one takes long. Empty while there is none, then
+    """When the measurement of cached_bytes began, by the clock of the node, as mount_changed_at is. Empty while there is none, then
     figures_problem says so, and of an older agent.
+    """
+    cached_age: Int32 = 0
+    """Seconds from the begin of the measurement of cached_bytes to this report, which may come while the next one takes long; 1 or more.
+    0 = there is none, or an older agent does not say.
     """
 
 

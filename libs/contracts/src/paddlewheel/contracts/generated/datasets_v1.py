@@ -102,7 +102,7 @@ class SampleSetReady(WireModel):
 
 
 class SampleSetDegraded(WireModel):
-    """A ready set lost a partition or is being scaled. New jobs wait; running ones continue and read from the object store
+    """A ready set lost a partition, is being scaled or is warmed anew. New jobs wait; running ones continue and read from the object store
     what is not cached. Published each time, always after a SampleSetReady.
     """
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import ENDED, Cond, JobPhase
+from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.samplejob.model import JobStatus, SampleJob
 from dataset_controller.domain.samplejob.uses import DATA, ROOT
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark
-from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed, SampleJobSucceeded
+from paddlewheel.contracts.crds import WarmupOptions
+from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
+from paddlewheel.contracts.generated.datasets_v1 import (
+    SampleJobFailed,
+    SampleJobStarted,
+    SampleJobSucceeded,
+)
 from paddlewheel.contracts.reasons import Reason
 
+_BEGIN_FACTS = (SampleJobStarted.__name__,)
 _END_FACTS = (SampleJobSucceeded.__name__, SampleJobFailed.__name__)
 
 
@@ -52,9 +61,24 @@ def _warmed(job: SampleJob, mark: CacheMark) -> CacheChange:
     complete = job.status.condition(Cond.COMPLETE)
     is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
     reason = Reason.PARTLY_CACHED if is_partly else Reason.WARMED
-    options = job.spec.warmup_options
-    file = options.file if options else ""
-    return CacheChange(mark, reason, _paths(job), file, int(job.status.progress.get("bytesDone") or 0))
+    operation = _warmup(job)
+    return CacheChange(
+        mark,
+        reason,
+        paths=_paths(job) if operation else frozenset(),
+        file=operation.file if operation else "",
+        sampler=operation.sampler if operation else None,
+        bytes=int(job.status.progress.get("bytesDone") or 0),
+        since=_began_at(job.status),
+    )
+
+
+def _warmup(job: SampleJob) -> WarmupOperation | None:
+    """None when the options are not those of the run any more."""
+    try:
+        return warmup_operation(job.spec.warmup_options or WarmupOptions())
+    except Invalid:
+        return None
 
 
 def _has_copied(status: JobStatus) -> bool:
@@ -68,7 +92,14 @@ def _paths(job: SampleJob) -> frozenset[str]:
     return frozenset(() if job.is_other_work else (use.path for use in job.uses if use.of == DATA))
 
 
+def _began_at(status: JobStatus) -> str:
+    return _last_of(status, _BEGIN_FACTS) or status.started
+
+
 def _ended_at(status: JobStatus) -> str:
+    return _last_of(status, _END_FACTS) or status.completed
+
+
+def _last_of(status: JobStatus, facts: tuple[str, ...]) -> str:
     """To the millisecond: of small sets, a clear and the warmup after it end within a second."""
-    ends = (fact.at for fact in status.announcements if fact.fact in _END_FACTS)
-    return max(ends, default=status.completed)
+    return max((fact.at for fact in status.announcements if fact.fact in facts), default="")

@@ -28,6 +28,7 @@ from dataset_controller.domain.samplejob.policies.turns import decide_turn
 from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
     PROGRESS_SECONDS,
+    end_of,
     ended_status,
     present_status,
     progress_of,
@@ -35,7 +36,7 @@ from dataset_controller.domain.samplejob.status import (
     unstarted_status,
     with_run,
 )
-from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
+from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
@@ -140,7 +141,7 @@ def _fail_untaken(seen: ObservedJob, message: str, now: datetime) -> JobPlan:
     """Cancelled, and the bus has no state of the run: nobody is to take it, or to begin it again. One that is
     taken all the same, as after an outage, leaves the bus as those of all jobs that have ended."""
     if seen.status.phase is JobPhase.RUNNING:
-        todo = _fail(seen, RunState(), Reason.CANCELLED, message, now)
+        todo = _fail(seen, None, Reason.CANCELLED, message, now)
     else:
         todo = _fail_unstarted(seen, seen.status.run_id, Reason.CANCELLED, _with_remedy(message), now)
     return replace(todo, actions=_own_forget(seen))
@@ -173,7 +174,7 @@ def _follow(seen: ObservedJob, now: datetime) -> JobPlan:
     if state is not None and is_ended(state):
         return _end(seen, state, now)
     if gone := _gone(seen):
-        return _fail(seen, RunState(), Reason.SAMPLE_SET_NOT_FOUND, gone, now)
+        return _fail(seen, None, Reason.SAMPLE_SET_NOT_FOUND, gone, now)
     return _go_on(seen, now)
 
 
@@ -240,7 +241,7 @@ def _start_anew(seen: ObservedJob, now: datetime) -> JobPlan:
     """The bus has no such run, and what it was to do is known no more. One that had begun has failed."""
     if seen.status.phase is JobPhase.RUNNING:
         message = "the bus has lost the run, and the job, or its set, was edited since it was requested"
-        return _fail(seen, RunState(), Reason.OPTIONS_CHANGED, message, now)
+        return _fail(seen, None, Reason.OPTIONS_CHANGED, message, now)
     return JobPlan(_restarted(seen, now), _own_forget(seen), requeue_after=AT_ONCE)
 
 
@@ -271,19 +272,17 @@ def _record(seen: ObservedJob, request: Request | None, now: datetime) -> WriteR
 
 
 def _end(seen: ObservedJob, state: RunState, now: datetime) -> JobPlan:
-    if state.phase is RunPhase.CANCELLED:
-        return _fail(seen, state, Reason.CANCELLED, state.message or "the run was cancelled", now)
-    if state.phase is not RunPhase.SUCCEEDED:
-        return _fail(seen, state, state.reason or Reason.RUN_FAILED, state.message, now)
-    reason = state.reason or Reason.COMPLETED
-    status = ended_status(seen, state, JobPhase.SUCCEEDED, reason, state.message, now)
+    phase, reason, message = end_of(state)
+    if phase is JobPhase.FAILED:
+        return _fail(seen, state, reason, message, now)
+    status = ended_status(seen, state, phase, reason, message, now)
     done = f"{state.files_done} files, {state.bytes_done} bytes"
-    said = "; ".join(filter(None, (done, state.message)))
+    said = "; ".join(filter(None, (done, message)))
     event = KubernetesEvent("Normal", Reason.COMPLETED, said)
     return JobPlan(status, events=(event,), requeue_after=_next_look(seen))
 
 
-def _fail(seen: ObservedJob, state: RunState, reason: str, why: str, now: datetime) -> JobPlan:
+def _fail(seen: ObservedJob, state: RunState | None, reason: str, why: str, now: datetime) -> JobPlan:
     message = _with_remedy(why)
     status = ended_status(seen, state, JobPhase.FAILED, reason, message, now)
     event = KubernetesEvent("Warning", reason, message)

@@ -11,7 +11,7 @@ from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.facts import FACTS, Case
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob
-from paddlewheel.contracts.generated.cache_v1 import RunState
+from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.contracts.rates import seconds_left
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
@@ -31,14 +31,26 @@ def running_status(seen: ObservedJob, state: RunState, now: datetime) -> JobStat
 
 
 def ended_status(
-    seen: ObservedJob, state: RunState, phase: JobPhase, reason: str, message: str, now: datetime
+    seen: ObservedJob, state: RunState | None, phase: JobPhase, reason: str, message: str, now: datetime
 ) -> JobStatus:
-    """The run is over. `phase` is Succeeded or Failed."""
-    status = replace(
-        _running(seen, state, now), phase=phase, completed=seconds_stamp(now), progress=progress_of(state)
-    )
+    """The run is over. `phase` is Succeeded or Failed. Without a state, its progress is what was recorded
+    last."""
+    progress = {**(progress_of(state) if state else seen.status.progress)}
+    progress.pop("etaSeconds", None)
+    status = _running(seen, state or RunState(), now)
+    status = replace(status, phase=phase, completed=seconds_stamp(now), progress=progress)
     status = status.with_condition(Cond.COMPLETE, phase is JobPhase.SUCCEEDED, reason, message, now)
     return with_facts(seen, status, now)
+
+
+def end_of(state: RunState) -> tuple[JobPhase, str, str]:
+    """Phase, reason and message of a job whose run has ended so."""
+    match state.phase:
+        case RunPhase.SUCCEEDED:
+            return JobPhase.SUCCEEDED, state.reason or Reason.COMPLETED, state.message
+        case RunPhase.CANCELLED:
+            return JobPhase.FAILED, Reason.CANCELLED, state.message or "the run was cancelled"
+    return JobPhase.FAILED, state.reason or Reason.RUN_FAILED, state.message
 
 
 def unstarted_status(seen: ObservedJob, run: str, reason: str, message: str, now: datetime) -> JobStatus:

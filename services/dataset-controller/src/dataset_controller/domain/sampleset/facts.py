@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.figures import count_of, measure
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import (
@@ -53,7 +54,7 @@ class Case:
     def is_warmed(self) -> bool:
         """The set's own warmup has succeeded, whatever the caches hold of it."""
         warmed = self.status.condition(Cond.WARMED)
-        return warmed is not None and warmed.reason in (Reason.WARMED, Reason.PARTLY_CACHED)
+        return warmed is not None and warmed.reason in WARMED_ONCE
 
     @property
     def partitions(self) -> int:

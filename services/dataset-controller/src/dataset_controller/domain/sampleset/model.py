@@ -15,7 +15,12 @@ from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys, Source
 from dataset_controller.domain.status import ObjectStatus
 from dataset_controller.domain.stored import Stored
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
+from paddlewheel.contracts.generated.cache_v1 import (
+    NodeStatus,
+    RunState,
+    SamplerOrder,
+    WarmupOperation,
+)
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import Object, spec_of
 from paddlewheel.contracts.reasons import Reason
@@ -94,7 +99,7 @@ class CacheMark:
 
     Args:
         at: RFC 3339, to the millisecond.
-        job: the SampleJob that ended then, "" for the set's own warmup.
+        job: the SampleJob that ended then, "" for the set's own warmup, which began then.
     """
 
     at: str = ""
@@ -109,14 +114,22 @@ class CacheChange:
         reason: Warmed, PartlyCached, CacheCleared or DataChanged.
         paths: what a warmup has loaded, or where a sync has copied to; "" is the set's root.
         file: of a warmup of the files in a list.
+        sampler: whose order a warmup has followed: it decides which files a partition has.
         bytes: that a warmup has loaded.
+        since: when a warmup began, as `mark.at`.
     """
 
     mark: CacheMark
     reason: Reason
     paths: frozenset[str] = frozenset()
     file: str = ""
+    sampler: SamplerOrder | None = None
     bytes: int = 0
+    since: str = ""
+
+    def render(self) -> dict[str, str]:
+        """For `status` of the SampleSet."""
+        return {"time": self.mark.at, "sampleJobName": self.mark.job, "reason": self.reason.value}
 
 
 @dataclass(frozen=True)
@@ -161,10 +174,16 @@ class SetStatus(ObjectStatus):
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     warmup_series: int = 0
     """How often it was begun anew, with other options or for other nodes: part of the run's id."""
+    warmup_digest: str = ""
+    """Of what it was asked for; "" when an older release has begun it."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
     """The last change of the caches that Warmed tells of: no older job counts any more."""
+    invalidation: CacheChange | None = None
+    """The last one that no warmup makes good which began before it."""
+    warmed_at: str = ""
+    """When the set's own warmup had ended, as `cache_mark.at`."""
     warmth: Warmth = Warmth()
     cache_directories: tuple[str, ...] = ()
     """On the nodes, of the runtime pods that there are or were: nodes keep them without a StatefulSet."""
@@ -187,12 +206,15 @@ class SetStatus(ObjectStatus):
             "warmupJobName": self.warmup_job,
             "warmupNodes": list(self.warmup_nodes),
             "warmupSeries": self.warmup_series,
+            "warmupDigest": self.warmup_digest,
         }
         mark = {
             "time": self.cache_mark.at,
             "sampleJobName": self.cache_mark.job,
             "warmedBytes": self.warmth.bytes,
             "heldBytes": self.warmth.held,
+            "warmedTime": self.warmed_at,
+            "invalidation": self.invalidation and self.invalidation.render(),
         }
         return {
             "phase": self.phase.value,

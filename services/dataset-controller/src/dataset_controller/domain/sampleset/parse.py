@@ -14,6 +14,7 @@ from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, SetPhase
 from dataset_controller.domain.operations import warmup_operation
 from dataset_controller.domain.paths import DEFAULT_PLACES, Places, local_source, own_cache
 from dataset_controller.domain.sampleset.model import (
+    CacheChange,
     CacheMark,
     CacheSpec,
     RuntimePod,
@@ -89,15 +90,25 @@ def parse_status(obj: Object) -> SetStatus:
         warmup_job=str(jobs.get("warmupJobName") or ""),
         warmup_nodes=tuple(map(str, jobs.get("warmupNodes") or ())),
         warmup_series=int(jobs.get("warmupSeries") or 0),
+        warmup_digest=str(jobs.get("warmupDigest") or ""),
         runtime=dict(raw.get("runtimeStatus") or {}),
         cache=dict(raw.get("cacheStatus") or {}),
         cache_directories=tuple(map(str, raw.get("cacheDirectories") or ())),
         was_writeback=bool(raw.get("wasWriteback")),
         nodes_with_writes=tuple(map(str, raw.get("nodesWithWrites") or ())),
         cache_mark=CacheMark(str(mark.get("time") or ""), str(mark.get("sampleJobName") or "")),
+        invalidation=_invalidation(mark.get("invalidation") or {}),
+        warmed_at=str(mark.get("warmedTime") or ""),
         warmth=Warmth(int(mark.get("warmedBytes") or 0), int(mark.get("heldBytes") or 0)),
         **parse_common(raw),
     )
+
+
+def _invalidation(raw: Mapping[str, str]) -> CacheChange | None:
+    """None as well with a reason that this release does not know."""
+    reason = next((each for each in Reason if each == raw.get("reason")), None)
+    mark = CacheMark(raw.get("time", ""), raw.get("sampleJobName", ""))
+    return CacheChange(mark, reason) if reason else None
 
 
 def resolve_spec(obj: Object, places: Places = DEFAULT_PLACES) -> SetSpec:

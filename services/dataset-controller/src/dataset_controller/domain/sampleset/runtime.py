@@ -147,9 +147,12 @@ def measured_at(report: NodeStatus) -> datetime | None:
     return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
 
 
-def cached_at(report: NodeStatus) -> datetime | None:
-    """When the agent began to look what is cached. One of an older release does not say."""
-    return report.cached_at or report.updated_at
+def cache_measured_at(report: NodeStatus) -> datetime | None:
+    """When the agent began to look what is cached, by this service's clock: those of nodes may be wrong. None
+    when there is no such figure, and for an agent of an older release, which does not say how old it is."""
+    if report.updated_at is None or not report.cached_age:
+        return None
+    return report.updated_at - timedelta(seconds=report.cached_age)
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:

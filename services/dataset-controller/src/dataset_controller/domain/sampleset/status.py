@@ -51,6 +51,7 @@ def active_status(
         sync_origin=runs.sync.origin if _is_started(runs.sync, phase) else status.sync_origin,
         warmup_job=runs.warmup.run_id if runs.warmup.stage is Stage.DUE else status.warmup_job,
         warmup_series=runs.warmup.series if runs.warmup.stage is Stage.DUE else status.warmup_series,
+        warmup_digest=runs.warmup.digest or status.warmup_digest,
         warmup_nodes=_warmup_nodes(status, runs.warmup, runtime.nodes_of(partitions)),
         runtime=_runtime_status(seen, runtime, partitions, now),
     )

@@ -1,14 +1,17 @@
-"""Deleting a SampleJob: cancel its run, remove the records, publish that, and then let the object go."""
+"""Deleting a SampleJob: cancel its run, record its end, let the set take note of what it has done, remove the
+records, publish that, and then let the object go."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from dataset_controller.domain.actions import CancelRun, ForgetRun
-from dataset_controller.domain.names import BEGUN, job_finalizer
+from dataset_controller.domain.names import BEGUN, JobPhase, job_finalizer
 from dataset_controller.domain.runs import is_ended
-from dataset_controller.domain.samplejob.model import JobPlan, ObservedJob
-from dataset_controller.domain.samplejob.status import present_status, with_facts
+from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
+from dataset_controller.domain.samplejob.policies.notice import LOOK_AGAIN_SECONDS, is_note_awaited
+from dataset_controller.domain.samplejob.status import end_of, ended_status, present_status, with_facts
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age
 
@@ -16,11 +19,13 @@ CANCEL_SECONDS = 30.0
 """Time that the agents get to stop; without agents nobody reports it."""
 BUS_SECONDS = 600.0
 """Time that the bus gets before the object goes without it."""
-LOOK_AGAIN_SECONDS = 2.0
+AT_ONCE = 0.0
+"""The next step can be taken as soon as this one is recorded."""
 
 
 def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
-    """Cancel, wait, remove the records, publish, release. Whether it runs must be known."""
+    """Cancel, wait, record the end, wait for the set, remove the records, publish, release. Whether it runs
+    must be known."""
     job, finalizer = seen.job, job_finalizer(seen.job.key.name)
     if finalizer not in job.finalizers:
         return JobPlan()
@@ -32,6 +37,10 @@ def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
     if is_running and runs and since < CANCEL_SECONDS:
         cancels = tuple(CancelRun(run) for run in runs)
         return JobPlan(present_status(seen), cancels, requeue_after=LOOK_AGAIN_SECONDS)
+    if seen.status.phase is JobPhase.RUNNING or (seen.status.phase in BEGUN and seen.state is not None):
+        return JobPlan(_ended_status(seen, now), requeue_after=AT_ONCE)
+    if is_note_awaited(seen, now):
+        return JobPlan(present_status(seen), requeue_after=LOOK_AGAIN_SECONDS)
     return JobPlan(
         with_facts(seen, present_status(seen), now, is_released=True),
         actions=tuple(ForgetRun(run) for run in runs),
@@ -39,6 +48,14 @@ def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
         release_anyway=since > BUS_SECONDS,
         requeue_after=LOOK_AGAIN_SECONDS,
     )
+
+
+def _ended_status(seen: ObservedJob, now: datetime) -> JobStatus:
+    """What it has done until then counts, whoever has ended it."""
+    if seen.state is not None and is_ended(seen.state):
+        return ended_status(seen, seen.state, *end_of(seen.state), now)
+    message = "the job was deleted while its run went on"
+    return ended_status(seen, seen.state, JobPhase.FAILED, Reason.CANCELLED, message, now)
 
 
 def _runs(seen: ObservedJob) -> tuple[RunKey, ...]:

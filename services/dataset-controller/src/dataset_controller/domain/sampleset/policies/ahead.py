@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import is_ended
-from dataset_controller.domain.sampleset.model import SampleSet
-from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
+from dataset_controller.domain.sampleset.model import SampleSet, SetStatus
+from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE, is_edited
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.reasons import Reason
 
@@ -26,15 +26,20 @@ def is_sync_ahead(own: SampleSet) -> bool:
 def is_warmup_ahead(own: SampleSet, runs: Mapping[str, RunState]) -> bool:
     """The set's own warmup runs, was asked for, or comes next. One that waits for a partition may wait for
     long, and one that has failed for its next attempt: they keep nobody waiting."""
-    status = own.status
+    status, wanted = own.status, own.spec.warmup if own.spec else None
+    is_complete = own.spec is not None and _ready_replicas(status) >= own.spec.partitions
+    is_next = is_complete and status.phase in _BEFORE_WARMUP
+    if wanted is not None and is_edited(status, wanted):
+        return is_next
     if (state := runs.get(status.warmup_job)) is not None:
         return not is_ended(state)
     warmed = status.condition(Cond.WARMED)
     is_over = warmed is not None and warmed.reason in (*WARMED_ONCE, Reason.CANCELLED)
-    if own.spec is None or own.spec.warmup is None or is_over:
-        return False
-    is_complete = int(status.runtime.get("readyReplicas") or 0) >= own.spec.partitions
-    return bool(status.warmup_job) or (is_complete and status.phase in _BEFORE_WARMUP)
+    return wanted is not None and not is_over and (bool(status.warmup_job) or is_next)
+
+
+def _ready_replicas(status: SetStatus) -> int:
+    return int(status.runtime.get("readyReplicas") or 0)
 
 
 def requested_runs(own: SampleSet, runs: Mapping[str, RunState]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataset_controller.domain.sampleset.policies.cold import cold_partitions
 from dataset_controller.domain.sampleset.policies.phase import figures_awaited
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
 from dataset_controller.domain.sampleset.policies.staging import writes_left
-from dataset_controller.domain.sampleset.policies.warmth import with_warmth
+from dataset_controller.domain.sampleset.policies.warmth import with_begin, with_invalidation, with_warmth
 from dataset_controller.domain.sampleset.runtime import Runtime, is_serious
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import NODES_WITH_WRITES
@@ -27,6 +27,8 @@ _NO_SYNC = "spec.noSync is set"
 _NO_SYNC_ANY_MORE = (
     "spec.noSync was set when the first sync was due; a SampleJob of type sync copies the source"
 )
+EDITED, MOVED = "its options have changed", "partitions have moved"
+"""Why the set's own warmup is begun anew."""
 _AFTER_A_FAILED_SYNC = "change the source or its Secret, or set spec.noSync"
 
 
@@ -136,21 +138,36 @@ def _copied(status: SetStatus, sync: RunDecision) -> str:
 def _with_warmed(
     seen: ObservedSet, status: SetStatus, warmup: RunDecision, runtime: Runtime, now: datetime
 ) -> SetStatus:
+    if warmup.stage is Stage.DUE:
+        return _with_due_warmup(with_begin(status, now), warmup, now)
+    if warmup.stage is Stage.DONE:
+        return with_warmth(seen, status, warmup, runtime, now)
+    status = with_invalidation(seen, status)
     match warmup.stage:
-        case Stage.DUE if warmup.is_again:
-            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "partitions have moved", now)
-        case Stage.DUE if was_cancelled(status):
-            return status.with_condition(Cond.WARMED, False, Reason.WARMING, "its options have changed", now)
+        case Stage.BLOCKED if warmup.is_again:
+            message = "the warmup begins anew as soon as every partition is ready"
+            return status.with_condition(Cond.WARMED, False, Reason.OPTIONS_CHANGED, message, now)
         case Stage.RUNNING:
-            return status.with_condition(Cond.WARMED, False, *warmup.waits_for(Reason.WARMING), now)
+            return status.with_condition(Cond.WARMED, False, *_why_it_warms(status, warmup), now)
         case Stage.FAILED:
             return status.with_condition(Cond.WARMED, False, *warmup.why, now)
-        case Stage.DONE:
-            return with_warmth(seen, status, warmup, runtime, now)
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
     return status
+
+
+def _with_due_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:
+    if cause := warmup.cause or (EDITED if was_cancelled(status) else ""):
+        return status.with_condition(Cond.WARMED, False, Reason.WARMING, cause, now)
+    return status
+
+
+def _why_it_warms(status: SetStatus, warmup: RunDecision) -> tuple[str, str]:
+    """What it waits for, else why it was begun anew, as was said then."""
+    reason, message = warmup.waits_for(Reason.WARMING)
+    said = _message(status, Cond.WARMED)
+    return reason, said if said in (EDITED, MOVED) and not message else message
 
 
 def was_cancelled(status: SetStatus) -> bool:

@@ -32,8 +32,9 @@ class RunDecision:
     Args:
         run_id: of a run that is due.
         state: of a run that an agent has taken up.
-        is_again: due, although such a run has ended well before.
+        cause: why it is begun again, although such a run has ended before.
         series: of a warmup that is due.
+        digest: of what a warmup that is due, or done, was asked for.
         origin: of a sync that is due.
     """
 
@@ -42,9 +43,15 @@ class RunDecision:
     actions: tuple[RecordAction, ...] = ()
     state: RunState | None = None
     wake_after: float | None = None
-    is_again: bool = False
+    cause: str = ""
     series: int = 0
+    digest: str = ""
     origin: SyncOrigin = field(default_factory=SyncOrigin)
+
+    @property
+    def is_again(self) -> bool:
+        """Such a run has ended before, and another begins or has to."""
+        return bool(self.cause)
 
     @property
     def is_over(self) -> bool:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from dataset_controller.domain.names import Cond
+from dataset_controller.domain.runs import digest
 from dataset_controller.domain.samplejob.uses import is_any_below
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus, Warmth
 from dataset_controller.domain.sampleset.policies.runs import RunDecision
-from dataset_controller.domain.sampleset.runtime import Runtime, cached_at
+from dataset_controller.domain.sampleset.runtime import Runtime, cache_measured_at
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
@@ -25,8 +26,9 @@ WARMED_ONCE = (
     Reason.PARTLY_WARMED,
     Reason.DATA_CHANGED,
     Reason.CACHE_CLEARED,
+    Reason.OPTIONS_CHANGED,
 )
-"""Reasons of Warmed when the set's own warmup is over: it is not started again."""
+"""Reasons of Warmed when the set's own warmup is over: it is not started again for that."""
 LEAST_PERCENT = 90
 """Of the bytes that the caches held after the warmup. Agents count each block with what it takes on the disk,
 and what jobs read replaces some: less than this has another cause."""
@@ -45,24 +47,64 @@ def with_warmth(
 ) -> SetStatus:
     """Warmed of a set whose own warmup is over."""
     spec = seen.sample_set.spec
-    if not _was_warmed(status):
-        return _with_own_warmup(status, warmup.state or RunState(), now)
+    if not was_warmed(status):
+        return _with_own_warmup(with_invalidation(seen, status), warmup.state or RunState(), now)
     if spec is None or spec.warmup is None:
         return status
     for change in seen.cache_changes:
         if is_news(change, status):
             status = _with_change(status, change, spec.warmup, now)
-    return _with_what_is_left(status, runtime.reports, spec.partitions, now)
+    reports = [report for report in runtime.reports if report.partition not in seen.replayed]
+    return _with_what_is_left(status, reports, spec.partitions, now)
+
+
+def with_begin(status: SetStatus, now: datetime) -> SetStatus:
+    """Of a set whose own warmup begins. It loads what was there before."""
+    return replace(status, cache_mark=CacheMark(milliseconds_stamp(now)), invalidation=None)
+
+
+def with_invalidation(seen: ObservedSet, status: SetStatus) -> SetStatus:
+    """Of a set whose own warmup goes on: what SampleJobs have done beside it. It may have listed or loaded
+    before."""
+    spec = seen.sample_set.spec
+    if spec is None or spec.warmup is None:
+        return status
+    for change in seen.cache_changes:
+        if is_news(change, status):
+            status = _noted(status, change, spec.warmup)
+    return status
 
 
 def is_news(change: CacheChange, status: SetStatus) -> bool:
-    """The status of a set that was warm once does not say what this SampleJob has done since. An older one
-    never counts, also when the last one is deleted."""
-    return _was_warmed(status) and change.mark > status.cache_mark
+    """The status of a set whose own warmup has begun does not say what this SampleJob has done since. An
+    older one never counts, also when the last one is deleted."""
+    has_begun = was_warmed(status) or status.cache_mark.at != ""
+    return has_begun and change.mark > status.cache_mark
 
 
-def _was_warmed(status: SetStatus) -> bool:
+def _noted(status: SetStatus, change: CacheChange, wanted: WarmupOperation) -> SetStatus:
+    is_invalidation = change.reason is Reason.CACHE_CLEARED or (
+        change.reason is Reason.DATA_CHANGED and _concerns(change, wanted)
+    )
+    invalidation = change if is_invalidation else status.invalidation
+    return replace(status, cache_mark=change.mark, invalidation=invalidation)
+
+
+def was_warmed(status: SetStatus) -> bool:
+    """Its own warmup is over, whatever the caches hold."""
     return _reason(status) in WARMED_ONCE
+
+
+def is_edited(status: SetStatus, wanted: WarmupOperation) -> bool:
+    """Of a set whose own warmup is over: it was asked for something else. What an older release has warmed,
+    which does not say what that was, is taken for what is wanted."""
+    has_changed = status.warmup_digest not in ("", digest_of(wanted))
+    return was_warmed(status) and (has_changed or _reason(status) == Reason.OPTIONS_CHANGED)
+
+
+def digest_of(wanted: WarmupOperation) -> str:
+    """Changes with what is to be in the caches: not when it is only to be loaded faster."""
+    return digest(wanted.model_copy(update={"threads": 0}))
 
 
 def _reason(status: SetStatus) -> str:
@@ -71,18 +113,23 @@ def _reason(status: SetStatus) -> str:
 
 
 def _with_own_warmup(status: SetStatus, state: RunState, now: datetime) -> SetStatus:
-    mark = CacheMark(milliseconds_stamp(now))
+    """Its mark stays that of its begin, or of what has come since; one that an older release has begun has
+    none."""
+    at = milliseconds_stamp(now)
+    mark = status.cache_mark if status.cache_mark.at else CacheMark(at)
+    status = replace(status, cache_mark=mark, warmed_at=at, warmth=Warmth())
+    if (by := status.invalidation) is not None:
+        return status.with_condition(Cond.WARMED, False, by.reason, _message(by.reason, by.mark.job), now)
     if state.reason == Reason.PARTLY_CACHED:
-        status = replace(status, cache_mark=mark, warmth=Warmth())
         return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
-    status = replace(status, cache_mark=mark, warmth=Warmth(state.bytes_done))
+    status = replace(status, warmth=Warmth(state.bytes_done))
     return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
 
 
 def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation, now: datetime) -> SetStatus:
     """The same with one change that is news, the older ones before the newer ones."""
-    status = replace(status, cache_mark=change.mark)
-    reason = _outcome(change, wanted, _reason(status))
+    status = _noted(status, change, wanted)
+    reason = _outcome(change, wanted, status)
     if reason is None or reason in _KEPT.get(_reason(status), ()):
         return status
     is_warm = reason is Reason.WARMED
@@ -90,10 +137,14 @@ def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation
     return status.with_condition(Cond.WARMED, is_warm, reason, _message(reason, change.mark.job), now)
 
 
-def _outcome(change: CacheChange, wanted: WarmupOperation, present: str) -> Reason | None:
-    """What the change makes of a set that was warm; None when it is about other files. A cache without room
-    for a part may have given up the rest for it; of one that was not warm, the part says no more."""
+def _outcome(change: CacheChange, wanted: WarmupOperation, status: SetStatus) -> Reason | None:
+    """What the change makes of a set that was warm; None when it is about other files, or those that were
+    there before the last invalidation. A cache without room for a part may have given up the rest for it; of
+    one that was not warm, the part says no more."""
+    present = _reason(status)
     match change.reason:
+        case Reason.WARMED if _is_outdated(change, status):
+            return None
         case Reason.WARMED if not _covers(change, wanted):
             return Reason.PARTLY_WARMED
         case Reason.PARTLY_CACHED if present != Reason.WARMED and not _covers(change, wanted):
@@ -103,8 +154,15 @@ def _outcome(change: CacheChange, wanted: WarmupOperation, present: str) -> Reas
     return change.reason
 
 
+def _is_outdated(warmup: CacheChange, status: SetStatus) -> bool:
+    """It began before the last invalidation."""
+    return status.invalidation is not None and warmup.since < status.invalidation.mark.at
+
+
 def _covers(change: CacheChange, wanted: WarmupOperation) -> bool:
-    """A warmup has loaded all that is wanted. Nobody knows here what a list of files names."""
+    """A warmup has loaded all that is wanted, and where. Nobody knows here what a list of files names."""
+    if change.sampler != wanted.sampler:
+        return False
     if change.file or wanted.file:
         return change.file == wanted.file or (not change.file and "" in change.paths)
     return all(is_any_below({path}, change.paths) for path in wanted.paths or [""])
@@ -131,7 +189,7 @@ def _with_what_is_left(
     """Other data may displace what was warmed. A number of bytes does not tell that it is there again: only a
     warmup looks up of which files they are."""
     warmth, mine = status.warmth, [r for r in reports if r.partition < partitions]
-    since = status.cache_mark.at
+    since = max(status.warmed_at, status.cache_mark.at)
     if not status.holds(Cond.WARMED) or len(mine) < partitions or not all(_counts(r, since) for r in mine):
         return status
     cached = min(warmth.bytes, sum(r.cached_bytes for r in mine))
@@ -147,13 +205,14 @@ def _with_what_is_left(
 
 def _counts(report: NodeStatus, since: str) -> bool:
     """What it says of the cache was measured after the warmup."""
-    at = cached_at(report)
+    at = cache_measured_at(report)
     is_new = at is not None and milliseconds_stamp(at) >= since
     return is_new and report.mounted and not report.figures_problem
 
 
 def _is_settled(report: NodeStatus) -> bool:
-    at, changed_at = cached_at(report), report.mount_changed_at
+    """Both times are by the clock of its node."""
+    at, changed_at = report.cached_at, report.mount_changed_at
     if at is None or changed_at is None:
         return False
     return (at - changed_at).total_seconds() >= SETTLED_SECONDS

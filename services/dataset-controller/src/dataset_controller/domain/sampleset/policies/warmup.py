@@ -9,9 +9,9 @@ from dataset_controller.domain.actions import BUS, RECORD, ForgetRun
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import digest, is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetPlan, SetSpec, SetStatus
-from dataset_controller.domain.sampleset.policies.conditions import was_cancelled
+from dataset_controller.domain.sampleset.policies.conditions import EDITED, MOVED, was_cancelled
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, requested
-from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
+from dataset_controller.domain.sampleset.policies.warmth import digest_of, is_edited, was_warmed
 from dataset_controller.domain.sampleset.runtime import Runtime
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
@@ -25,23 +25,35 @@ ATTEMPTS_MAX = 64
 def decide_warmup(seen: ObservedSet, spec: SetSpec, runtime: Runtime, now: datetime) -> RunDecision:
     """How far the warmup has come; a cancelled one counts as over, for somebody cancelled it on purpose. That
     is recorded: the bus may lose it."""
-    status = seen.status
     if spec.warmup is None:
         return RunDecision(Stage.NOT_NEEDED)
-    nodes = runtime.nodes_of(spec.partitions)
-    is_elsewhere = _is_elsewhere(status, nodes)
-    warmed = status.condition(Cond.WARMED)
-    if warmed is not None and warmed.reason in WARMED_ONCE and not is_elsewhere:
+    decision = _decide(seen, spec, spec.warmup, runtime.nodes_of(spec.partitions), now)
+    is_recorded = decision.stage in (Stage.DUE, Stage.DONE)
+    return replace(decision, digest=digest_of(spec.warmup)) if is_recorded else decision
+
+
+def _decide(
+    seen: ObservedSet, spec: SetSpec, operation: WarmupOperation, nodes: tuple[str, ...], now: datetime
+) -> RunDecision:
+    status = seen.status
+    cause = _cause(status, operation, nodes)
+    if was_warmed(status) and not cause:
         return RunDecision(Stage.DONE)
-    attempt = None if is_elsewhere else _attempt(seen, spec.warmup)
+    attempt = None if cause else _attempt(seen, operation)
     if attempt is not None:
-        decision = _follow(seen, spec, spec.warmup, attempt, now)
-        return replace(decision, actions=(*decision.actions, *_forget_before(seen, spec.warmup, attempt)))
+        decision = _follow(seen, spec, operation, attempt, now)
+        return replace(decision, actions=(*decision.actions, *_forget_before(seen, operation, attempt)))
     is_open = status.phase in (SetPhase.PARTIAL_READY, SetPhase.READY)
     if not is_open or not nodes:
-        return RunDecision(Stage.BLOCKED)
+        return RunDecision(Stage.BLOCKED, cause=cause)
     forget = (ForgetRun(seen.sample_set.run_key(status.warmup_job)),) if status.warmup_job else ()
-    return replace(_begun_anew(seen, spec.warmup, nodes), actions=forget, is_again=is_elsewhere)
+    return replace(_begun_anew(seen, operation, nodes), actions=forget, cause=cause)
+
+
+def _cause(status: SetStatus, operation: WarmupOperation, nodes: tuple[str, ...]) -> str:
+    if is_edited(status, operation):
+        return EDITED
+    return MOVED if _is_elsewhere(status, nodes) else ""
 
 
 def _begun_anew(seen: ObservedSet, operation: WarmupOperation, nodes: tuple[str, ...]) -> RunDecision:
@@ -61,6 +73,7 @@ def hold_next(before: SetStatus, todo: SetPlan, applied: Applied) -> SetPlan:
         warmup_job=former,
         warmup_series=before.warmup_series,
         warmup_nodes=before.warmup_nodes,
+        warmup_digest=before.warmup_digest,
     )
     return replace(todo, status=status, requeue_after=applied.retry_after)
 
