@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dataset_controller.pod_lists import PAUSE, PodLists
+from dataset_controller.pod_lists import KEPT_SECONDS, PodList, PodLists, User
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
@@ -60,61 +61,91 @@ async def when(clock: ManualClock, is_done: Callable[[], bool]) -> None:
     raise AssertionError("it has not come about")
 
 
+def ask(lists: PodLists, clock: ManualClock, *, ago: float = 0.0) -> asyncio.Task[PodList]:
+    return asyncio.create_task(lists.since(NAMESPACE, clock.monotonic() - ago))
+
+
 async def test_all_who_ask_while_a_list_is_under_way_share_the_next_one(
     lists: PodLists, cluster: SlowCluster, clock: ManualClock
 ) -> None:
-    first = asyncio.create_task(lists.of(NAMESPACE))
+    first = ask(lists, clock)
     await when(clock, lambda: len(cluster.began) == 1)
-    await cluster.create(PODS, {"metadata": {"name": "user", "namespace": NAMESPACE}})
+    volumes = [{"persistentVolumeClaim": {"claimName": "digits"}}]
+    pod = {"metadata": {"name": "user", "namespace": NAMESPACE}, "spec": {"volumes": volumes}}
+    await cluster.create(PODS, pod)
 
-    others = [asyncio.create_task(lists.of(NAMESPACE)) for _ in range(SETS)]
+    others = [ask(lists, clock) for _ in range(SETS)]
     await when(clock, lambda: all(task.done() for task in (first, *others)))
 
     assert len(cluster.began) == 2
-    assert [[pod["metadata"]["name"] for pod in task.result()] for task in others] == [["user"]] * SETS
+    assert [task.result().users for task in others] == [{"digits": (User("user", is_placed=False),)}] * SETS
+
+
+async def test_who_is_content_with_an_older_list_costs_none(
+    lists: PodLists, cluster: SlowCluster, clock: ManualClock
+) -> None:
+    first = ask(lists, clock)
+    await when(clock, first.done)
+    await clock.advance(3.0)
+
+    second = ask(lists, clock, ago=5.0)
+    await when(clock, second.done)
+
+    assert second.result() is first.result()
+    assert len(cluster.began) == 1
+
+
+async def test_what_has_ended_uses_nothing(lists: PodLists, cluster: SlowCluster, clock: ManualClock) -> None:
+    volumes = [{"persistentVolumeClaim": {"claimName": "digits"}}, {"emptyDir": {}}]
+    for phase, node in (("Running", "node-0"), ("Succeeded", "node-0"), ("Failed", "node-0")):
+        metadata = {"name": phase.lower(), "namespace": NAMESPACE}
+        spec = {"volumes": volumes, "nodeName": node}
+        await cluster.create(PODS, {"metadata": metadata, "spec": spec})
+        status = {"status": {"phase": phase}}
+        await cluster.patch(PODS, Key(NAMESPACE, phase.lower()), status, subresource="status")
+
+    asked = ask(lists, clock)
+    await when(clock, asked.done)
+
+    assert asked.result().users == {"digits": (User("running", is_placed=True),)}
 
 
 async def test_a_list_that_fails_fails_for_all_who_share_it(
     lists: PodLists, cluster: SlowCluster, clock: ManualClock
 ) -> None:
+    first = ask(lists, clock)
+    await when(clock, lambda: len(cluster.began) == 1)
     cluster.error = Retry("ApiServerTimeout", "no answer")
-    asked = [asyncio.create_task(lists.of(NAMESPACE)) for _ in range(SETS)]
-    await when(clock, lambda: all(task.done() for task in asked))
 
-    assert {str(task.exception()) for task in asked} == {str(cluster.error)}
-    assert len(cluster.began) <= 2
+    others = [ask(lists, clock) for _ in range(SETS)]
+    await when(clock, lambda: all(task.done() for task in (first, *others)))
 
-
-async def test_listing_takes_a_fifth_of_the_time_at_most(
-    lists: PodLists, cluster: SlowCluster, clock: ManualClock
-) -> None:
-    first = asyncio.create_task(lists.of(NAMESPACE))
-    await when(clock, first.done)
-    ended = clock.monotonic()
-
-    second = asyncio.create_task(lists.of(NAMESPACE))
-    await when(clock, second.done)
-
-    assert cluster.began[1] - ended >= PAUSE - 0.5
-
-
-async def test_another_namespace_does_not_wait(lists: PodLists, clock: ManualClock) -> None:
-    await when(clock, asyncio.create_task(lists.of(NAMESPACE)).done)
-    began = clock.monotonic()
-
-    await when(clock, asyncio.create_task(lists.of("team-b")).done)
-
-    assert clock.monotonic() - began < PAUSE
+    assert {str(task.exception()) for task in others} == {str(cluster.error)}
+    assert len(cluster.began) == 2
 
 
 async def test_who_gives_up_leaves_the_list_to_the_others(
     lists: PodLists, cluster: SlowCluster, clock: ManualClock
 ) -> None:
-    first = asyncio.create_task(lists.of(NAMESPACE))
+    first = ask(lists, clock)
     await when(clock, lambda: len(cluster.began) == 1)
-    second = asyncio.create_task(lists.of(NAMESPACE))
+    second = ask(lists, clock)
 
     await end(first)
     await when(clock, second.done)
 
-    assert second.result() == []
+    assert second.result().users == {}
+
+
+async def test_pods_that_nobody_asks_for_are_forgotten(
+    lists: PodLists, cluster: SlowCluster, clock: ManualClock
+) -> None:
+    first = ask(lists, clock)
+    await when(clock, first.done)
+    await clock.advance(KEPT_SECONDS + 1)
+    await when(clock, asyncio.create_task(lists.since("team-b", clock.monotonic())).done)
+
+    again = ask(lists, clock, ago=10 * KEPT_SECONDS)
+    await when(clock, again.done)
+
+    assert len(cluster.began) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,7 +26,7 @@ from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_s
 from dataset_controller.domain.sampleset.policies.deletion import LOOK_AGAIN_SECONDS
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
-from dataset_controller.pod_lists import PodLists
+from dataset_controller.pod_lists import PodLists, User
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
@@ -43,13 +44,12 @@ from paddlewheel.contracts.objects import deleted_at, spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import key_of, uid_of
-from paddlewheel.kube.ports import CSI_DRIVERS, Object, Objects
+from paddlewheel.kube.ports import CSI_DRIVERS, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
-_ENDED = ("Succeeded", "Failed")
 OUT_OF_SIGHT_SECONDS = 3 * LOOK_AGAIN_SECONDS
 """Time without a look at a set's users after which nobody knows who has used it meanwhile."""
 Users = tuple[str, ...] | Trouble
@@ -102,8 +102,8 @@ class Observer:
         if obj is None:
             return None
         own, pods = self._parse_set(obj), self._pods(key)
-        kept = self._kept_users(own)
-        users = await self._users(own) if kept is None else kept
+        kept, is_new = self._kept_users(own), self._needs_new_list(own)
+        users = await self._users(own, is_new=is_new) if kept is None else kept
         certificate = self._read_certificate()
         engine = await self._named(own, own.spec.engine_secret if own.spec else None)
         source = await self._named(own, own.spec.source_secret if own.spec else None)
@@ -131,7 +131,7 @@ class Observer:
             mirrored_at=mirrored_at(jobs),
             cancelled_runs=frozenset(run for job in jobs for run in job.status.cancelled_runs),
             users=None if isinstance(users, Trouble) else users,
-            are_users_fresh=kept is None,
+            are_users_fresh=kept is None and is_new,
             unused_since=self._unused_since(own.uid),
             has_csi=has_csi,
             figures_due=figures_due,
@@ -260,38 +260,42 @@ class Observer:
         return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=patient)
 
     def _kept_users(self, own: SampleSet) -> tuple[str, ...] | None:
-        """Those of a set that waits, which every report of an agent wakes, are not listed each time."""
+        """Those of a set that waits, which every report of an agent wakes, are not looked up each time."""
         until, users = self._users_of.get(own.uid, (float("-inf"), ()))
         is_recent = self._clock.monotonic() < until
         return users if is_recent and not own.status.holds(Cond.FREE) else None
 
-    async def _users(self, own: SampleSet) -> Users:
+    def _needs_new_list(self, own: SampleSet) -> bool:
+        """A set that had users is content with what others have had listed shortly before."""
+        _, users = self._users_of.get(own.uid, (0.0, ()))
+        return not users or own.status.holds(Cond.FREE)
+
+    async def _users(self, own: SampleSet, *, is_new: bool) -> Users:
         """Pods that use the claim; listed, for they matter only while the set is being deleted."""
         if not own.deleted_at:
             return ()
         claim = claim_name(own.key.name)
         found_claim = self._watch.of(names.CLAIM).get(Key(own.key.namespace, claim))
         may_start = found_claim is not None and not deleted_at(found_claim)
-
-        async def users() -> tuple[str, ...]:
-            pods = await self._pod_lists.of(own.key.namespace)
-            return _names_of_users(pods, claim, may_start=may_start)
-
-        found = await self._reads.attempt(names.POD, own.key, users)
+        now = self._clock.monotonic()
+        since = now if is_new else now - LOOK_AGAIN_SECONDS
+        look = partial(self._pod_lists.since, own.key.namespace, since)
+        found = await self._reads.attempt(names.POD, own.key, look)
         if isinstance(found, Trouble):
             self._unused.pop(own.uid, None)
-        else:
-            self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, found
-            self._note_use(own.uid, is_used=bool(found))
-        return found
+            return found
+        users = _names_of(found.users.get(claim, ()), may_start=may_start)
+        self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, users
+        self._note_use(own.uid, found.at, is_used=bool(users))
+        return users
 
-    def _note_use(self, uid: str, *, is_used: bool) -> None:
-        before, now = self._unused.pop(uid, None), self._clock.monotonic()
+    def _note_use(self, uid: str, at: float, *, is_used: bool) -> None:
+        before = self._unused.pop(uid, None)
         if is_used:
             return
-        if before is None or now - before.seen_at > OUT_OF_SIGHT_SECONDS:
-            before = _Unused(now, now)
-        self._unused[uid] = replace(before, seen_at=now)
+        if before is None or at - before.seen_at > OUT_OF_SIGHT_SECONDS:
+            before = _Unused(at, at)
+        self._unused[uid] = replace(before, seen_at=at)
 
     def _unused_since(self, uid: str) -> datetime | None:
         """By the clock as it is now: it may have been set meanwhile."""
@@ -310,14 +314,6 @@ def _found(secret: Object | Trouble | None) -> Object | None:
     return None if isinstance(secret, Trouble) else secret
 
 
-def _names_of_users(pods: Objects, claim: str, *, may_start: bool) -> tuple[str, ...]:
+def _names_of(users: Iterable[User], *, may_start: bool) -> tuple[str, ...]:
     """With `may_start`, also those that no node has taken yet: none takes them once the claim goes."""
-    users = (pod for pod in pods if _uses(pod, claim) and (may_start or spec_of(pod).get("nodeName")))
-    return tuple(sorted(pod["metadata"]["name"] for pod in users))
-
-
-def _uses(pod: Object, claim: str) -> bool:
-    if (pod.get("status") or {}).get("phase") in _ENDED:
-        return False
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    return any((v.get("persistentVolumeClaim") or {}).get("claimName") == claim for v in volumes)
+    return tuple(sorted(user.name for user in users if may_start or user.is_placed))

@@ -1,4 +1,4 @@
-"""Pods of a namespace, listed for all sets that ask for them at the same time.
+"""Pods of a namespace, listed for all sets that ask for them.
 
 They are not watched: only sets that are being deleted want those of others, which may be thousands.
 """
@@ -6,70 +6,98 @@ They are not watched: only sets that are being deleted want those of others, whi
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from paddlewheel.contracts.objects import spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError
-from paddlewheel.kube.ports import PODS, Cluster, Objects
+from paddlewheel.kube.ports import PODS, Cluster, Object, Objects
 
-PAUSE = 4
-"""Seconds of rest for each second that a LIST took: a namespace is listed for a fifth of the time at most."""
+KEPT_SECONDS = 60.0
+"""Time after which the pods of a namespace that nobody asks for are forgotten."""
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class User:
+    """A pod with a claim, which has not ended.
+
+    Args:
+        is_placed: on a node; the others start nowhere once the claim goes.
+    """
+
+    name: str
+    is_placed: bool
+
+
+@dataclass(frozen=True)
+class PodList:
+    """Who uses which claim. At the monotonic time `at` the API server had answered."""
+
+    at: float
+    users: Mapping[str, tuple[User, ...]]
 
 
 @dataclass
 class _Namespace:
-    """Those who asked up to number `answered` have `answer`; `asked` have asked so far, `waiting` wait."""
+    """At most one LIST at a time, and how the last one ended."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    asked: int = 0
-    waiting: int = 0
-    answered: int = 0
-    answer: Objects | PaddlewheelError = field(default_factory=list)
-    not_before: float = 0.0
+    began: float = float("-inf")
+    asked_at: float = 0.0
+    found: PodList | PaddlewheelError | None = None
 
 
 class PodLists:
-    """One LIST of a namespace at a time; it answers everybody who had asked when it began."""
+    """One LIST of a namespace at a time, shared by all for whom it is recent enough."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
-        self._namespaces: dict[str, _Namespace] = {}
+        self._namespaces: defaultdict[str, _Namespace] = defaultdict(_Namespace)
 
-    async def of(self, namespace: str) -> Objects:
-        """As they are after the call began. Raises Retry or Permanent."""
-        there = self._namespaces.setdefault(namespace, _Namespace())
-        there.asked += 1
-        there.waiting += 1
-        number = there.asked
-        try:
-            async with there.turn:
-                if number > there.answered:
-                    await self._list(namespace, there)
-                answer = there.answer
-        finally:
-            there.waiting -= 1
-            self._forget_unasked()
-        if isinstance(answer, PaddlewheelError):
-            raise answer
-        return answer
+    async def since(self, namespace: str, moment: float) -> PodList:
+        """A list that began after the monotonic time `moment`. Raises Retry or Permanent."""
+        self._forget_unasked()
+        there = self._namespaces[namespace]
+        there.asked_at = self._clock.monotonic()
+        async with there.turn:
+            if there.found is None or there.began <= moment:
+                there.began = self._clock.monotonic()
+                there.found = await self._list(namespace)
+            found = there.found
+        if isinstance(found, PaddlewheelError):
+            raise found
+        return found
 
-    async def _list(self, namespace: str, there: _Namespace) -> None:
-        if (left := there.not_before - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
-        began, answered = self._clock.monotonic(), there.asked
+    async def _list(self, namespace: str) -> PodList | PaddlewheelError:
         try:
-            answer: Objects | PaddlewheelError = await self._cluster.list(PODS, namespace)
+            pods = await self._cluster.list(PODS, namespace)
         except PaddlewheelError as error:
-            answer = error
-        now = self._clock.monotonic()
-        there.answer, there.answered = answer, answered
-        there.not_before = now + PAUSE * (now - began)
+            return error
+        return PodList(self._clock.monotonic(), _users(pods))
 
     def _forget_unasked(self) -> None:
-        """Pods are large: nobody keeps them who does not wait for them."""
-        now = self._clock.monotonic()
+        before = self._clock.monotonic() - KEPT_SECONDS
         for name, there in [*self._namespaces.items()]:
-            if not there.waiting:
-                there.answer = []
-                if now >= there.not_before:
-                    del self._namespaces[name]
+            if there.asked_at < before and not there.turn.locked():
+                del self._namespaces[name]
+
+
+def _users(pods: Objects) -> Mapping[str, tuple[User, ...]]:
+    """By claim. What else there is of pods is not kept."""
+    found: defaultdict[str, list[User]] = defaultdict(list)
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") in _ENDED:
+            continue
+        user = User(pod["metadata"]["name"], bool(spec_of(pod).get("nodeName")))
+        for claim in _claims(pod):
+            found[claim].append(user)
+    return {claim: tuple(users) for claim, users in found.items()}
+
+
+def _claims(pod: Object) -> set[str]:
+    volumes = spec_of(pod).get("volumes") or ()
+    claims = ((volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes)
+    return {claim for claim in claims if claim}
