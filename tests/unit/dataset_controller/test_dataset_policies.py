@@ -22,7 +22,7 @@ from dataset_controller.domain.actions import BUS, RECORD
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.samplejob.model import JobStatus
 from dataset_controller.domain.samplejob.plan import plan as plan_job
-from dataset_controller.domain.sampleset.model import SetPlan, SetStatus
+from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, homes
 from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
@@ -30,9 +30,11 @@ from dataset_controller.domain.sampleset.policies.runtime_secret import read_sec
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup, hold_next
 from dataset_controller.domain.sampleset.runtime import Partition, Runtime, runtime_of
+from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.dataset_names import node_label, set_label
 from paddlewheel.contracts.generated.cache_v1 import RunState, StagedElsewhere
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Applied, Plan, Trouble
 from paddlewheel.testkit.samplesets import make_report
 
@@ -202,8 +204,22 @@ def test_the_next_warmup_is_recorded_once_the_bus_has_forgotten_the_one_before(
     kind: str, record: str, is_held: bool
 ) -> None:
     """Silent or full, or full of something else."""
-    before = SetStatus(warmup_job="first", warmup_series=1, warmup_nodes=("node-0",))
-    after = SetStatus(warmup_job="second", warmup_series=2, warmup_nodes=("node-1",))
+    cleared = CacheChange(CacheMark("2026-01-01T10:00:00.000Z", "clear"), Reason.CACHE_CLEARED)
+    before = SetStatus(
+        warmup_job="first",
+        warmup_series=1,
+        warmup_nodes=("node-0",),
+        cache_mark=cleared.mark,
+        invalidation=cleared,
+        conditions=(Condition("Warmed", "False", Reason.CACHE_CLEARED),),
+    )
+    after = SetStatus(
+        warmup_job="second",
+        warmup_series=2,
+        warmup_nodes=("node-1",),
+        cache_mark=CacheMark("2026-01-01T12:00:00.000Z"),
+        conditions=(Condition("Warmed", "False", Reason.WARMING),),
+    )
     trouble = Trouble("delete", kind, Key("", record), "BusFull", "maximum bytes exceeded")
     held = hold_next(before, SetPlan(status=after), Applied(troubles=(trouble,), retry_after=7))
     assert held.status == (before if is_held else after)

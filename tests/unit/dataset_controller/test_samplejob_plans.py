@@ -567,6 +567,7 @@ def test_a_job_whose_run_succeeded_has_succeeded() -> None:
             STARTED,
             condition("Complete", True, "Completed"),
             run_id=WARM_RUN,
+            request_digest=running().job.request_digest,
             progress=PROGRESS,
             started=EARLIER,
             completed=AT,
@@ -594,6 +595,7 @@ def test_a_job_whose_run_did_not_succeed_has_failed(state: dict[str, Any], reaso
             STARTED,
             condition("Complete", False, reason, message),
             run_id=WARM_RUN,
+            request_digest=running().job.request_digest,
             progress=PROGRESS,
             started=EARLIER,
             completed=AT,
@@ -705,7 +707,21 @@ def test_a_failed_job_starts_again_when_what_it_asks_for_is_edited(edit: dict[st
     assert todo == JobPlan(replace(status, observed_generation=2), (ForgetRun(RUN),), requeue_after=0.0)
 
 
-def test_a_job_that_failed_under_an_older_release_is_created_anew() -> None:
+def test_what_a_job_asked_for_under_an_older_release_is_known_while_nobody_has_edited_it() -> None:
+    seen = recorded(edited_after_failing(generation=1), request_digest="")
+    known = replace(seen.status, request_digest=seen.job.request_digest)
+    assert plan(seen, NOW) == JobPlan(known, (ForgetRun(RUN),))
+
+
+def test_what_was_edited_while_the_run_went_on_starts_nothing_later() -> None:
+    went_on = running(phase=RunPhase.FAILED)
+    edited = make_observed_job("Running", "r1", **{**MIRROR, "secretRef": {"name": "corrected"}}).job
+    status = plan(replace(went_on, job=replace(edited, status=went_on.status)), NOW).status
+    assert status is not None
+    assert status.request_digest == edited.request_digest
+
+
+def test_a_job_that_was_edited_after_it_failed_under_an_older_release_is_created_anew() -> None:
     """Nobody knows what it asked for then."""
     seen = recorded(edited_after_failing(syncOptions={"threads": 2}), request_digest="")
     assert plan(seen, NOW) == JobPlan(replace(seen.status, observed_generation=2), (ForgetRun(RUN),))

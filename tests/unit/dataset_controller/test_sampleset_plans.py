@@ -1166,6 +1166,14 @@ def test_a_set_is_not_warmed_again_for_what_is_in_its_caches_already(warmup: dic
     assert (todo.status.phase, todo.status.condition("Warmed")) == (SetPhase.READY, WARMED)
 
 
+@pytest.mark.parametrize("reason", ["Warming", "OptionsChanged"])
+def test_a_set_whose_warmup_is_taken_out_of_its_spec_promises_none(reason: str) -> None:
+    seen = observe("Ready", 1, SYNCED, condition("Warmed", False, reason), spec={"warmup": None}, **RECORDED)
+    status = decide(seen).status
+    assert status is not None
+    assert status.condition("Warmed") is None
+
+
 def test_an_edited_warmup_begins_anew_once_every_partition_is_ready_whatever_it_asks_for_then() -> None:
     recorded: dict[str, Any] = {**RECORDED, "warmup_nodes": ("node-0", "node-1")}
     pods = (make_pod(0), make_pod(1, ready=False))
@@ -2144,6 +2152,33 @@ def test_until_reports_are_known_a_deleted_set_waits_unless_it_is_free_or_given_
     clears = (record(DELETE_RUN, 1, clear=ClearOperation(partitions=[0])),)
     assert decide(going(0, 1, conditions=[], meta=GIVEN_UP, **unknown)).actions == clears
     assert decide(going(10, 1, **unknown)).actions == clears
+
+
+def test_a_set_that_was_never_mounted_waits_for_no_reports() -> None:
+    seen = going(0, 0, conditions=[], are_records_known=False, reports=())
+    own = seen.sample_set
+    never = replace(own, status=replace(own.status, phase=SetPhase.NOT_BOUND))
+    assert freedom(replace(seen, sample_set=never)) == condition("Free", True, "Terminating")
+
+
+def test_a_command_with_more_names_than_a_message_has_room_for_reads_them_from_the_status() -> None:
+    many = tuple(
+        make_report(OWNER_UID, n, NOW, node=f"ip-10-0-1-{n}.eu-central-1.compute.internal", staged_bytes=1)
+        for n in range(24)
+    )
+    message = message_of(going(0, 24, conditions=[], reports=many))
+    assert message.endswith(
+        "discard-staged-writes=\"$(kubectl -n default get sampleset digits -o jsonpath='{range"
+        " .status.cacheStatus.nodes[*]}{.node},{end}{range .status.nodesWithWrites[*]}{@},{end}')\""
+    )
+
+
+def test_writes_that_only_a_message_tells_of_are_given_up_by_any_name() -> None:
+    recorded = {**raw_condition("StagedWrites", "True", "StagedWrites", 600), "message": "of node-9"}
+    for meta, reason in (({}, "StagedWrites"), (giving_up("node-7"), "Terminating")):
+        found = freedom(going(0, 0, conditions=[recorded], spec=WRITEBACK, reports=(), meta=meta))
+        assert found is not None
+        assert found.reason == reason
 
 
 AWAY = StagedElsewhere(node="node-9", staged_bytes=7 << 30)

@@ -55,6 +55,16 @@ class ObjectStatus:
         )
         return replace(self, conditions=set_condition(self.conditions, new, seconds_stamp(now)))
 
+    def with_condition_of(self, other: Self, type_: str) -> Self:
+        """As the other status has it, if it has it."""
+        found = other.condition(type_)
+        rest = self.without_condition(type_)
+        return rest if found is None else replace(rest, conditions=(*rest.conditions, found))
+
+    def without_condition(self, type_: str) -> Self:
+        """As if it had never been set."""
+        return replace(self, conditions=tuple(c for c in self.conditions if c.type != type_))
+
     def _render_common(self, explained_by: Sequence[tuple[str, str]]) -> dict[str, Any]:
         return {
             **explain(self.conditions, explained_by),

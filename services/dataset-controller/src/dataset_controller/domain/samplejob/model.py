@@ -139,10 +139,14 @@ class SampleJob(Stored):
     @property
     def is_edited_since_end(self) -> bool:
         """It asks for something else than its run did, by an edit that was made when that was over."""
+        is_other = self.status.request_digest not in ("", self.request_digest)
+        return is_other and self.ended_generation not in (None, self.generation)
+
+    @property
+    def ended_generation(self) -> int | None:
+        """Of the spec when the run was over."""
         complete = self.status.condition(Cond.COMPLETE)
-        if complete is None or complete.observed_generation == self.generation:
-            return False
-        return self.status.request_digest not in ("", self.request_digest)
+        return None if complete is None else complete.observed_generation
 
 
 @dataclass(frozen=True)

@@ -304,8 +304,16 @@ def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:
     set or a new release does: what deletes files would delete others than its author meant."""
     forget = _forget(seen)
     if not seen.job.is_edited_since_end:
-        return _expire(seen, JobPlan(present_status(seen), forget), now)
+        return _expire(seen, JobPlan(_with_digest(seen), forget), now)
     return JobPlan(_restarted(seen, now), forget, requeue_after=AT_ONCE)
+
+
+def _with_digest(seen: ObservedJob) -> JobStatus:
+    """A release before did not record what was asked for: that is what stands there while nobody edits it."""
+    status = present_status(seen)
+    if status.request_digest or seen.job.ended_generation != seen.job.generation:
+        return status
+    return replace(status, request_digest=seen.job.request_digest)
 
 
 def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:

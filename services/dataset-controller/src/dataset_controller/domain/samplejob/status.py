@@ -38,7 +38,14 @@ def ended_status(
     progress = {**(progress_of(state) if state else seen.status.progress)}
     progress.pop("etaSeconds", None)
     status = _running(seen, state or RunState(), now)
-    status = replace(status, phase=phase, completed=seconds_stamp(now), progress=progress)
+    status = replace(
+        status,
+        phase=phase,
+        completed=seconds_stamp(now),
+        progress=progress,
+        # With what was edited while it went on, such as secretRef: that starts nothing later.
+        request_digest=seen.job.request_digest,
+    )
     status = status.with_condition(Cond.COMPLETE, phase is JobPhase.SUCCEEDED, reason, message, now)
     return with_facts(seen, status, now)
 

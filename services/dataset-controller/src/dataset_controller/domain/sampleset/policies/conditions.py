@@ -154,7 +154,20 @@ def _with_warmed(
         case Stage.NOT_NEEDED if warmup.state is not None:
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
+        case Stage.NOT_NEEDED if _is_promised(status) and not _wants_warmup(seen):
+            return status.without_condition(Cond.WARMED)
     return status
+
+
+def _is_promised(status: SetStatus) -> bool:
+    """A warmup that goes on, or begins anew."""
+    warmed = status.condition(Cond.WARMED)
+    return warmed is not None and warmed.reason in (Reason.WARMING, Reason.OPTIONS_CHANGED)
+
+
+def _wants_warmup(seen: ObservedSet) -> bool:
+    spec = seen.sample_set.spec
+    return spec is not None and spec.warmup is not None
 
 
 def _with_due_warmup(status: SetStatus, warmup: RunDecision, now: datetime) -> SetStatus:

@@ -32,6 +32,10 @@ _UNREPORTED = "an amount that no agent has reported"
 _OUTDATED = "an amount that its agent has not reported lately"
 _IN_USE_THEN = "an amount that its agent has not reported since the last user has gone"
 _NO_PARTITION = -1
+_NAMES_MAX = 400
+"""Characters of names of nodes in a command that a condition's message has room for."""
+_ALL_NAMES = "{range .status.cacheStatus.nodes[*]}{.node},{end}{range .status.nodesWithWrites[*]}{@},{end}"
+"""The names of the nodes that the set is or was on, from its status."""
 
 
 def staged_writes(
@@ -58,7 +62,9 @@ def staged_writes(
     if kept := _not_given_up(seen, found):
         remedy = _remedy(seen, _not_given_up(seen, left), found)
         return f"waits until what pods have written is uploaded: {_list(kept)}; {remedy}"
-    return "" if is_free or seen.reports or seen.status.nodes_with_writes else _recorded(seen)
+    # What is only recorded as a message has no names: any name gives it up.
+    is_answered = is_free or seen.reports or seen.status.nodes_with_writes or _given_up(seen)
+    return "" if is_answered else _recorded(seen)
 
 
 def _waits_for_the_bus(seen: ObservedSet, is_leaving: Callable[[int], bool]) -> str:
@@ -66,7 +72,7 @@ def _waits_for_the_bus(seen: ObservedSet, is_leaving: Callable[[int], bool]) -> 
     waits = "waits for the bus: what agents have reported is not known yet"
     may_have = [e for e in _possible(seen) if e.partition == _NO_PARTITION or is_leaving(e.partition)]
     if not may_have:
-        return waits
+        return waits if seen.status.was_mounted else ""
     return f"{waits}; to lose it: {_give_up(seen, may_have)}" if _not_given_up(seen, may_have) else ""
 
 
@@ -353,5 +359,7 @@ def _remedy(seen: ObservedSet, left: Sequence[_Writes], found: Iterable[_Writes]
 def _give_up(seen: ObservedSet, writes: Iterable[_Writes]) -> str:
     """The command, with the nodes that are given up already: its value takes the place of the one before."""
     key, nodes = seen.sample_set.key, ",".join(sorted(_nodes_of(writes)))
+    if len(nodes) > _NAMES_MAX:
+        nodes = f'"$(kubectl -n {key.namespace} get sampleset {key.name} -o jsonpath={_ALL_NAMES!r})"'
     named = f"{DISCARD_ANNOTATION}={nodes}"
     return f"kubectl -n {key.namespace} annotate --overwrite sampleset {key.name} {named}"

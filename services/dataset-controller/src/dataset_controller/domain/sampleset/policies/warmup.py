@@ -63,8 +63,8 @@ def _begun_anew(seen: ObservedSet, operation: WarmupOperation, nodes: tuple[str,
 
 
 def hold_next(before: SetStatus, todo: SetPlan, applied: Applied) -> SetPlan:
-    """The id of the next warmup is recorded once the bus has forgotten the one before: with that id the last
-    trace of a run that may go on would be lost."""
+    """The id of the next warmup, and that it begins, is recorded once the bus has forgotten the one before:
+    with that id the last trace of a run that may go on would be lost."""
     former, status = before.warmup_job, todo.status
     if status is None or former in ("", status.warmup_job) or not _is_left(applied, former):
         return todo
@@ -74,7 +74,11 @@ def hold_next(before: SetStatus, todo: SetPlan, applied: Applied) -> SetPlan:
         warmup_series=before.warmup_series,
         warmup_nodes=before.warmup_nodes,
         warmup_digest=before.warmup_digest,
-    )
+        cache_mark=before.cache_mark,
+        invalidation=before.invalidation,
+        warmth=before.warmth,
+        warmed_at=before.warmed_at,
+    ).with_condition_of(before, Cond.WARMED)
     return replace(todo, status=status, requeue_after=applied.retry_after)
 
 
