@@ -176,7 +176,10 @@ class Reason(StrEnum):
     MOUNTED = "Mounted", "At least one partition has the data mounted."
     WAITING_FOR_SYNC = "WaitingForSync", "The first sync has not begun yet."
     SYNCING = "Syncing", "The first sync is running."
-    SYNC_FAILED = "SyncFailed", "The first sync has failed; it starts again when the source changes."
+    SYNC_FAILED = (
+        "SyncFailed",
+        "The first sync has failed; it starts again when the source or its Secret changes.",
+    )
     SYNCED = "Synced", "The first sync has succeeded."
     NOT_NEEDED = "NotNeeded", "spec.noSync is set, or was when the first sync was due."
     WAITING_FOR_FIGURES = "WaitingForFigures", "No agent has measured the data yet."
