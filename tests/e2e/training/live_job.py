@@ -15,7 +15,9 @@ from paddlewheel.cli.tools import end
 from paddlewheel.testkit.wait import eventually
 
 IMAGE, CODE, WITHIN = "paddlewheel/paddle-cpu:dev", "code", 240
-HEALTHY_PHASES = ["Pending", "Starting", "Running", "Completed"]
+HEALTHY_PHASES = {"Pending": 0, "Starting": 0, "Running": 1, "Completed": 2}
+"""Their order. Pods start one after the other: while some run, others are to start and none is starting, the
+phase is Pending once more."""
 HEALTHY_CONDITIONS = {"Accepted", "Admitted", "Running", "Complete"}
 Manifest = dict[str, Any]
 Status = dict[str, Any]
@@ -135,7 +137,7 @@ class LiveJob:
 
 def check_healthy(history: Sequence[Status]) -> None:
     """What a job may say on its way to its end, and in which order."""
-    phases = [HEALTHY_PHASES.index(status["phase"]) for status in history]
+    phases = [HEALTHY_PHASES[status["phase"]] for status in history]
     assert phases == sorted(phases)
     for status in history:
         conditions = {each["type"] for each in status["conditions"] if each["status"] == "True"}
