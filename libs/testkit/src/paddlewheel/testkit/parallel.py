@@ -54,6 +54,7 @@ FIRST = (
     "tests/integration/dataset_controller/",
     "tests/e2e/",
     "tests/integration/",
+    "tests/attacks/test_open.py",
     "tests/contract/",
 )
 """Files and folders in the order of their tests; all others come last."""
