@@ -9,6 +9,7 @@ time, or was granted until the role or the binding was deleted.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,39 +105,54 @@ class _Roles:
 
     def __init__(self) -> None:
         self._objects: dict[Name, Event] = {}
+        self._grants: dict[Name, frozenset[Request]] = {}
+        """By binding."""
+        self._granted: Counter[Request] = Counter()
+        """By how many bindings."""
         self._lost: set[Request] = set()
 
     def change(self, event: Event) -> None:
         target = event["objectRef"]
         name: Name = (target["resource"], target.get("namespace", EVERYWHERE), target.get("name", ""))
         if event["verb"] in _DELETES:
-            self._delete(name)
+            # Without a name all of the namespace.
+            gone = [n for n in self._objects if n == name or (n[:2] == name[:2] and not name[2])]
+            for each in gone:
+                del self._objects[each]
+                self._lost |= self._regrant(each)
         elif "responseObject" in event:
             self._objects[name] = event["responseObject"]
-            self._lost -= set(self._granted())
-
-    def _delete(self, name: Name) -> None:
-        """Without a name all of the namespace."""
-        before = set(self._granted())
-        for known in list(self._objects):
-            if known == name or (known[:2] == name[:2] and not name[2]):
-                del self._objects[known]
-        self._lost |= before - set(self._granted())
+            self._regrant(name)
 
     def give(self, request: Request) -> bool:
         """Now, or until a deletion."""
-        scopes = {request, request.everywhere()}
-        return not (scopes.isdisjoint(self._lost) and scopes.isdisjoint(self._granted()))
+        scopes = (request, request.everywhere())
+        return any(scope in self._lost or self._granted[scope] for scope in scopes)
 
-    def _granted(self) -> Iterator[Request]:
-        for (plural, namespace, _), binding in self._objects.items():
-            if not plural.endswith("bindings"):
-                continue
-            reference = binding["roleRef"]
-            of_role = namespace if reference["kind"] == "Role" else EVERYWHERE
-            role = self._objects.get((f"{reference['kind'].lower()}s", of_role, reference["name"]), {})
-            for user in _accounts(binding):
-                yield from _of_rules(user, namespace, role.get("rules") or ())
+    def _regrant(self, changed: Name) -> set[Request]:
+        """Grant what the object now grants, itself or as the role of bindings; what is granted no more."""
+        bindings = [changed] if changed[0].endswith("bindings") else self._bindings_of(changed)
+        before = frozenset[Request]().union(*(self._grants.get(binding, frozenset()) for binding in bindings))
+        for binding in bindings:
+            self._granted.subtract(self._grants.pop(binding, ()))
+            if binding in self._objects:
+                self._grants[binding] = frozenset(self._requests(binding))
+                self._granted.update(self._grants[binding])
+                self._lost -= self._grants[binding]
+        return {request for request in before if not self._granted[request]}
+
+    def _bindings_of(self, role: Name) -> list[Name]:
+        return [name for name in self._objects if name[0].endswith("bindings") and self._role(name) == role]
+
+    def _role(self, binding: Name) -> Name:
+        reference = self._objects[binding]["roleRef"]
+        namespace = binding[1] if reference["kind"] == "Role" else EVERYWHERE
+        return f"{reference['kind'].lower()}s", namespace, reference["name"]
+
+    def _requests(self, binding: Name) -> Iterator[Request]:
+        rules = self._objects.get(self._role(binding), {}).get("rules") or ()
+        for user in _accounts(self._objects[binding]):
+            yield from _of_rules(user, binding[1], rules)
 
 
 def _accounts(binding: Event) -> Iterator[str]:
