@@ -51,19 +51,6 @@ async def stored_ids(url: str, **arguments: str) -> list[str]:
         return [event.id async for event in events]
 
 
-async def publish_surely(bus: Bus, event: envelope.Event) -> None:
-    """As services do: until it is stored."""
-
-    async def published() -> bool:
-        try:
-            await bus.publish(event)
-        except Retry:
-            return False
-        return True
-
-    await eventually(published)
-
-
 async def test_objects_are_found_by_name_though_no_subject_carries_it(bus: Bus, nats_url: str) -> None:
     run = RunEnded(set_namespace="team-a", set_name="images", set_uid="s1", operation="sync")
     images = ObjectRef(namespace="team-a", name="images", uid="s1")
@@ -148,7 +135,7 @@ async def test_a_loop_outlives_its_server(
     loop = asyncio.create_task(follow())
     for round_ in range(3):
         for number in range(10):
-            await publish_surely(bus, make_gated(round_ * 10 + number))
+            await bus.publish(make_gated(round_ * 10 + number))
         await eventually(lambda want=round_ * 10 + 10: len(seen) == want)  # type: ignore[misc]
         if round_ < 2:
             await asyncio.to_thread(getattr(nats_server, fault))
@@ -165,7 +152,7 @@ async def test_events_published_while_nobody_was_connected_are_not_missed(
         assert (await anext(events)).id == "u1/gated/0"
         await asyncio.to_thread(nats_server.restart)
         for number in range(1, 6):
-            await publish_surely(bus, make_gated(number))
+            await bus.publish(make_gated(number))
         got = [(await asyncio.wait_for(anext(events), 90)).id for _ in range(5)]
     assert got == [f"u1/gated/{number}" for number in range(1, 6)]
 
@@ -200,7 +187,7 @@ async def test_a_server_that_is_away_is_waited_for_as_long_as_asked(nats_server:
     waiting = asyncio.ensure_future(anext(events))
     await asyncio.to_thread(nats_server.start)
     bus = await connect(nats_server.url, name="late")
-    await publish_surely(bus, make_gated(1))
+    await bus.publish(make_gated(1))
     assert (await asyncio.wait_for(waiting, 90)).id == "u1/gated/1"
     await events.aclose()
     await bus.close()

@@ -18,7 +18,7 @@ from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER
-from paddlewheel.bus.admin.services import DeclaredServices
+from paddlewheel.bus.admin.services import DeclaredServices, OthersName
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.amounts import AGE, SIZE, measured
 from paddlewheel.bus.nats import NatsBus
@@ -42,7 +42,7 @@ Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max
 class TeamSettings(BaseModel):
     """One team."""
 
-    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+    name: OthersName
     namespaces: tuple[Namespace, ...] = ()
 
 

@@ -40,6 +40,11 @@ class ObjectStatus:
         """None when it was never set."""
         return find(self.conditions, type_)
 
+    def reason_of(self, type_: str) -> str:
+        """Of the condition; "" when it was never set."""
+        found = self.condition(type_)
+        return found.reason if found else ""
+
     def holds(self, type_: str) -> bool:
         """The condition is True."""
         return is_true(self.conditions, type_)
@@ -58,12 +63,12 @@ class ObjectStatus:
     def with_condition_of(self, other: Self, type_: str) -> Self:
         """As the other status has it, if it has it."""
         found = other.condition(type_)
-        rest = self.without_condition(type_)
+        rest = self.without_conditions(type_)
         return rest if found is None else replace(rest, conditions=(*rest.conditions, found))
 
-    def without_condition(self, type_: str) -> Self:
-        """As if it had never been set."""
-        return replace(self, conditions=tuple(c for c in self.conditions if c.type != type_))
+    def without_conditions(self, *types: str) -> Self:
+        """As if they had never been set."""
+        return replace(self, conditions=tuple(c for c in self.conditions if c.type not in types))
 
     def _render_common(self, explained_by: Sequence[tuple[str, str]]) -> dict[str, Any]:
         return {

@@ -40,6 +40,10 @@ _STREAM = re.compile(f"{PREFIX}{_CONTEXT.replace('a-z', 'A-Z')}")
 _NATS = f"nats --inbox-prefix {inbox_prefix(OPERATOR)}"
 
 
+OthersName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+"""Of a service or a team that an installation declares."""
+
+
 class _Declaration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -60,7 +64,7 @@ class DeclaredService(_Declaration):
         follows: contexts whose facts it handles, each by a durable `<name>-<context>`.
     """
 
-    name: str = Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+    name: OthersName
     publishes: tuple[Publication, ...] = ()
     follows: tuple[str, ...] = ()
 

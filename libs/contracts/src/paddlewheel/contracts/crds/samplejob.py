@@ -136,8 +136,9 @@ class SampleJobStatus(CommonStatus):
     request_digest: Annotated[
         str,
         says(
-            "Digest of what the spec asked for when the run was requested. A failed job starts again when an"
-            " edit asks for something else; one without this field, of an older release, does not."
+            "Digest of what the spec asked for when the run was requested, and then when it ended. A failed"
+            " job starts again when a later edit asks for something else; one that was edited after its end"
+            " under an older release, and so is without this field, does not."
         ),
     ] = ""
     creation_version: Annotated[

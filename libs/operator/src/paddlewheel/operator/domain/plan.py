@@ -212,6 +212,11 @@ def shorten(message: str) -> str:
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - len(_CUT)] + _CUT
 
 
+AT_ONCE = 0.0
+"""Seconds until the next pass: its step can be taken as soon as this one is recorded, by a write that wakes
+nobody."""
+
+
 def earliest(*wishes: float | None) -> float | None:
     """The smallest of the given delays in seconds, None when there is none."""
     return min((wish for wish in wishes if wish is not None), default=None)

@@ -58,8 +58,7 @@ def _change(job: SampleJob) -> CacheChange | None:
 
 
 def _warmed(job: SampleJob, mark: CacheMark) -> CacheChange:
-    complete = job.status.condition(Cond.COMPLETE)
-    is_partly = complete is not None and complete.reason == Reason.PARTLY_CACHED
+    is_partly = job.status.reason_of(Cond.COMPLETE) == Reason.PARTLY_CACHED
     reason = Reason.PARTLY_CACHED if is_partly else Reason.WARMED
     operation = _warmup(job)
     return CacheChange(

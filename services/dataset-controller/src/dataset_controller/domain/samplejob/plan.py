@@ -39,7 +39,7 @@ from dataset_controller.domain.samplejob.status import (
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
+from paddlewheel.operator.domain.plan import AT_ONCE, KubernetesEvent, earliest
 
 RECHECK_SECONDS = 5.0
 """Time after which something that the user has to correct is checked again: Secrets are not watched."""
@@ -50,8 +50,6 @@ RECORD_SECONDS = 60.0
 BUS_SECONDS = 2.0
 """Time after which it is checked again whether the bus has told which runs there are."""
 RUN_AGAIN = "to run it again, edit its options or create it anew"
-AT_ONCE = 0.0
-"""The next step can be taken as soon as this one is recorded: the job's own write wakes nobody."""
 
 
 def plan(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -318,11 +316,11 @@ def _with_digest(seen: ObservedJob) -> JobStatus:
 
 def _restarted(seen: ObservedJob, now: datetime) -> JobStatus:
     """As a new one. Started tells from now on since when it waits."""
-    before, dropped = present_status(seen), (Cond.STARTED, Cond.COMPLETE, Cond.OTHERS_CANCELLED)
+    before = present_status(seen).without_conditions(Cond.STARTED, Cond.COMPLETE, Cond.OTHERS_CANCELLED)
     status = JobStatus(
         observed_generation=before.observed_generation,
         creation_version=before.creation_version,
-        conditions=tuple(c for c in before.conditions if c.type not in dropped),
+        conditions=before.conditions,
         announcements=before.announcements,
     )
     return status.with_condition(Cond.STARTED, False, Reason.OPTIONS_CHANGED, "", now)

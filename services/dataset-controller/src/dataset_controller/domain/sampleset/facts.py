@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.sampleset.figures import count_of, measure
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
-from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE
+from dataset_controller.domain.sampleset.policies.warmth import was_warmed
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import (
@@ -53,8 +53,7 @@ class Case:
     @property
     def is_warmed(self) -> bool:
         """The set's own warmup has succeeded, whatever the caches hold of it."""
-        warmed = self.status.condition(Cond.WARMED)
-        return warmed is not None and warmed.reason in WARMED_ONCE
+        return was_warmed(self.status)
 
     @property
     def partitions(self) -> int:

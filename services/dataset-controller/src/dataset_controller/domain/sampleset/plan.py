@@ -29,7 +29,7 @@ from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import Create, KubernetesEvent, Patch, earliest
+from paddlewheel.operator.domain.plan import AT_ONCE, Create, KubernetesEvent, Patch, earliest
 
 RECHECK_SECONDS = 5.0
 """Time after which something that the user has to correct is checked again: Secrets are not watched."""
@@ -37,8 +37,6 @@ RUN_SECONDS = 15.0
 """Time after which the record of an unfinished run is checked again."""
 WRITTEN_SECONDS = 1.0
 """Time after which the set's own Secret, once written, is looked at again: its pods are told the version."""
-AT_ONCE = 0.0
-"""The next step can be taken as soon as this one is recorded."""
 
 
 def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:

@@ -14,13 +14,12 @@ from dataset_controller.domain.samplejob.status import end_of, ended_status, pre
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age
+from paddlewheel.operator.domain.plan import AT_ONCE
 
 CANCEL_SECONDS = 30.0
 """Time that the agents get to stop; without agents nobody reports it."""
 BUS_SECONDS = 600.0
 """Time that the bus gets before the object goes without it."""
-AT_ONCE = 0.0
-"""The next step can be taken as soon as this one is recorded."""
 
 
 def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:

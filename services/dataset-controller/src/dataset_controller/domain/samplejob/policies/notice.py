@@ -27,7 +27,8 @@ def is_note_awaited(seen: ObservedJob, now: datetime) -> bool:
 
 
 def _has_to_note(seen: ObservedJob, own: SampleSet) -> bool:
-    if own.deleted_at or seen.status.set_uid not in ("", own.uid) or not _is_served(own):
+    is_served = own.status.reason_of(Cond.ACCEPTED) != Reason.NAMESPACE_NOT_SERVED
+    if own.deleted_at or seen.status.set_uid not in ("", own.uid) or not is_served:
         return False
     is_change = _says_warmed(own) and any(is_news(change, own.status) for change in changes_of([seen.job]))
     return is_change or is_mirror_news(own.status, mirrored_at([seen.job]))
@@ -35,8 +36,3 @@ def _has_to_note(seen: ObservedJob, own: SampleSet) -> bool:
 
 def _says_warmed(own: SampleSet) -> bool:
     return own.spec is None or own.spec.warmup is not None
-
-
-def _is_served(own: SampleSet) -> bool:
-    accepted = own.status.condition(Cond.ACCEPTED)
-    return accepted is None or accepted.reason != Reason.NAMESPACE_NOT_SERVED

@@ -83,9 +83,8 @@ def _priority(job: SampleJob) -> str:
 def _is_in_line(seen: ObservedJob, other: SampleJob) -> bool:
     """It waits for its turn and for nothing else, as its status says."""
     status = other.status
-    started = status.condition(Cond.STARTED)
     is_waiting = status.phase is JobPhase.NEW and not other.deleted_at and status.holds(Cond.ACCEPTED)
-    is_next = started is not None and started.reason == Reason.WAITING_FOR_TURN
+    is_next = status.reason_of(Cond.STARTED) == Reason.WAITING_FOR_TURN
     return is_waiting and is_next and is_prepared_for(seen.sample_set, other.spec.type)
 
 

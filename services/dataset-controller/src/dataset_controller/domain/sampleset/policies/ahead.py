@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataset_controller.domain.names import Cond, SetPhase
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.sampleset.model import SampleSet, SetStatus
-from dataset_controller.domain.sampleset.policies.warmth import WARMED_ONCE, is_edited
+from dataset_controller.domain.sampleset.policies.warmth import is_edited, was_warmed
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.reasons import Reason
 
@@ -33,8 +33,7 @@ def is_warmup_ahead(own: SampleSet, runs: Mapping[str, RunState]) -> bool:
         return is_next
     if (state := runs.get(status.warmup_job)) is not None:
         return not is_ended(state)
-    warmed = status.condition(Cond.WARMED)
-    is_over = warmed is not None and warmed.reason in (*WARMED_ONCE, Reason.CANCELLED)
+    is_over = was_warmed(status) or status.reason_of(Cond.WARMED) == Reason.CANCELLED
     return wanted is not None and not is_over and (bool(status.warmup_job) or is_next)
 
 

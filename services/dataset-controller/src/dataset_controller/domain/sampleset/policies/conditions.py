@@ -155,14 +155,13 @@ def _with_warmed(
             message = "the warmup was cancelled; the set is used cold"
             return status.with_condition(Cond.WARMED, False, Reason.CANCELLED, message, now)
         case Stage.NOT_NEEDED if _is_promised(status) and not _wants_warmup(seen):
-            return status.without_condition(Cond.WARMED)
+            return status.without_conditions(Cond.WARMED)
     return status
 
 
 def _is_promised(status: SetStatus) -> bool:
     """A warmup that goes on, or begins anew."""
-    warmed = status.condition(Cond.WARMED)
-    return warmed is not None and warmed.reason in (Reason.WARMING, Reason.OPTIONS_CHANGED)
+    return status.reason_of(Cond.WARMED) in (Reason.WARMING, Reason.OPTIONS_CHANGED)
 
 
 def _wants_warmup(seen: ObservedSet) -> bool:
@@ -185,8 +184,7 @@ def _why_it_warms(status: SetStatus, warmup: RunDecision) -> tuple[str, str]:
 
 def was_cancelled(status: SetStatus) -> bool:
     """The set's own warmup, on purpose."""
-    warmed = status.condition(Cond.WARMED)
-    return warmed is not None and warmed.reason == Reason.CANCELLED
+    return status.reason_of(Cond.WARMED) == Reason.CANCELLED
 
 
 def _readiness(status: SetStatus, runtime: Runtime, partitions: int, runs: OwnRuns) -> tuple[str, str]:

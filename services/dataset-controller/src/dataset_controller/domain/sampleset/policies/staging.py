@@ -8,6 +8,7 @@ some until its agent reports that there is none; before it leaves, the agent has
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -101,7 +102,8 @@ def writes_left(seen: ObservedSet) -> WritesLeft:
     if lost and not kept:
         message = f"given up, and in no store: {lost}, where no runtime pod is any more"
         return WritesLeft(message, nodes, are_given_up=True)
-    if not told and is_answer_due(seen) and _is_recorded_as(seen, Reason.STAGED_WRITES):
+    is_recorded = seen.status.reason_of(Cond.STAGED_WRITES) == Reason.STAGED_WRITES
+    if not told and is_answer_due(seen) and is_recorded:
         return WritesLeft(_recorded(seen), nodes)
     what = f"{_list(kept)}, and given up: {lost}" if lost else _list(kept)
     message = (
@@ -316,11 +318,6 @@ def _recorded(seen: ObservedSet) -> str:
     return found.message if found is not None and is_told else ""
 
 
-def _is_recorded_as(seen: ObservedSet, reason: Reason) -> bool:
-    found = seen.status.condition(Cond.STAGED_WRITES)
-    return found is not None and found.reason == reason
-
-
 def is_or_was_writeback(own: SampleSet) -> bool:
     """Pods write to the cache of their node first, or did once."""
     return own.status.was_writeback or (own.spec is not None and own.spec.is_writeback)
@@ -360,6 +357,7 @@ def _give_up(seen: ObservedSet, writes: Iterable[_Writes]) -> str:
     """The command, with the nodes that are given up already: its value takes the place of the one before."""
     key, nodes = seen.sample_set.key, ",".join(sorted(_nodes_of(writes)))
     if len(nodes) > _NAMES_MAX:
-        nodes = f'"$(kubectl -n {key.namespace} get sampleset {key.name} -o jsonpath={_ALL_NAMES!r})"'
+        template = shlex.quote(_ALL_NAMES)
+        nodes = f'"$(kubectl -n {key.namespace} get sampleset {key.name} -o jsonpath={template})"'
     named = f"{DISCARD_ANNOTATION}={nodes}"
     return f"kubectl -n {key.namespace} annotate --overwrite sampleset {key.name} {named}"

@@ -20,7 +20,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.stamps import milliseconds_stamp
 
-WARMED_ONCE = (
+_WARMED_ONCE = (
     Reason.WARMED,
     Reason.PARTLY_CACHED,
     Reason.PARTLY_WARMED,
@@ -92,24 +92,19 @@ def _noted(status: SetStatus, change: CacheChange, wanted: WarmupOperation) -> S
 
 def was_warmed(status: SetStatus) -> bool:
     """Its own warmup is over, whatever the caches hold."""
-    return _reason(status) in WARMED_ONCE
+    return status.reason_of(Cond.WARMED) in _WARMED_ONCE
 
 
 def is_edited(status: SetStatus, wanted: WarmupOperation) -> bool:
     """Of a set whose own warmup is over: it was asked for something else. What an older release has warmed,
     which does not say what that was, is taken for what is wanted."""
     has_changed = status.warmup_digest not in ("", digest_of(wanted))
-    return was_warmed(status) and (has_changed or _reason(status) == Reason.OPTIONS_CHANGED)
+    return was_warmed(status) and (has_changed or status.reason_of(Cond.WARMED) == Reason.OPTIONS_CHANGED)
 
 
 def digest_of(wanted: WarmupOperation) -> str:
     """Changes with what is to be in the caches: not when it is only to be loaded faster."""
     return digest(wanted.model_copy(update={"threads": 0}))
-
-
-def _reason(status: SetStatus) -> str:
-    warmed = status.condition(Cond.WARMED)
-    return warmed.reason if warmed else ""
 
 
 def _with_own_warmup(status: SetStatus, state: RunState, now: datetime) -> SetStatus:
@@ -130,7 +125,7 @@ def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation
     """The same with one change that is news, the older ones before the newer ones."""
     status = _noted(status, change, wanted)
     reason = _outcome(change, wanted, status)
-    if reason is None or reason in _KEPT.get(_reason(status), ()):
+    if reason is None or reason in _KEPT.get(status.reason_of(Cond.WARMED), ()):
         return status
     is_warm = reason is Reason.WARMED
     status = replace(status, warmth=Warmth(change.bytes) if is_warm else Warmth())
@@ -141,7 +136,7 @@ def _outcome(change: CacheChange, wanted: WarmupOperation, status: SetStatus) ->
     """What the change makes of a set that was warm; None when it is about other files, or those that were
     there before the last invalidation. A cache without room for a part may have given up the rest for it; of
     one that was not warm, the part says no more."""
-    present = _reason(status)
+    present = status.reason_of(Cond.WARMED)
     match change.reason:
         case Reason.WARMED if _is_outdated(change, status):
             return None

@@ -92,8 +92,7 @@ def _is_elsewhere(status: SetStatus, nodes: tuple[str, ...]) -> bool:
 
     What was emptied or cancelled on purpose stays cold.
     """
-    warmed = status.condition(Cond.WARMED)
-    if warmed is not None and warmed.reason in (Reason.CACHE_CLEARED, Reason.CANCELLED):
+    if status.reason_of(Cond.WARMED) in (Reason.CACHE_CLEARED, Reason.CANCELLED):
         return False
     return bool(nodes and status.warmup_nodes) and nodes != status.warmup_nodes
 
