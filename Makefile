@@ -12,12 +12,12 @@ PADDLEWHEEL := $(RUN) paddlewheel
 PROGRAMS := kubernetes containerd coredns pause kwok kueue gateway-api
 TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
-PARALLEL := -n $(or $(WORKERS),3)
+PARALLEL := -n $(or $(WORKERS),3) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help check check-style check-types check-tests demo docs recording down test e2e bench chaos attacks mutants rights verify gen fmt images venv doctor snapshot service dist
+.PHONY: help check check-style check-types check-tests demo docs recording down test test-long test-long-for-change bench chaos attacks mutants rights verify gen fmt images venv doctor snapshot service dist
 
 help: ## List the commands
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 23
 
 build/uv/bin/uv:
 	python3 -m pip install --quiet --target build/uv uv
@@ -56,18 +56,21 @@ check-types:
 check-tests:
 	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" --quiet -n 2 $(ARGS)
 
-test: doctor ## Unit, contract, integration and end-to-end tests but the long ones (ARGS="-n0 -k x" picks)
+test: doctor ## The short suite, at most 15 minutes: all unit tests, each service on real servers, the demo (ARGS="-n0 -k x" picks)
 	rm -rf build/rights
 	@$(PADDLEWHEEL) cluster build $(PROGRAMS) >/dev/null
 	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
 	@$(RUN) python -m tests.rights --missing-only
 
+test-long: doctor ## All other tests (ONLY="paths" or ONLY=word picks)
+	@$(PADDLEWHEEL) cluster build >/dev/null
+	$(RUN) pytest $(or $(wildcard $(ONLY)),$(TESTS) $(if $(ONLY),-k "$(ONLY)")) -m long $(PARALLEL) --durations 20 $(ARGS)
+
+test-long-for-change: venv ## Which long tests a change needs (BASE=origin/main): the commands that run them
+	@$(RUN) python -m tests.long_for_change $(BASE)
+
 rights: venv ## What the last test run asked of the API server against the chart's roles: missing and unused rights
 	@$(RUN) python -m tests.rights
-
-e2e: doctor ## All end-to-end tests, the long ones too
-	@$(PADDLEWHEEL) cluster build >/dev/null
-	$(RUN) pytest tests/e2e $(PARALLEL) --durations 20 $(ARGS)
 
 bench: doctor ## Measure: name, value, goal, ok or short (ONLY=group picks one)
 	$(RUN) python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(ARGS)

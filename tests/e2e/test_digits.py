@@ -25,7 +25,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
 from paddlewheel.testkit.faults import kill_program
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
 
 
 class Fault:
@@ -187,6 +187,7 @@ async def _items(where: Target, kind: str) -> list[dict[str, Any]]:
     )
 
 
+@pytest.mark.long
 async def test_nats_is_killed_during_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     async def kill() -> None:
         assert paddlewheel_cluster.embedded
@@ -198,6 +199,7 @@ async def test_nats_is_killed_during_the_warmup(paddlewheel_cluster: Target, tmp
     assert await fault.hit_the_warmup()
 
 
+@pytest.mark.long
 async def test_agent_pod_is_deleted_during_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     async def delete() -> None:
         await delete_pods(
@@ -210,6 +212,7 @@ async def test_agent_pod_is_deleted_during_the_warmup(paddlewheel_cluster: Targe
     assert await fault.hit_the_warmup()
 
 
+@pytest.mark.long
 async def test_job_controller_is_killed_while_the_job_starts(
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:

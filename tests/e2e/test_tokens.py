@@ -22,7 +22,7 @@ from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SYSTEM, TEAM, ACCOUNT = "paddle-system", "team-a", "notifier"
 PADDLEWHEEL = str(Path(sys.executable).parent / "paddlewheel")

@@ -17,6 +17,8 @@ from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 PODS = "/api/v1/namespaces/default/pods"
 
 

@@ -13,6 +13,8 @@ from dataset_controller.domain.sampleset.render import mount_parent, mount_path
 from paddlewheel.devcluster.cluster import Cluster
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 UID = "lost-mounts"
 STORE = "/var/lib/lost-mounts"
 ROOT = Path(__file__).parents[3]

@@ -27,6 +27,8 @@ from paddlewheel.devcluster.namespace import Namespace
 from paddlewheel.testkit.shared import kill as end_process
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 SHARED = "/var/lib/paddlewheel/mnt"
 FOREVER = "trap exit TERM; while :; do sleep 1; done"
 SYSTEM_FOLDERS = {

@@ -14,7 +14,8 @@ from tests.e2e.training.live_job import WITHIN, LiveJob, Manifest, Status, make_
 from paddlewheel.cli.target import Target
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("cluster with Paddlewheel")]
+LONG = pytest.mark.long
 
 LINEAR, HETER = (Path(__file__).with_name(name) for name in ("linear.py", "heter.py"))
 EXAMPLE = Path(__file__).parents[3] / "examples" / "ctr"
@@ -36,11 +37,11 @@ def spread(job: str) -> Manifest:
 @pytest.mark.parametrize(
     ("mode", "network", "workers"),
     [
-        ("Single", "PodIP", 1),
+        pytest.param("Single", "PodIP", 1, marks=LONG),
         ("Collective", "PodIP", 2),
-        ("Collective", "Service", 2),
+        pytest.param("Collective", "Service", 2, marks=LONG),
         # On two nodes, so that two of them share the ports of one.
-        ("Collective", "Host", 3),
+        pytest.param("Collective", "Host", 3, marks=LONG),
     ],
 )
 async def test_workers_train_together(
@@ -95,6 +96,7 @@ async def is_cleaned(job: LiveJob) -> bool:
     return await job.pods() == []
 
 
+@LONG
 async def test_parameter_servers_train_the_example(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     job = LiveJob(paddlewheel_cluster, "servers")
     async with job.is_healthy(tmp_path / "statuses"):
@@ -104,6 +106,7 @@ async def test_parameter_servers_train_the_example(paddlewheel_cluster: Target, 
     await eventually(lambda: is_cleaned(job), within=WITHIN, what="the pods are deleted")
 
 
+@LONG
 async def test_parameter_servers_on_one_node_listen_on_different_ports(
     paddlewheel_cluster: Target, tmp_path: Path
 ) -> None:
@@ -123,6 +126,7 @@ async def test_parameter_servers_on_one_node_listen_on_different_ports(
     assert first[1] != second[1]
 
 
+@LONG
 async def test_an_evicted_server_restarts_all_servers_and_trainers(paddlewheel_cluster: Target) -> None:
     """The CTR example of Volcano's users: all or nothing, a pod that is evicted restarts the job."""
     job = LiveJob(paddlewheel_cluster, "evicted")
@@ -147,6 +151,7 @@ async def test_an_evicted_server_restarts_all_servers_and_trainers(paddlewheel_c
     assert not trained & former
 
 
+@LONG
 async def test_roles_of_a_heter_job_know_each_other(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     """Paddle's role makers accept what they are told, and every pod reaches those that it needs.
 

@@ -6,9 +6,13 @@ import hashlib
 import os
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore
+
+pytestmark = pytest.mark.xdist_group("shared agents")
 
 NAMES = [
     b"plain.png", b"two words.png", b"quote\"s and 'single' `ticks`.png", b"new\nline.png", b"\nfirst",

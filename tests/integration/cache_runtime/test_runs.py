@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from cache_runtime.execution import CLOCK_STEP
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeMounted,
@@ -23,6 +25,8 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.xdist_group("shared agents")
 
 
 async def test_paths_never_leave_the_data_set(shared_harness: CacheHarness, tmp_path: Path) -> None:

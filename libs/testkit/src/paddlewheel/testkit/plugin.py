@@ -5,6 +5,7 @@ pytest_plugins: list[str] = [
     "paddlewheel.testkit.tasks",
     "paddlewheel.testkit.shared",
     "paddlewheel.testkit.parallel",
+    "paddlewheel.testkit.minutes",
     "paddlewheel.testkit.kubernetes",
     "paddlewheel.testkit.nats",
     "paddlewheel.testkit.storage",
