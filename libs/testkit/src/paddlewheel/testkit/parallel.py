@@ -1,7 +1,7 @@
 """How pytest-xdist spreads tests over workers (`--dist loadgroup`), and which ports each worker may use.
 
-A unit test goes to the next free worker. All other tests of one file stay on one worker, because they share
-servers. Files that share something costly carry the same mark: `pytestmark = pytest.mark.xdist_group("name")`.
+A unit test goes to the next free worker. All other tests of a file stay on one worker, because they share
+servers. Files that share something costly carry the same mark `pytest.mark.xdist_group("name")`.
 """
 
 from __future__ import annotations
