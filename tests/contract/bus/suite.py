@@ -25,9 +25,9 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
 AnyBus = MemoryBus | NatsBus
-BUSES = ("memory", "nats", "nats-direct")
+BUSES = ("memory", "nats", pytest.param("nats-direct", marks=pytest.mark.long))
 OF_AGENT = "nats-agent"
-"""What agents of `OWNER` do, through bus-auth."""
+"""What agents of `OWNER` do, through bus-auth: long tests."""
 OWNER = SetReference("default", "set-1")
 ALL_JOBS = Subscription("test-jobs", JOBS.name, (event_filter("jobs"),))
 

@@ -16,7 +16,7 @@ from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 KEY = "set-1.run.state"
 
 
-@pytest.fixture(params=[*BUSES, OF_AGENT])
+@pytest.fixture(params=[*BUSES, pytest.param(OF_AGENT, marks=pytest.mark.long)])
 async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
     async with probing(request) as found:
         yield found

@@ -15,7 +15,7 @@ from paddlewheel.core.errors import Permanent
 CHUNK, NEXT = (work_subject("set-1", "run-1", 0, number) for number in (0, 1))
 
 
-@pytest.fixture(params=[*BUSES, OF_AGENT])
+@pytest.fixture(params=[*BUSES, pytest.param(OF_AGENT, marks=pytest.mark.long)])
 async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
     async with probing(request) as found:
         yield found

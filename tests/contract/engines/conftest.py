@@ -31,7 +31,14 @@ def _directory(shared: Path) -> EngineUnderTest:
     return EngineUnderTest("directory", {"bucket": f"file://{volume}"}, settings)
 
 
-@pytest.fixture(params=["juicefs-redis", "juicefs-postgres", "juicefs-etcd", "directory"])
+@pytest.fixture(
+    params=[
+        "juicefs-redis",
+        pytest.param("juicefs-postgres", marks=pytest.mark.long),
+        pytest.param("juicefs-etcd", marks=pytest.mark.long),
+        "directory",
+    ]
+)
 def tested(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> EngineUnderTest:

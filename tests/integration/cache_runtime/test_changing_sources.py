@@ -18,7 +18,7 @@ from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 MEBIBYTE = 1 << 20
 SECOND = 1.1

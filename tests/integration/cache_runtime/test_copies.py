@@ -159,6 +159,7 @@ async def test_a_file_whose_copy_fails_is_named_although_the_old_one_has_its_siz
     assert copies.written() == {"a": b"old", "b": b"new"}
 
 
+@pytest.mark.long
 async def test_a_file_that_left_the_source_is_named_although_the_old_one_has_its_size(
     copies: Copies, object_store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ async def test_a_file_that_left_the_source_is_named_although_the_old_one_has_its
     assert copies.written() == {"a": b"old", "b": b"new", " c": b"old"}
 
 
+@pytest.mark.long
 async def test_only_what_has_arrived_is_deleted_in_the_source(
     copies: Copies, object_store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -193,6 +195,7 @@ async def test_only_what_has_arrived_is_deleted_in_the_source(
     assert copies.written() == {"same": b"same", "changed": b"new!"}
 
 
+@pytest.mark.long
 async def test_the_last_pass_deletes_and_copies_nothing(copies: Copies) -> None:
     """Else it would overwrite files of the destination that are newer, without any limit."""
     copies.fill({"a": b"edited by hand", "extra": b"x", "dt=2023/kept": b"x"})
@@ -203,6 +206,7 @@ async def test_the_last_pass_deletes_and_copies_nothing(copies: Copies) -> None:
     assert copies.written() == {"a": b"edited by hand", "dt=2023/kept": b"x"}
 
 
+@pytest.mark.long
 async def test_a_filter_may_contain_an_equals_sign_or_begin_with_a_dash(copies: Copies) -> None:
     for name in ("dt=2023/a", "dt=2024/b", "-x", "x"):
         copies.put(name, b"1")
@@ -210,6 +214,7 @@ async def test_a_filter_may_contain_an_equals_sign_or_begin_with_a_dash(copies: 
     assert [file.path async for files in copies.transfer.list(sync) for file in files] == ["dt=2024/b", "x"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("filters", "listed"),
     [
@@ -238,6 +243,7 @@ async def test_an_include_alone_means_only_these_and_comes_before_an_exclude(
         assert [file.path async for files in copies.transfer.list(sync) for file in files] == listed
 
 
+@pytest.mark.long
 async def test_what_is_not_included_is_not_deleted(copies: Copies) -> None:
     copies.fill({"d/kept.txt": b"1", "d/gone.jpg": b"1", "d/a.jpg": b"1"})
     copies.put("d/a.jpg", b"1", OLD)
@@ -245,6 +251,7 @@ async def test_what_is_not_included_is_not_deleted(copies: Copies) -> None:
     assert set(copies.written()) == {"d/kept.txt", "d/a.jpg"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["include", "exclude"])
 async def test_a_filter_that_the_client_cannot_read_is_refused(copies: Copies, option: str) -> None:
     """It goes on without the filter, and delete-dst would delete what the filter was to keep."""
@@ -255,6 +262,7 @@ async def test_a_filter_that_the_client_cannot_read_is_refused(copies: Copies, o
     assert caught.value.reason == "InvalidFilter"
 
 
+@pytest.mark.long
 async def test_names_that_end_in_white_space_of_any_kind_arrive(
     copies: Copies, object_store: ObjectStore, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 NAME_MAX = 255
 FILES = 20

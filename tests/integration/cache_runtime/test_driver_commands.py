@@ -26,6 +26,8 @@ from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.storage import binary, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 OWNER = SetIdentity("default", "digits", "uid-1")
 OPTIONS: dict[str, Any] = {
     "metrics": "127.0.0.1:0", "attr-cache": 7200, "entry-cache": 2, "dir-entry-cache": 3,

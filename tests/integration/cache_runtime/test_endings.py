@@ -11,7 +11,7 @@ from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FILES, SIZE = 8, 250_000
 

@@ -86,6 +86,7 @@ async def test_an_agent_killed_midway_repeats_only_unrecorded_chunks(filled: Cac
     assert before.watermark < after.watermark
 
 
+@pytest.mark.long
 async def test_the_work_of_an_agent_that_stays_away_is_done_by_another(filled: CacheHarness) -> None:
     filled.runtimes.kill(1)
 
@@ -105,6 +106,7 @@ async def test_the_work_of_an_agent_that_stays_away_is_done_by_another(filled: C
     assert parts[1].agent == "digits-runtime-0"
 
 
+@pytest.mark.long
 async def test_a_share_without_an_agent_is_done_by_those_that_are_there(filled: CacheHarness) -> None:
     """Nothing was ever heard of partitions 2 and 3, so nobody waits for them."""
     await filled.request("more", WarmupOperation(), partitions=4)
@@ -114,12 +116,14 @@ async def test_a_share_without_an_agent_is_done_by_those_that_are_there(filled: 
     assert {(await filled.part("more", p)).agent[-1] for p in (2, 3)} <= {"0", "1"}
 
 
+@pytest.mark.long
 async def test_work_that_the_bus_has_lost_is_published_again(filled: CacheHarness) -> None:
     await filled.bus.work.purge(work_filter(filled.runtimes.uid))
 
     await _check(filled)
 
 
+@pytest.mark.long
 async def test_another_agent_takes_over_when_the_master_dies(filled: CacheHarness) -> None:
     first = await filled.state("warm")
     dead = int(first.master[-1])
@@ -142,6 +146,7 @@ async def test_a_bus_killed_midway_loses_nothing(filled: CacheHarness, nats_serv
     await _check(filled)
 
 
+@pytest.mark.long
 async def test_a_mount_killed_midway_is_restored(filled: CacheHarness) -> None:
     for pid in filled.runtimes.mount_processes(0):
         os.kill(pid, signal.SIGKILL)

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 OTHERS = (1, 2)
 

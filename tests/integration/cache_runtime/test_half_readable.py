@@ -22,6 +22,8 @@ from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 OWNER = 1000
 
 

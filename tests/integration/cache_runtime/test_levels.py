@@ -15,6 +15,8 @@ from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 MEMORY, DISK = 4, 12
 

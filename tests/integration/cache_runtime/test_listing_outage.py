@@ -16,7 +16,7 @@ from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FILES = 1500
 """More than a page of the listing."""

@@ -12,6 +12,8 @@ import pytest
 from cache_runtime.local_sources import LocalSources
 from paddlewheel.core.errors import Permanent
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def mounted(path: Path) -> Iterator[None]:

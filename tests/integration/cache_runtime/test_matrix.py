@@ -8,7 +8,7 @@ from paddlewheel.testkit.fault_matrix.cases import Case, Fault, Operation
 from paddlewheel.testkit.fault_matrix.play import play
 from paddlewheel.testkit.storage import ObjectStore
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 CASES = [
     Case(Operation.SYNC, Fault.MASTER, 1),

@@ -50,6 +50,7 @@ def _kill_client(harness: CacheHarness, partition: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 async def test_what_hides_a_mount_fails_also_while_its_agent_stands_still(tmp_path: Path) -> None:
     """Else kubelets and pods, and whoever asks in the agent itself, would wait in the kernel."""
     path, told = tmp_path / "dead", list[int]()
@@ -72,6 +73,7 @@ def _errno_once_mounted(path: Path) -> int:
     return _errno_of(path)
 
 
+@pytest.mark.long
 async def test_without_the_mount_there_is_no_directory_to_read_or_to_write(harness: CacheHarness) -> None:
     runtimes = harness.runtimes
     path = runtimes.mount_path(0)
@@ -110,6 +112,7 @@ async def test_a_running_pod_reads_again_after_the_client_died(harness: CacheHar
     assert await _told(harness, 5) == ["NodeMounted"] + 2 * ["NodeUnmounted", "NodeMounted"]
 
 
+@pytest.mark.long
 async def test_a_running_pod_reads_again_after_the_agent_was_replaced(
     harness: CacheHarness, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ async def test_a_running_pod_reads_again_after_the_agent_was_replaced(
         assert pod.run("cat", "{}/a") == (0, "data")
 
 
+@pytest.mark.long
 async def test_a_partition_that_leaves_its_node_leaves_nothing_there(harness: CacheHarness) -> None:
     await harness.run("leave", ClearOperation(partitions=[1]))
     assert await asyncio.to_thread(harness.runtimes.stop, 1) == 0

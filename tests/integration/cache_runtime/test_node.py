@@ -7,6 +7,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     NodeMounted,
@@ -64,6 +66,7 @@ async def test_warm_clear_and_remove_one_after_another(harness: CacheHarness) ->
     await eventually(are_removed, what="the files are gone")
 
 
+@pytest.mark.long
 async def test_sigterm_unmounts_and_a_wrong_volume_is_reported(harness: CacheHarness) -> None:
     async def is_announced() -> bool:
         return any(fact.partition == 0 for fact in await harness.facts(NodeMounted))

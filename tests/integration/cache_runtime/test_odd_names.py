@@ -68,6 +68,7 @@ async def test_unusual_names_survive_sync_list_and_warmup(
     assert max(shares) - min(shares) <= max(100 * n * 60 for n in range(len(NAMES)))
 
 
+@pytest.mark.long
 async def test_names_that_are_not_utf8_are_warmed(shared_harness: CacheHarness) -> None:
     names = [b"\xff\xfe.bin", b"dir\xe9/x\xe9", b"100%FF"]
     make_tree(shared_harness.runtimes.mount_path(0) / "bytes", names)
@@ -78,6 +79,7 @@ async def test_names_that_are_not_utf8_are_warmed(shared_harness: CacheHarness) 
     assert await shared_harness.uncached(Path("bytes")) == []
 
 
+@pytest.mark.long
 async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(shared_harness: CacheHarness) -> None:
     top = shared_harness.runtimes.mount_path(0)
     make_tree(top, [b"x 1", "图/y".encode(), b"cold"])

@@ -24,6 +24,8 @@ from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 FILES, SIZE = 9, 20_000
 
 

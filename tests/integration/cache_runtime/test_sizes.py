@@ -15,6 +15,8 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 WITHIN = 90.0
 
 

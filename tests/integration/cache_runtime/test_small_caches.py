@@ -11,6 +11,8 @@ from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, R
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 SIZE = MIB
 FILES = 48

@@ -13,7 +13,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, Wa
 from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import run_juicefs
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SIZE = 20_000_000_000
 ROOM_GIB = 1

@@ -13,7 +13,7 @@ from tests.integration.cache_runtime.test_copies import Copies, copies
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.testkit.storage import ObjectStore
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 OBJECTS = {"a": b"1", "b": b"22", "b-raw": b"333", "b/../../outside": b"o", "c": b"4444", "c ": b"55555"}
 SILENT, NAMED, ALWAYS_LISTED = "b", [b"a", b"b", b"c"], "b/../../outside"

@@ -18,6 +18,8 @@ from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 SIZE = 3 << 20
 OPTIONS = {"free-space-ratio": "0.01", "backup-meta": "0", "writeback": "true"}
 

@@ -26,7 +26,7 @@ from paddlewheel.testkit.samplesets import make_sample_job
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 JOBS = ports.SAMPLE_JOBS

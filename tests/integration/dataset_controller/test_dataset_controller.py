@@ -112,6 +112,7 @@ def version_of(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
+@pytest.mark.long
 async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
@@ -168,6 +169,7 @@ async def test_a_bus_that_loses_everything_loses_no_run(data: DataServiceHarness
     await data.wait_phase(key, "Ready")
 
 
+@pytest.mark.long
 async def test_facts_wait_for_a_bus_that_is_down(data: DataServiceHarness) -> None:
     data.nats.kill()
     await data.start()
@@ -202,6 +204,7 @@ async def is_without(bucket: KeyValue, pattern: str) -> bool:
     return await bucket.entries(pattern) == []
 
 
+@pytest.mark.long
 async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data: DataServiceHarness) -> None:
     """Two warmups, one of them cancelled; a clear that waits for both; a removal after it, which goes."""
     service = await data.start()
@@ -229,6 +232,7 @@ async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data:
     assert [len(data.runtime.runs(kind)) for kind in ("warmup", "clear", "remove")] == [2, 1, 1]
 
 
+@pytest.mark.long
 async def test_a_job_with_terminate_ends_what_runs_and_waits_before_its_own_run(
     data: DataServiceHarness,
 ) -> None:
@@ -257,6 +261,7 @@ async def run_of(data: DataServiceHarness, key: Key) -> str:
     return str((await data.status(key, ports.SAMPLE_JOBS))["jobName"])
 
 
+@pytest.mark.long
 async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set()
@@ -279,6 +284,7 @@ async def test_keys_of_a_job_are_brought_to_the_agents_that_run(data: DataServic
     await eventually(is_notified, what="the kubelet is told of the new version")
 
 
+@pytest.mark.long
 async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceHarness) -> None:
     """Though they have started together."""
     await data.start()
@@ -307,6 +313,7 @@ async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceH
     assert max(missing) == 1, missing
 
 
+@pytest.mark.long
 async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: DataServiceHarness) -> None:
     """Kubernetes' own binder gives no claim the volume of another one."""
     await data.start()
@@ -329,6 +336,7 @@ async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: Data
     await data.wait_phase(key, "Ready")
 
 
+@pytest.mark.long
 async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServiceHarness) -> None:
     """As the upgrade page says; the controller makes it anew, and Kubernetes gives it the pods."""
     service = await data.start()
@@ -399,6 +407,7 @@ async def has_settled(data: DataServiceHarness) -> bool:
     return bool(is_seen and is_current and is_ready)
 
 
+@pytest.mark.long
 async def test_a_volume_of_somebody_else_without_our_label_is_named_and_never_used(
     data: DataServiceHarness,
 ) -> None:
@@ -441,6 +450,7 @@ def foreign_volume(name: str) -> Object:
     }
 
 
+@pytest.mark.long
 async def test_scaling_and_deleting_leave_nothing_behind(data: DataServiceHarness) -> None:
     await data.start()
     key = await data.create_set(partitions=2)
@@ -479,6 +489,7 @@ async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> No
     await data.take_away(key, ports.STATEFUL_SETS, data.key(runtime_name("digits")))
 
 
+@pytest.mark.long
 async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives_them_up(
     data: DataServiceHarness,
 ) -> None:
@@ -503,6 +514,7 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     assert len(data.runtime.runs("clear")) == 1
 
 
+@pytest.mark.long
 async def test_a_writeback_set_waits_for_reports_that_the_bus_has_lost(data: DataServiceHarness) -> None:
     service = await data.start()
     options = {"juiceFSMountOptions": {"writeback": True}}
@@ -532,6 +544,7 @@ async def has_staged(data: DataServiceHarness, key: Key, size: str) -> bool:
     return bool((await data.get(key))["status"]["cacheStatus"].get("stagedSize") == size)
 
 
+@pytest.mark.long
 async def test_a_child_that_the_api_server_refuses_is_shown_and_hides_no_other(
     data: DataServiceHarness,
 ) -> None:

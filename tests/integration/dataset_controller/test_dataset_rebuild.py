@@ -18,7 +18,7 @@ from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.samplesets import make_sample_job
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
 SERVICE = "dataset-controller"

@@ -5,6 +5,8 @@ No CSIDriver is made: the other tests share this server.
 
 from __future__ import annotations
 
+import pytest
+
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.parse import resolve_spec
@@ -14,6 +16,8 @@ from paddlewheel.kube import ports
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_set
+
+pytestmark = pytest.mark.long
 
 SET = "s" * SET_NAME_MAX
 

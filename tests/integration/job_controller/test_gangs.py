@@ -115,6 +115,7 @@ async def test_of_two_jobs_that_need_the_room_neither_starts_by_halves(jobs: Job
     assert await jobs.objects(POD_GROUPS) == []
 
 
+@pytest.mark.long
 async def test_a_restarted_gang_waits_whole_in_the_same_pod_group(jobs: JobServiceHarness) -> None:
     await jobs.start()
     key = await jobs.create(gang_job("gang", jobs.namespace, backoffLimit=1))
@@ -137,6 +138,7 @@ async def test_a_restarted_gang_waits_whole_in_the_same_pod_group(jobs: JobServi
     await jobs.to_end(key)
 
 
+@pytest.mark.long
 async def test_a_gang_that_finds_no_room_starts_when_it_is_made_smaller(jobs: JobServiceHarness) -> None:
     await jobs.start()
     key = await jobs.create(gang_job("wide", jobs.namespace, replicas=8))
@@ -150,6 +152,7 @@ async def test_a_gang_that_finds_no_room_starts_when_it_is_made_smaller(jobs: Jo
     assert (await jobs.status(key))["restarts"] == {"Scaled": 1}
 
 
+@pytest.mark.long
 async def test_an_elastic_job_is_scheduled_once_there_is_room_for_its_least(jobs: JobServiceHarness) -> None:
     await jobs.start()
     wanted = gang_job("stretch", jobs.namespace, 8)
@@ -159,6 +162,7 @@ async def test_an_elastic_job_is_scheduled_once_there_is_room_for_its_least(jobs
     await wait_at_least(jobs, key, WORKERS)
 
 
+@pytest.mark.long
 async def test_a_pod_is_replaced_by_itself_after_others_have_succeeded(jobs: JobServiceHarness) -> None:
     await jobs.start()
     alone = {"restartScope": "Pod"}
@@ -178,6 +182,7 @@ async def test_a_pod_is_replaced_by_itself_after_others_have_succeeded(jobs: Job
     await eventually(replaced, what="the new pod has a node")
 
 
+@pytest.mark.long
 async def test_a_pod_group_that_is_deleted_by_hand_does_no_harm(jobs: JobServiceHarness) -> None:
     await jobs.start()
     key = await jobs.create(gang_job("hand", jobs.namespace, backoffLimit=1))
@@ -203,6 +208,7 @@ async def test_a_foreign_pod_group_is_refused(jobs: JobServiceHarness) -> None:
     await jobs.take_away(key, POD_GROUPS, key)
 
 
+@pytest.mark.long
 async def test_the_api_server_refuses_to_change_the_size_of_a_pod_group(jobs: JobServiceHarness) -> None:
     """Why a gang of another size is made anew."""
     await jobs.start()

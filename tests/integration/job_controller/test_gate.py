@@ -119,6 +119,7 @@ def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
         assert process.wait(60) == 2
 
 
+@pytest.mark.long
 async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceHarness) -> None:
     """The port of the pods takes more, so they are counted by it alone."""
     pods_port, probed = free_ports(2)
@@ -144,6 +145,7 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
             await asyncio.gather(*waiting, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_pods_that_wait_for_names_are_told_of_a_scaling(jobs: JobServiceHarness) -> None:
     """In the Service network, by an annotation that the gate sees as a file."""
     await jobs.start(GATE_IMAGE="example/gate:1")
@@ -155,6 +157,7 @@ async def test_pods_that_wait_for_names_are_told_of_a_scaling(jobs: JobServiceHa
     )
 
 
+@pytest.mark.long
 async def test_without_an_address_to_ask_pods_are_released_by_an_annotation(jobs: JobServiceHarness) -> None:
     """Once every address is known."""
     await jobs.start(GATE_IMAGE="example/gate:1")

@@ -25,6 +25,8 @@ from paddlewheel.testkit.kubernetes import kill_api_server, own_servers
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 WATCHED = {"paddlepaddle.org/paddlejob": "watched"}
 """Label of the pods that the webhook is asked about."""
 MANY = 1000

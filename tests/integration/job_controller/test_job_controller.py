@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
+import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from job_controller.app import build
@@ -119,6 +120,7 @@ async def test_service_network_scaling_failure_and_deletion(jobs: JobServiceHarn
     await jobs.wait_facts(key, "JobAccepted", "JobStarting", "JobRunning", "JobFailed", "JobDeleted")
 
 
+@pytest.mark.long
 async def test_replicas_that_start_many_host_jobs_together_give_each_a_block_of_its_own(
     jobs: JobServiceHarness,
 ) -> None:
@@ -150,6 +152,7 @@ async def test_a_foreign_pod_is_refused_and_left_alone(jobs: JobServiceHarness) 
     assert "ownerReferences" not in pod["metadata"]
 
 
+@pytest.mark.long
 async def test_a_foreign_service_is_refused(jobs: JobServiceHarness) -> None:
     await jobs.start()
     key = await jobs.create(make_paddle_job("named", intranet="Service", worker=make_role(1)))
@@ -157,6 +160,7 @@ async def test_a_foreign_service_is_refused(jobs: JobServiceHarness) -> None:
     await jobs.take_away(key, SERVICES, jobs.key("named-worker-0"))
 
 
+@pytest.mark.long
 async def test_a_job_whose_pods_have_names_of_63_characters_lives_and_ends(jobs: JobServiceHarness) -> None:
     """They are label values, host names and names of Services too."""
     await jobs.start()
@@ -178,6 +182,7 @@ async def test_a_job_whose_pods_have_names_of_63_characters_lives_and_ends(jobs:
     assert config["data"]["PADDLE_TRAINERS"] == f"{name}-worker-0,{name}-worker-1"
 
 
+@pytest.mark.long
 async def test_a_job_deleted_and_applied_again_waits_for_the_pods_of_its_former_self(
     jobs: JobServiceHarness,
 ) -> None:
@@ -210,6 +215,7 @@ async def _has_only_new_pods(jobs: JobServiceHarness, count: int, former: set[st
     return len(found) == count and not found & former
 
 
+@pytest.mark.long
 async def test_a_finished_worker_whose_pod_is_collected_is_not_run_again_and_a_job_scales_to_nothing(
     jobs: JobServiceHarness,
 ) -> None:
@@ -302,6 +308,7 @@ async def test_with_nats_down_from_the_start_jobs_run_and_facts_arrive_when_it_i
     await eventually(partial(_is_confirmed, jobs, key))
 
 
+@pytest.mark.long
 async def test_writes_for_a_whole_job_stay_few(jobs: JobServiceHarness) -> None:
     """The service in this process, so that its client's writes can be counted."""
     settings = Settings(namespace=jobs.namespace, http_port=0)
@@ -342,6 +349,7 @@ async def test_sigterm_ends_it_cleanly(jobs: JobServiceHarness) -> None:
     assert await service.stop() == 0
 
 
+@pytest.mark.long
 async def test_replicas_share_the_jobs_and_one_takes_over_from_the_other(jobs: JobServiceHarness) -> None:
     one, two = [await jobs.start(name, REPLICAS_SHARE="true") for name in ("one", "two")]
     keys = [await jobs.create(make_paddle_job(f"job-{i}", worker=make_role(1))) for i in range(8)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.dataset_names import node_label
@@ -18,6 +19,8 @@ from paddlewheel.kube.ports import NODES, PODS, SAMPLE_SETS, Object
 from paddlewheel.testkit.kubernetes import toleration
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 SET = "digits"
 

@@ -196,6 +196,7 @@ async def test_another_jobs_token_is_refused_and_changes_nothing(progress: Progr
     assert env["PADDLEWHEEL_PROGRESS_TOKEN"] not in logs
 
 
+@pytest.mark.long
 async def test_any_replica_takes_the_report_of_any_job(progress: ProgressHarness) -> None:
     for replica in ("one", "two"):
         await progress.start(replica, REPLICAS_SHARE="true")
@@ -212,6 +213,7 @@ async def test_any_replica_takes_the_report_of_any_job(progress: ProgressHarness
         assert (await progress.jobs.status(key))["progress"]["step"] == 30
 
 
+@pytest.mark.long
 async def test_a_killed_service_loses_nothing_that_was_written_and_hears_the_script_again(
     progress: ProgressHarness,
 ) -> None:

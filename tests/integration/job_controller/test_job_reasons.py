@@ -43,6 +43,7 @@ async def test_a_request_that_fits_on_no_node(jobs: JobServiceHarness) -> None:
     assert "resources.requests" in said.remedy
 
 
+@pytest.mark.long
 async def test_a_taint_that_is_not_tolerated(jobs: JobServiceHarness) -> None:
     await jobs.start()
     said = await explained(jobs, make_paddle_job("shy", worker=asking_for("1")), "Unschedulable")
@@ -50,6 +51,7 @@ async def test_a_taint_that_is_not_tolerated(jobs: JobServiceHarness) -> None:
     assert "tolerate the taints" in said.remedy
 
 
+@pytest.mark.long
 async def test_an_affinity_that_no_node_fulfils(jobs: JobServiceHarness) -> None:
     await jobs.start()
     worker = asking_for("1", tolerations=[toleration(jobs.namespace)], nodeSelector={"gpu": "none-such"})
@@ -57,6 +59,7 @@ async def test_an_affinity_that_no_node_fulfils(jobs: JobServiceHarness) -> None
     assert "node affinity/selector" in said.message
 
 
+@pytest.mark.long
 async def test_a_quota_smaller_than_the_job(jobs: JobServiceHarness) -> None:
     quota = {
         "metadata": {"name": "small", "namespace": jobs.namespace},
@@ -75,6 +78,7 @@ async def test_a_quota_smaller_than_the_job(jobs: JobServiceHarness) -> None:
     assert "quota" in said.remedy
 
 
+@pytest.mark.long
 async def test_what_the_user_can_change(jobs: JobServiceHarness) -> None:
     await jobs.start()
     paused = await explained(jobs, make_paddle_job("paused", suspend=True, worker=make_role(1)), "Suspended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.bus.nats import NatsBus
@@ -16,6 +17,7 @@ SERVICE = "job-controller"
 TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
+@pytest.mark.long
 async def test_the_data_directory_deleted_in_the_middle_of_a_run_brings_the_facts_back_by_themselves(
     jobs: JobServiceHarness,
 ) -> None:
@@ -39,6 +41,7 @@ async def test_the_data_directory_deleted_in_the_middle_of_a_run_brings_the_fact
     assert all(TRACEPARENT.fullmatch(event.traceparent) for event in jobs.events)
 
 
+@pytest.mark.long
 async def test_a_stream_lost_while_the_service_was_dead_is_noticed_at_its_start(
     jobs: JobServiceHarness,
 ) -> None:
@@ -76,6 +79,7 @@ async def test_the_command_brings_back_what_is_missing_and_only_that(jobs: JobSe
     await jobs.wait_facts(key, *LIFE[:3])
 
 
+@pytest.mark.long
 async def test_replicas_share_a_rebuild(jobs: JobServiceHarness) -> None:
     await jobs.start("one", REPLICAS_SHARE="true")
     await jobs.start("two", REPLICAS_SHARE="true")

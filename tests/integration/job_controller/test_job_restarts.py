@@ -8,6 +8,7 @@ from collections import defaultdict
 from functools import partial
 from itertools import count, islice
 
+import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
@@ -17,6 +18,8 @@ from paddlewheel.operator.sharding import Shard
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 EPOCH = "paddlepaddle.org/epoch"
 EPOCHS = 2

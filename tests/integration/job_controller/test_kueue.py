@@ -38,7 +38,7 @@ from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 """The first run builds Kueue."""
 
 HOME, CERTIFICATE, SERVICE = "kueue-system", "kueue-webhook-server-cert", "kueue-webhook-service"

@@ -17,6 +17,8 @@ from paddlewheel.testkit.kubernetes import CRDS, set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "format": "int32"}
 _QUANTITY = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 _SPEC = {

@@ -19,6 +19,8 @@ from paddlewheel.testkit.kubernetes import kill_api_server, own_control_plane
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 
 def config(namespace: str, name: str, value: str = "1") -> Object:
     return {

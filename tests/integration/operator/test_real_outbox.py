@@ -76,6 +76,7 @@ async def test_a_fact_is_not_stored_twice_when_the_server_has_forgotten_its_id(b
     assert (await stored(bus)).count("u/JobAccepted/0") == 1
 
 
+@pytest.mark.long
 async def test_a_rebuild_of_ten_thousand_objects_lets_live_facts_pass(
     bus: NatsBus, nats_server: NatsServer
 ) -> None:

@@ -20,6 +20,8 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.testkit.checkout import copy_checkout
 from paddlewheel.testkit.kubernetes import CRDS, REUSED
 
+pytestmark = pytest.mark.long
+
 SERVICE, PACKAGE = "notebook-controller", "notebook_controller"
 TOOLS = Path(sys.executable).parent
 CRD = Key("", "notebooks.batch.paddlepaddle.org")

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.bus.ports import Bus
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import make_event
@@ -75,6 +77,7 @@ async def test_the_event_it_died_with_comes_again_before_any_later_one(bus: Bus,
         assert await second.lines(6) == [f"fact-{n}" for n in range(4, 10)]
 
 
+@pytest.mark.long
 async def test_killed_anywhere_it_misses_nothing_and_repeats_one_event_at_most(
     bus: Bus, nats_url: str
 ) -> None:
@@ -96,6 +99,7 @@ async def test_killed_anywhere_it_misses_nothing_and_repeats_one_event_at_most(
     assert len(repeats) <= len(lives) - 1
 
 
+@pytest.mark.long
 async def test_a_standby_of_the_same_name_takes_over(bus: Bus, nats_url: str) -> None:
     await bus.publish(make_gated(0))
     async with subscribing(nats_url, stay_with=0) as first:

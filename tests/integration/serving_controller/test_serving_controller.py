@@ -77,6 +77,7 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
     )
 
 
+@pytest.mark.long
 async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) -> None:
     await harness.start(**GATEWAY)
     first = await harness.served()
@@ -115,6 +116,7 @@ async def _versions(harness: ServingServiceHarness, revision: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 async def test_scale_is_a_subresource_and_makes_no_revision(harness: ServingServiceHarness) -> None:
     await harness.start(**GATEWAY)
     first = await harness.served()
@@ -195,6 +197,7 @@ async def test_a_bad_change_is_rolled_back_by_what_the_gateway_counts(
     assert figures["stable"]["errors"] == 0
 
 
+@pytest.mark.long
 async def test_a_good_change_is_promoted(harness: ServingServiceHarness, gateway: Gateway) -> None:
     await harness.start(FIGURES=str(gateway.server.make_url("/metrics")), **GATEWAY)
     first = await harness.served(rollout={"steps": [{"percent": 20, "minSeconds": 1, "minRequests": 10}]})
@@ -248,6 +251,7 @@ def _count_on(harness: ServingServiceHarness, gateway: Gateway, first: str, seco
     gateway.count(harness.namespace, second, (ok + 80) // 4)
 
 
+@pytest.mark.long
 async def test_a_metric_outside_its_limits_rolls_a_change_back(
     harness: ServingServiceHarness, gateway: Gateway
 ) -> None:
@@ -261,6 +265,7 @@ async def test_a_metric_outside_its_limits_rolls_a_change_back(
     assert decided["metrics"] == {"accuracy": 0.81}
 
 
+@pytest.mark.long
 async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
     harness: ServingServiceHarness, gateway: Gateway
 ) -> None:
@@ -319,6 +324,7 @@ async def test_no_child_of_somebody_else_is_used(harness: ServingServiceHarness)
     assert f"ControllerRevision {harness.namespace}/{first}" in blocked["message"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("knative")
 async def test_knatives_revisions_are_limited_and_go_when_they_are_old(
     harness: ServingServiceHarness,
@@ -366,6 +372,7 @@ async def _serve(harness: ServingServiceHarness, played: KnativeServing, revisio
     await eventually(serves, what=f"Knative leads all requests to {revision}")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("knative")
 async def test_knative_appears_serves_and_goes(harness: ServingServiceHarness) -> None:
     await harness.start(**GATEWAY)

@@ -7,12 +7,16 @@ import os
 import sys
 from datetime import UTC, datetime
 
+import pytest
+
 from paddlewheel.bus import connect
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.gen.protos import ROOT
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobFailed, JobRunning, JobSucceeded
+
+pytestmark = pytest.mark.long
 
 PROGRAM = ROOT / "examples/subscribers/python/follow.py"
 

@@ -14,6 +14,8 @@ import pytest
 from paddlewheel.testkit.shared import MARK, TestRun, remove_abandoned
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 SERVER = ("sleep", "1000")
 
 

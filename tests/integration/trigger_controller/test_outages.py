@@ -42,7 +42,7 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.triggers import make_trigger
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 AWAY = 30.0
 """Seconds: longer than all retries of a message together take by the consumer's backoff."""

@@ -68,6 +68,7 @@ async def test_a_fact_starts_a_job_exactly_once_under_repetition(harness: Trigge
     await eventually(is_reported, what="events of Kubernetes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resource", [SAMPLE_JOBS, PADDLE_JOBS], ids=lambda resource: str(resource.kind))
 async def test_a_new_event_replaces_what_the_last_one_started(
     harness: TriggerServiceHarness, resource: Resource
@@ -120,6 +121,7 @@ async def _remember(harness: TriggerServiceHarness, made: dict[str, set[str]]) -
         made.setdefault(meta["annotations"][EVENT], set()).add(meta["uid"])
 
 
+@pytest.mark.long
 async def test_nats_is_killed_and_replicas_come_and_go_and_nothing_is_doubled(
     harness: TriggerServiceHarness,
 ) -> None:
@@ -214,6 +216,7 @@ async def test_a_refused_template_keeps_its_events_until_it_is_changed(
     await eventually(is_reported, what="the warning")
 
 
+@pytest.mark.long
 async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) -> None:
     """examples/triggers unchanged, except for a shorter quiet time."""
     await harness.serve()
@@ -261,6 +264,7 @@ async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) 
     await harness.wait_status(warm, {"events": 1, "fired": 1})
 
 
+@pytest.mark.long
 async def test_a_notification_posted_twice_counts_once(harness: TriggerServiceHarness) -> None:
     await harness.serve()
     key = await harness.watched(make_store_trigger())
@@ -271,6 +275,7 @@ async def test_a_notification_posted_twice_counts_once(harness: TriggerServiceHa
     await harness.wait_status(key, {"fired": 2, "events": 2})
 
 
+@pytest.mark.long
 async def test_a_notification_published_by_hand_counts(harness: TriggerServiceHarness) -> None:
     await harness.start()
     key = await harness.watched(make_store_trigger())
@@ -284,6 +289,7 @@ async def test_a_notification_published_by_hand_counts(harness: TriggerServiceHa
     await harness.wait_status(key, {"fired": 1})
 
 
+@pytest.mark.long
 async def test_its_own_work_never_fires_a_trigger_again(harness: TriggerServiceHarness) -> None:
     await harness.start()
     key = await harness.watched(make_trigger(when={"fact": {"type": SAMPLE_JOB_SUCCEEDED}}))
@@ -301,6 +307,7 @@ async def test_its_own_work_never_fires_a_trigger_again(harness: TriggerServiceH
     await harness.wait_status(key, {"fired": 1, "skipped": 1, "events": 2})
 
 
+@pytest.mark.long
 async def test_the_end_of_a_job_that_no_trigger_made_fires(harness: TriggerServiceHarness) -> None:
     """It is in no cache of the service, which therefore reads whether triggers led to it."""
     await harness.start()
@@ -311,6 +318,7 @@ async def test_the_end_of_a_job_that_no_trigger_made_fires(harness: TriggerServi
     await harness.wait_status(key, {"fired": 1, "events": 1})
 
 
+@pytest.mark.long
 async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHarness) -> None:
     await harness.serve()
     await harness.watched(make_trigger("first"))
@@ -332,6 +340,7 @@ async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHar
     await harness.wait_jobs(101)
 
 
+@pytest.mark.long
 async def test_the_command_rebuild_is_answered_by_the_real_service(harness: TriggerServiceHarness) -> None:
     """As `paddlewheel bus rebuild` asks; the last fact of each trigger is looked up, and not stored twice."""
     await harness.start()

@@ -13,7 +13,7 @@ from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object, O
 from paddlewheel.testkit.triggers import make_trigger
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ON = {"sampleSetRef": {"name": "digits"}}
 OPERATIONS: dict[str, Object] = {

@@ -115,6 +115,7 @@ async def test_only_a_token_of_the_source_lets_in_before_the_body_is_read(
     assert (await harness.post(body))[0] == 503, "nobody is let in by mistake"
 
 
+@pytest.mark.long
 async def test_the_webhook_is_closed_until_tokens_are_given(harness: TriggerServiceHarness) -> None:
     """And its port never answers what the probes ask."""
     await harness.serve()
@@ -134,6 +135,7 @@ def stores() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.long
 async def test_uploads_to_a_real_s3_server_fire_a_trigger(
     harness: TriggerServiceHarness, tmp_path: Path, stores: ExitStack
 ) -> None:
