@@ -24,7 +24,6 @@ from paddlewheel.bus.admin.inspect import unread_replays
 from paddlewheel.bus.consume import consumer
 from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox
 from paddlewheel.bus.ports import Delivery, RawMessage, Subscription
 from paddlewheel.bus.streams import DEAD_LETTERS, JOBS, REPLAYS
@@ -32,6 +31,7 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 

@@ -23,7 +23,6 @@ from paddlewheel.bus.instruments import (
     STOPPED,
     Instruments,
 )
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.envelope import Event
@@ -33,6 +32,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
