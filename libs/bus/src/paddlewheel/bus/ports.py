@@ -1,4 +1,4 @@
-"""What services need of the bus. Adapters: `nats.NatsBus`, `memory.MemoryBus`, under one contract suite."""
+"""What services need of the bus. Adapters: `nats.NatsBus`, and `MemoryBus` in the test kit; one contract suite."""
 
 from __future__ import annotations
 

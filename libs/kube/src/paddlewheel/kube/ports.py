@@ -1,4 +1,4 @@
-"""What services need of Kubernetes: raw JSON objects, no generated models. Adapters: api, memory."""
+"""What services need of Kubernetes: raw JSON objects, no generated models. Adapters: api, and memory in the test kit."""
 
 from __future__ import annotations
 
