@@ -37,7 +37,6 @@ SERVICES: dict[str, Callable[[], Harness[OperatorReplica]]] = {
     "trigger-controller-memory": TriggerHarness,
 }
 DURABLES = {
-    "job-controller-memory": ["job-controller-datasets"],
     "trigger-controller-memory": [
         "trigger-controller-datasets",
         "trigger-controller-jobs",

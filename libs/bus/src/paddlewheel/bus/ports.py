@@ -1,4 +1,4 @@
-"""What services need of the bus. Adapters: `nats.NatsBus`, and `MemoryBus` in the test kit; one contract suite."""
+"""What services need of the bus. One contract suite tests `nats.NatsBus` and the test kit's `MemoryBus`."""
 
 from __future__ import annotations
 

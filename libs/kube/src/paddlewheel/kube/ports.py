@@ -1,4 +1,4 @@
-"""What services need of Kubernetes: raw JSON objects, no generated models. Adapters: api, and memory in the test kit."""
+"""What services need of Kubernetes: raw JSON objects, no generated models. The adapter is `api`."""
 
 from __future__ import annotations
 
