@@ -45,9 +45,9 @@ class Probe:
     limit: Callable[[str, int], Awaitable[None]]
 
 
-def make_gated(number: int, uid: str = "uid-1", *, version: str = "", id_: str = "") -> Event:
+def make_gated(number: int, uid: str = "uid-1", *, id_: str = "") -> Event:
     """Fact `number` of one job; the number is told apart by the message."""
-    job = ObjectRef(namespace="default", name="digits", uid=uid, resource_version=version)
+    job = ObjectRef(namespace="default", name="digits", uid=uid)
     data = JobGated(job=job, reason="SampleSetNotReady", message=str(number))
     return make_event(
         data,

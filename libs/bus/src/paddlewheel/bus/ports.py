@@ -49,7 +49,6 @@ class Subscription:
         max_attempts: the message is parked after this many.
         max_parked: the consumer stops when it would have to park more within `parked_window` seconds
             (docs/decisions/0011).
-        drop_stale: skip facts of an older resource version than one already handled of the same object.
         handle_within: seconds after which a handler that has not ended is reported (`Bus.late_handlers`).
     """
 
@@ -59,10 +58,8 @@ class Subscription:
     max_in_flight: int = 64
     ack_wait: float = 30.0
     max_attempts: int = 8
-    deliver_new_only: bool = False
     max_parked: int = 100
     parked_window: float = 600.0
-    drop_stale: bool = False
     handle_within: float = 300.0
 
 

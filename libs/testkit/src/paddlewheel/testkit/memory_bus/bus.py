@@ -102,7 +102,7 @@ class MemoryBus:
         stream = self._streams[stream_named(subscription.stream).name]
         durable = self._durables.setdefault(
             (stream.spec.name, subscription.durable),
-            MemoryDurable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
+            MemoryDurable(subscription.subjects, 0),
         )
         return MemorySource(stream, durable)
 
