@@ -77,14 +77,6 @@ class Publisher(Protocol):
         ...
 
 
-class Subscriber(Protocol):
-    """Runs handlers over durable consumers."""
-
-    async def consume(self, subscription: Subscription, handler: Handler) -> None:
-        """Deliver until cancelled; reconnects by itself. Messages of one object stay in order."""
-        ...
-
-
 Refine = Callable[[Delivery], Awaitable[tuple[str, ...] | None]]
 
 
@@ -266,8 +258,12 @@ class Commands(Protocol):
         ...
 
 
-class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
+class Bus(Publisher, Reader, Commands, Protocol):
     """All ports, as made by `bus.connect(access)`; services take the narrow ones above."""
+
+    async def consume(self, subscription: Subscription, handler: Handler) -> None:
+        """Deliver until cancelled; reconnects by itself. Messages of one object stay in order."""
+        ...
 
     @property
     def history(self) -> FactHistory: ...
