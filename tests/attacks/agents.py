@@ -566,7 +566,7 @@ async def replies_of_others(tenants: Tenants) -> dict[str, Reply]:
 
 
 async def holding(operator: JetStreamContext) -> str:
-    """Where a delivery is acknowledged that job-controller holds."""
+    """Where a delivery is acknowledged that trigger-controller holds."""
     await operator.publish(FACT, b"{}")
     taken = await operator.pull_subscribe_bind(VICTIM[1], VICTIM[0])
     [message] = await taken.fetch(1)

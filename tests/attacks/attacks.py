@@ -31,8 +31,7 @@ FORGED = "pw.evt.jobs.job.succeeded.v1.ns.uid"
 STARTED = "pw.evt.notebooks.notebook.started.v1.ns.uid"
 REPORTED = "pw.evt.reports.report.made.v1.ns.uid"
 PULLED = {
-    JOB: (VICTIM, DATASET, FACT),
-    TRIGGER: (("PW_JOBS", "trigger-controller-jobs"), JOB, FORGED),
+    TRIGGER: (VICTIM, DATASET, FACT),
     "reports": (("PW_NOTEBOOKS", "reports-notebooks"), SERVICE, STARTED),
 }
 """Of each owner a durable, and a fact for it: who publishes it, and its subject."""
@@ -427,7 +426,7 @@ async def speaks_for_others(stand: Stand, client: Guest) -> Harm:
     own = owned_by(client_role(client))
     facts = {event_subject(fact, "ns", "uid") for fact in EVENTS} | {STARTED, REPORTED}
     others = {fact for fact in facts if not any(matches(each, fact) for each in own)}
-    replay = "pw.dlq.job-controller-datasets.again"
+    replay = "pw.dlq.trigger-controller-datasets.again"
     for subject in (REBUILD, replay, "pw.evt.else.a.b.v1.ns.uid", *others):
         await client.client.publish(subject, b"{}")
     await client.client.flush()
@@ -460,7 +459,7 @@ async def listens_to_others(stand: Stand, client: Guest) -> Harm:
     told = {
         f"pw.cmd.{commanded}.rebuild.v1": "pw.cmd.>",
         "pw.work.cache.s.r.0.0.v1": "pw.work.>",
-        "pw.dlq.job-controller-datasets": "pw.dlq.>",
+        "pw.dlq.trigger-controller-datasets": "pw.dlq.>",
         # Where the server has the answers to what other accounts ask.
         "_R_.asked.x": "_R_.>",
     }
@@ -542,7 +541,7 @@ NEAR = (
         )
         for role in OUTSIDERS
         # Its own durable.
-        if (run, role) not in ((forges_acknowledgements, JOB), (answers_elsewhere, JOB))
+        if (run, role) not in ((forges_acknowledgements, TRIGGER), (answers_elsewhere, TRIGGER))
     ),
     *(_named("has the installer empty the work queue", role, empties_the_queue) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),

@@ -31,8 +31,8 @@ SERVICES = (
     "nats.services[1].follows={notebooks}",
 )
 """Services of others."""
-VICTIM = ("PW_DATASETS", "job-controller-datasets")
-"""A durable of job-controller's."""
+VICTIM = ("PW_DATASETS", "trigger-controller-datasets")
+"""A durable of trigger-controller."""
 
 
 @dataclass

@@ -15,10 +15,10 @@ from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import controller_uid, key_of, owner_reference, uid_of, version_of
 from paddlewheel.kube.ports import CONFIG_MAPS, NODES, PODS, Change, Object, Resource
 from paddlewheel.testkit.kubernetes import CRDS, set_pod_status
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
 AnyCluster = MemoryCluster | ApiCluster

@@ -19,7 +19,6 @@ from tests.unit.job_controller.conftest import JobHarness
 from tests.unit.serving_controller.conftest import ServingHarness
 from tests.unit.trigger_controller.conftest import TriggerHarness
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import RawMessage, Reading
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.base import WireModel
@@ -28,6 +27,7 @@ from paddlewheel.contracts.subjects import event_subject
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit import released
 from paddlewheel.testkit.harness import Harness
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.operators import OperatorReplica
 
 SERVICES: dict[str, Callable[[], Harness[OperatorReplica]]] = {
@@ -37,7 +37,6 @@ SERVICES: dict[str, Callable[[], Harness[OperatorReplica]]] = {
     "trigger-controller-memory": TriggerHarness,
 }
 DURABLES = {
-    "job-controller-memory": ["job-controller-datasets"],
     "trigger-controller-memory": [
         "trigger-controller-datasets",
         "trigger-controller-jobs",

@@ -14,11 +14,11 @@ from tests.contract.bus.suite import BUSES, OF_AGENT, OWNER, AnyBus, Probe
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.accounts import HOME
 from paddlewheel.bus.admin.permissions import OPERATOR, inbox_prefix
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.testkit.agents_bus import access, agents_access, configuration, reading, writing
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.nats import NatsServer
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from paddlewheel.bus.admin.rights import SetReference
 from paddlewheel.bus.dead_letters import DeadLetter
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Handler, RawMessage, Subscription
 from paddlewheel.bus.streams import JOBS
@@ -22,6 +21,7 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 AnyBus = MemoryBus | NatsBus
@@ -45,9 +45,9 @@ class Probe:
     limit: Callable[[str, int], Awaitable[None]]
 
 
-def make_gated(number: int, uid: str = "uid-1", *, version: str = "", id_: str = "") -> Event:
+def make_gated(number: int, uid: str = "uid-1", *, id_: str = "") -> Event:
     """Fact `number` of one job; the number is told apart by the message."""
-    job = ObjectRef(namespace="default", name="digits", uid=uid, resource_version=version)
+    job = ObjectRef(namespace="default", name="digits", uid=uid)
     data = JobGated(job=job, reason="SampleSetNotReady", message=str(number))
     return make_event(
         data,

@@ -11,12 +11,12 @@ from structlog.testing import capture_logs
 from tests.contract.bus.suite import AnyBus, Probe
 
 from paddlewheel.bus.commands import AT_ONCE, MAX_BYTES
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import CommandHandler
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 

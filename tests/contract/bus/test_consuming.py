@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from uuid import uuid4
 
 import pytest
 from tests.contract.bus.suite import ALL_JOBS, Probe, Seen, consuming, make_gated, number_of, settled
@@ -197,20 +196,6 @@ async def test_a_durable_resumes_where_it_stopped(probe: Probe) -> None:
     await probe.bus.publish(make_gated(2))
     async with consuming(probe, second):
         await eventually(lambda: second.numbers == [2])
-
-
-async def test_deliver_new_only_skips_stored_messages(probe: Probe) -> None:
-    seen = Seen()
-    await probe.bus.publish(make_gated(1))
-    new = Subscription("new-only", JOBS.name, (event_filter("jobs"),), deliver_new_only=True)
-
-    async def publish_until_seen() -> bool:
-        await probe.bus.publish(make_gated(len(seen.numbers) + 2, uid=uuid4().hex))
-        return bool(seen.numbers)
-
-    async with consuming(probe, seen, new):
-        await eventually(publish_until_seen)
-    assert 1 not in seen.numbers
 
 
 async def test_a_deleted_consumer_is_recreated(probe: Probe) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,7 +23,6 @@ from paddlewheel.bus.admin.inspect import unread_replays
 from paddlewheel.bus.consume import consumer
 from paddlewheel.bus.consume.dead_letters import replays_durable
 from paddlewheel.bus.dead_letters import DeadLetter
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox
 from paddlewheel.bus.ports import Delivery, RawMessage, Subscription
 from paddlewheel.bus.streams import DEAD_LETTERS, JOBS, REPLAYS
@@ -32,6 +30,7 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 
@@ -226,24 +225,6 @@ async def test_a_consumer_that_parks_too_much_stops_until_its_letters_are_droppe
 
 async def is_ill(probe: Probe) -> bool:
     return not await probe.bus.healthy()
-
-
-async def test_stale_facts_are_dropped_even_when_replayed(probe: Probe) -> None:
-    wanted = Subscription("fresh", JOBS.name, (event_filter("jobs"),), drop_stale=True)
-    seen = Seen(trouble=lambda d: Permanent("NotNow", "x") if number_of(d) == 5 else None)
-    for version in (5, 10, 9, 10, 100):
-        await probe.bus.publish(make_gated(version, version=str(version), id_=uuid4().hex))
-    await probe.bus.publish(make_gated(7, uid="other", version="7"))
-    async with consuming(probe, seen, wanted):
-        await eventually(lambda: len(seen.deliveries) == 5)
-        [letter] = await letters(probe)
-        seen.trouble = lambda _: None
-        await probe.bus.dead_letters.replay(letter.sequence)
-        await probe.bus.publish(make_gated(101, version="101"))
-        await eventually(lambda: 101 in seen.numbers)
-        await eventually(lambda: nothing_waits(probe))
-    assert [n for n in seen.numbers if n != 7] == [5, 10, 10, 100, 101]
-    assert await letters(probe) == []
 
 
 async def test_the_status_counts_stored_and_waiting_messages(probe: Probe) -> None:

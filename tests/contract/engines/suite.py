@@ -19,10 +19,10 @@ from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.mounted_pods import share_mounts
 from paddlewheel.testkit.storage import binary
 from paddlewheel.testkit.wait import eventually

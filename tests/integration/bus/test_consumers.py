@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from nats.js.errors import NotFoundError
 from tests.integration.bus.suite import running
 
-from job_controller.watch import DATASETS as JOB_CONTROLLER
 from paddlewheel.bus.consume.dead_letters import REPLAYS_IN_FLIGHT
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Subscription
@@ -24,9 +23,8 @@ from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
-from trigger_controller.watch import SUBSCRIPTIONS as TRIGGER_CONTROLLER
+from trigger_controller.watch import SUBSCRIPTIONS as SERVICES
 
-SERVICES = (JOB_CONTROLLER, *TRIGGER_CONTROLLER)
 ALL_JOBS = Subscription("jobs", JOBS.name, (event_filter("jobs"),), max_in_flight=8)
 
 
@@ -88,7 +86,7 @@ async def test_a_thousand_objects_have_as_many_consumers_as_one(bus: NatsBus) ->
     fresh = {f"{s.stream}/{s.durable}" for s in SERVICES}
     again = {f"{REPLAYS.name}/{s.durable}-again" for s in SERVICES}
     assert before == fresh | again
-    assert f"{DATASETS.name}/job-controller-datasets" in before
+    assert f"{DATASETS.name}/trigger-controller-datasets" in before
 
 
 async def test_a_slow_handler_leaves_the_backlog_on_the_server(bus: NatsBus) -> None:

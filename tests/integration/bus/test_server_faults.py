@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,27 +102,6 @@ async def test_everything_is_recreated_after_the_server_lost_its_data(
         await until_done(bus.publish, make_spread(2))
         await eventually(lambda: make_spread(2).id in seen)
     assert await stored_ids(bus) == [make_spread(2).id]
-
-
-async def test_a_new_only_consumer_misses_nothing_published_while_it_was_lost(
-    nats_server: NatsServer, bus: NatsBus
-) -> None:
-    seen: list[str] = []
-    new = replace(ALL_JOBS, durable="new-only", deliver_new_only=True)
-
-    async def handle(delivery: Delivery) -> None:
-        seen.append(delivery.event.id)
-
-    async def first_seen() -> bool:
-        await bus.publish(make_spread(1000 + int(asyncio.get_running_loop().time() * 1000)))
-        return bool(seen)
-
-    async with running(bus.consume(new, handle)):
-        await eventually(first_seen)
-        await asyncio.to_thread(nats_server.lose_data)
-        for number in range(5):
-            await until_done(bus.publish, make_spread(number))
-        await eventually(lambda: {make_spread(n).id for n in range(5)} <= set(seen))
 
 
 async def test_a_stream_deleted_under_a_live_connection_is_recreated(bus: NatsBus) -> None:

@@ -19,11 +19,11 @@ from cache_runtime.engines.ports import Copied
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
 
 SECRET = b"-----BEGIN PRIVATE KEY-----"

@@ -30,7 +30,7 @@ from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.wait import eventually
 
-DURABLE = "job-controller-datasets"
+DURABLE = "trigger-controller-datasets"
 SUBSCRIPTION = Subscription(DURABLE, DATASETS.name, (event_filter("datasets"),))
 
 

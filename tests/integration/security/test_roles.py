@@ -35,9 +35,9 @@ PUBLISH: dict[str, set[str]] = {
     f"pw.evt.measurements.revision.measured.{FACT}": {EVALUATOR},
     "pw.src.s3.images.ns": {TRIGGER},
     "pw.work.cache.set.run.0.0.v1": {AGENT},
-    "pw.dlq.job-controller-datasets": {JOB},
     "pw.dlq.trigger-controller-jobs": {TRIGGER},
-    "pw.dlq.job-controller-datasets.again": set(),
+    "pw.dlq.trigger-controller-datasets": {TRIGGER},
+    "pw.dlq.trigger-controller-datasets.again": set(),
     "pw.cmd.job-controller.rebuild.v1": set(),
     "$KV.pw_cache_runs.set.run.spec": {DATASET},
     "$KV.pw_cache_runs.set.run.cancel": {DATASET},
@@ -136,21 +136,25 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_DLQ.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_cache_runs.look-1": {OPERATOR},
     f"{API}.CONSUMER.CREATE.KV_pw_triggers.look-1": {OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_DATASETS.job-controller-datasets.pw.evt.>": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.DURABLE.CREATE.PW_DATASETS.job-controller-datasets": {OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.trigger-controller-datasets": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_DATASETS.trigger-controller-datasets.pw.evt.>": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.DURABLE.CREATE.PW_DATASETS.trigger-controller-datasets": {OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DATASETS": {OPERATOR},
-    f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {JOB, OPERATOR},
-    f"{API}.CONSUMER.INFO.PW_DATASETS.job-controller-datasets": {JOB, INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.PAUSE.PW_DATASETS.job-controller-datasets": {OPERATOR},
+    f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.trigger-controller-datasets": {TRIGGER, OPERATOR},
+    f"{API}.CONSUMER.INFO.PW_DATASETS.trigger-controller-datasets": {TRIGGER, INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.DELETE.PW_DATASETS.trigger-controller-datasets": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.PAUSE.PW_DATASETS.trigger-controller-datasets": {OPERATOR},
     f"{API}.CONSUMER.DELETE.PW_DATASETS.somebodys": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.CREATE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {INSTALLER, OPERATOR},
-    f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.job-controller-datasets-again": {JOB, OPERATOR},
+    f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.trigger-controller-datasets-again": {TRIGGER, OPERATOR},
+    # Of an earlier release.
+    f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {OPERATOR},
+    f"{API}.CONSUMER.DELETE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
+    f"{API}.CONSUMER.DELETE.PW_REPLAY.trigger-controller-datasets-again": {OPERATOR},
     f"{API}.SERVER.REMOVE": {OPERATOR},
     f"{API}.ACCOUNT.PURGE.PADDLEWHEEL": {OPERATOR},
-    "$JS.ACK.PW_DATASETS.job-controller-datasets.1.1.1.1.0": {JOB, OPERATOR},
+    "$JS.ACK.PW_DATASETS.trigger-controller-datasets.1.1.1.1.0": {TRIGGER, OPERATOR},
     "$JS.ACK.PW_DATASETS.mine.1.1.1.1.0": {OPERATOR},
     "$JS.ACK.PW_JOBS.trigger-controller-jobs.1.1.1.1.0": {TRIGGER, OPERATOR},
     "$JS.ACK.PW_WORK.cache-run-0.1.1.1.1.0": {OPERATOR},
@@ -235,8 +239,8 @@ async def test_no_role_reads_what_is_answered_to_another(provided: ChartBus) -> 
 @pytest.mark.parametrize(
     "body",
     [
-        {"stream_name": "PW_DATASETS", "config": {"durable_name": "job-controller-datasets"}},
-        {"stream_name": "PW_DATASETS", "config": {"name": "job-controller-datasets"}},
+        {"stream_name": "PW_DATASETS", "config": {"durable_name": "trigger-controller-datasets"}},
+        {"stream_name": "PW_DATASETS", "config": {"name": "trigger-controller-datasets"}},
         {"stream_name": "PW_WORK", "config": {"name": "mine"}},
         {"stream_name": "PW_DLQ", "config": {"name": "mine"}},
     ],
@@ -267,14 +271,14 @@ async def contents(bus: ChartBus) -> dict[str, tuple[int, tuple[str, ...]]]:
 FORBIDDEN_REPLIES = (
     *(f"{API}.STREAM.DELETE.{spec.name}" for spec in STREAMS),
     *(f"{API}.STREAM.PURGE.{spec.name}" for spec in STREAMS),
-    f"{API}.CONSUMER.DELETE.PW_DATASETS.job-controller-datasets",
+    f"{API}.CONSUMER.DELETE.PW_DATASETS.trigger-controller-datasets",
     f"pw.evt.jobs.job.succeeded.{FACT}",
     f"pw.evt.datasets.sampleset.ready.{FACT}",
     "pw.work.cache.set.run.0.v1",
     "pw.cmd.job-controller.rebuild.v1",
     "pw.src.s3.images.ns",
     "$KV.pw_cache_runs.set.run.spec",
-    "pw.dlq.job-controller-datasets.again",
+    "pw.dlq.trigger-controller-datasets.again",
 )
 
 
@@ -284,7 +288,7 @@ FORBIDDEN_REPLIES = (
         (SUBSCRIBER, "PW_DATASETS", f"pw.evt.datasets.sampleset.ready.{FACT}"),
         (AGENT, "PW_CACHE", f"pw.evt.cache.run.ended.{FACT}"),
         (DATASET, "PW_DATASETS", f"pw.evt.datasets.sampleset.ready.{FACT}"),
-        (TRIGGER, "PW_TRIGGERS", f"pw.evt.triggers.trigger.fired.{FACT}"),
+        (SERVING, "PW_SERVING", f"pw.evt.serving.canary.promoted.{FACT}"),
     ],
 )
 async def test_the_servers_answers_cannot_be_sent_where_the_asker_may_not_publish(
@@ -293,7 +297,7 @@ async def test_the_servers_answers_cannot_be_sent_where_the_asker_may_not_publis
     """The server asks nobody for permission when it answers to a reply subject."""
     async with guest(provided, OPERATOR) as operator:
         js = operator.client.jetstream()
-        durable = "job-controller-datasets"
+        durable = "trigger-controller-datasets"
         await js.add_consumer("PW_DATASETS", name=durable, durable_name=durable, ack_policy="explicit")
         await js.publish(subject, b"{}")
         taken = await js.pull_subscribe_bind(durable, "PW_DATASETS")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from job_controller import watch as job_watch
+from job_controller.watch import DATASET_FACTS
 from paddlewheel.bus.admin.permissions import FACTS, OURS, ROLES
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.dead_letters import DeadLetter
@@ -38,6 +38,7 @@ from serving_controller.measurements import MEASUREMENTS
 from serving_controller.models import MODELS
 from trigger_controller import watch as trigger_watch
 
+DATASETS = trigger_watch.SUBSCRIPTIONS[1]
 CONTROLLERS = ("job-controller", "dataset-controller", "trigger-controller", "serving-controller")
 
 
@@ -126,12 +127,11 @@ async def test_a_controller_waits_for_the_installer(empty_bus: ChartBus, role: s
 
 async def test_a_service_is_not_ready_while_its_durable_is_missing(empty_bus: ChartBus) -> None:
     await install(empty_bus)
-    wanted = job_watch.DATASETS
-    async with guest(empty_bus, "operator") as operator, entered(empty_bus, "job-controller") as bus:
-        await operator.client.jetstream().delete_consumer(wanted.stream, wanted.durable)
-        async with running(bus.consume(wanted, Heard())):
+    async with guest(empty_bus, "operator") as operator, entered(empty_bus, "trigger-controller") as bus:
+        await operator.client.jetstream().delete_consumer(DATASETS.stream, DATASETS.durable)
+        async with running(bus.consume(DATASETS, Heard())):
             await eventually(lambda: ill(bus), what="it is not ready")
-            with pytest.raises(Retry, match=f"no consumer {wanted.durable}: bus-installer makes it"):
+            with pytest.raises(Retry, match=f"no consumer {DATASETS.durable}: bus-installer makes it"):
                 await bus.check()
             await install(empty_bus)
             await eventually(bus.healthy, what="it is ready")
@@ -165,40 +165,30 @@ async def delete_streams(bus: ChartBus) -> None:
             await operator.client.jetstream().delete_stream(spec.name)
 
 
-@pytest.mark.parametrize(
-    ("role", "subscriptions"),
-    [
-        ("job-controller", (job_watch.DATASETS,)),
-        ("trigger-controller", trigger_watch.SUBSCRIPTIONS),
-    ],
-)
-async def test_every_durable_of_a_service_is_declared(
-    role: str, subscriptions: tuple[Subscription, ...]
-) -> None:
-    """As the installer makes it is how the service reads it."""
-    [declared] = [r.durables for r in ROLES if r.name == role]
+async def test_every_durable_of_a_service_is_declared() -> None:
+    """The installer makes each durable as trigger-controller, the only service with durables, reads it."""
+    declared = {
+        role.name: [durable_config(each) for each in role.durables] for role in ROLES if role.durables
+    }
 
-    assert [durable_config(each) for each in declared] == [durable_config(each) for each in subscriptions]
+    assert declared == {"trigger-controller": [durable_config(each) for each in trigger_watch.SUBSCRIPTIONS]}
 
 
-async def test_job_controller_tells_hears_parks_and_takes_replays(empty_bus: ChartBus) -> None:
-    failing, well = Heard(Permanent("Broken", "as the test wants it")), Heard()
+async def test_trigger_controller_parks_and_takes_replays(empty_bus: ChartBus) -> None:
+    failing, well = Heard(Permanent("Broken", "the test wants it")), Heard()
     async with (
         all_streams(empty_bus) as operator,
-        entered(empty_bus, "job-controller") as bus,
+        entered(empty_bus, "trigger-controller") as bus,
         entered(empty_bus, "dataset-controller") as datasets,
     ):
-        await bus.publish(GATED)
-        last = await bus.history.last(GATED.subject)
-        assert last is not None
         await datasets.publish(READY)
-        async with running(bus.consume(job_watch.DATASETS, failing)):
+        async with running(bus.consume(DATASETS, failing)):
             letter = await eventually(lambda: one_letter(operator), what="the letter is parked")
-        assert letter.durable == job_watch.DATASETS.durable
+        assert letter.durable == DATASETS.durable
         await operator.dead_letters.replay(letter.sequence)
-        async with running(bus.consume(job_watch.DATASETS, well)):
+        async with running(bus.consume(DATASETS, well)):
             await eventually(lambda: well.ids == (READY.id,), what="the replay came")
-            await eventually(lambda: settled(operator, job_watch.DATASETS), what="both consumers are through")
+            await eventually(lambda: settled(operator, DATASETS), what="both consumers are through")
 
 
 async def one_letter(operator: NatsBus) -> DeadLetter | None:
@@ -212,15 +202,17 @@ async def settled(operator: NatsBus, *subscriptions: Subscription) -> bool:
     return all(durable.pending == durable.ack_pending == 0 for durable in durables)
 
 
-async def test_replicas_of_job_controller_all_hear_dataset_facts(empty_bus: ChartBus) -> None:
+async def test_job_controller_publishes_and_reads_dataset_facts(empty_bus: ChartBus) -> None:
     async with (
         all_streams(empty_bus),
         entered(empty_bus, "job-controller") as bus,
         entered(empty_bus, "dataset-controller") as datasets,
     ):
+        await bus.publish(GATED)
+        assert await bus.history.last(GATED.subject) is not None
         await datasets.publish(READY)
         since = datetime.now(UTC) - timedelta(minutes=1)
-        async with aclosing(bus.read(Reading((job_watch.DATASET_FACTS,), since))) as facts:
+        async with aclosing(bus.read(Reading((DATASET_FACTS,), since))) as facts:
             assert (await first(facts)).event.id == READY.id
 
 

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.settle import AWAY_CAP
 from paddlewheel.bus.instruments import HANDLING, Instruments
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.core.clock import ManualClock
@@ -20,6 +19,7 @@ from paddlewheel.core.errors import Permanent, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, ScriptedHandler
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 SLOW = Subscription("slow", JOBS.name, JOBS.subjects, handle_within=100.0)

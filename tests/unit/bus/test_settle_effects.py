@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from paddlewheel.bus.consume import settle
 from paddlewheel.bus.consume.settle import backoff
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.fakes import AT, ConsumerFakes, FakeMessage, ScriptedHandler
 from paddlewheel.testkit.wait import eventually
@@ -108,17 +108,6 @@ async def test_every_attempt_is_counted_with_its_ending(fakes: ConsumerFakes) ->
     await fakes.settle(fakes.settler(ScriptedHandler([Retry("Busy")])), FakeMessage(1))
     await fakes.settle(fakes.settler(ScriptedHandler([Permanent("Bad", "x")])), FakeMessage(2))
     assert settlements(fakes) == [("d", "retried"), ("d", "acked"), ("d", "parked")]
-
-
-async def test_a_stale_fact_is_acknowledged_unhandled_and_counted(fakes: ConsumerFakes) -> None:
-    script = ScriptedHandler([])
-    wanted = Subscription("d", "PW_JOBS", (">",), drop_stale=True)
-    settler = settle.Settler(wanted, script, fakes.dead, fakes.clock, fakes.instruments, fakes.handlers)
-    newer, older = FakeMessage(1, version="9"), FakeMessage(2, version="3")
-    await fakes.settle(settler, newer)
-    await fakes.settle(settler, older)
-    assert (older.ends, script.attempts) == (["ack"], [1])
-    assert settlements(fakes) == [("d", "acked"), ("d", "stale")]
 
 
 async def test_a_handler_runs_in_a_span_of_its_consumer(fakes: ConsumerFakes) -> None:

@@ -23,7 +23,6 @@ from cache_runtime.execution import CLOCK_STEP
 from cache_runtime.publication import pack
 from cache_runtime.records import Recorded, RunStore
 from cache_runtime.tracker import RunTracker
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.generated.cache_v1 import (
     FileEntry,
@@ -42,6 +41,7 @@ from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core import tasks
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 RUN = RunKey("s", "r")
 SPEC = RunSpec(run_id="r", set_uid="s", partitions=1, remove=RemoveOperation(paths=["data"]))

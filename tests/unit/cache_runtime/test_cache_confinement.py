@@ -26,10 +26,10 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
 

@@ -60,7 +60,6 @@ from cache_runtime.threads import in_own_thread
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
 from cache_runtime.walk import temporary_name
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry as KeyValueEntry
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunSpec, SyncOperation, WarmupOperation
@@ -68,6 +67,7 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 ODD = {b"a": b"1", b"a.b": b"", b"a-/c": b"333", b"d/\xff\ny": b"22", b"d.txt": b"4444"}

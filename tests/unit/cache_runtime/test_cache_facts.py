@@ -9,13 +9,13 @@ from cache_runtime import facts as facts_module
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
 from cache_runtime.facts import MESSAGE_MAX, PROGRESS_EVERY, Facts
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 IDENTITY = Identity("default", "digits", "set-1", "digits-runtime-0", 0, "node-0")
 

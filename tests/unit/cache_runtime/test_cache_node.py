@@ -25,7 +25,6 @@ from cache_runtime.engines.view import View
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -34,6 +33,7 @@ from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 

@@ -33,7 +33,6 @@ from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.crds.operations import OPERATIONS
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -49,6 +48,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.core.clock import ManualClock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 

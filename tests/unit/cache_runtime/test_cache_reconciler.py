@@ -30,7 +30,6 @@ from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import pack
 from cache_runtime.reconciler import RESYNC, RunReconciler
 from cache_runtime.records import RunStore
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.base import WireModel
@@ -54,6 +53,7 @@ from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import finish
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 M = TypeVar("M", bound=WireModel)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from cache_runtime.domain.losses import PUBLICATIONS, LostChunks
 from cache_runtime.domain.shares import partitions_of, problems_of, stand_ins, unfinished
 from cache_runtime.presence import STALE, Presence
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeStatus,
     PartitionState,
@@ -27,6 +26,7 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 

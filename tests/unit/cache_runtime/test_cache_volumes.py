@@ -22,12 +22,12 @@ from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.volume_record import ReportedVolume
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 ENGINE = EngineSecret("digits", "minio", "http://s3:9000/b", "redis://redis:6379/1")
 SETTING = {"Name": "digits", "Storage": "minio", "Bucket": "http://s3:9000/b"}

@@ -13,11 +13,11 @@ from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Batch, File
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import Publication
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RemoveOperation, RunSpec
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 CHUNKS = 40
 

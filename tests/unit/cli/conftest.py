@@ -11,10 +11,10 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli.app import app
 from paddlewheel.cli.demo.facts import Facts
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Unavailable
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set
 from paddlewheel.testkit.wait import eventually
 

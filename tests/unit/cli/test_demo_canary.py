@@ -9,7 +9,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli.demo.canary import rolled_back
 from paddlewheel.cli.demo.facts import Facts
 from paddlewheel.cli.demo.model import BadVersion, Outcome
@@ -27,6 +26,7 @@ from paddlewheel.contracts.generated.serving_v1 import (
     Statistics,
 )
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 OURS = ObjectRef(namespace="paddle-demo", name="digits", uid="u1")
 OTHER = ObjectRef(namespace="paddle-demo", name="digits", uid="u0")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli.demo.facts import Facts
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.facts import make_gated
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)

@@ -8,7 +8,6 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli.demo import serving
 from paddlewheel.cli.demo.facts import Facts
 from paddlewheel.cli.demo.model import Run
@@ -16,6 +15,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.serving_v1 import ServiceReady
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 UID = "uid-digits"
 NOW = datetime.now(UTC)

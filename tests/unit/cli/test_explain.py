@@ -12,8 +12,8 @@ from paddlewheel.cli.explain import Explanation, explain, with_lines
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 
 NEVER_THE_REASON_OF_A_JOB = {

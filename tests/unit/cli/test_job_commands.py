@@ -30,9 +30,9 @@ from paddlewheel.cli.target import checked_namespace, find, key_in
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import owner_reference
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 

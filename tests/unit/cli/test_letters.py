@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def make_letter(data: bytes, *, is_cut: bool = False) -> DeadLetter:
     return DeadLetter(
         sequence=17,
-        durable="job-controller-datasets",
+        durable="trigger-controller-datasets",
         reason="MalformedEvent",
         message="not JSON",
         attempts=1,
@@ -33,7 +33,7 @@ def make_letter(data: bytes, *, is_cut: bool = False) -> DeadLetter:
 
 def test_a_row_says_where_it_lies_why_and_how_it_begins() -> None:
     assert row(make_letter(b'{"a": 1}'), NOW) == (
-        "17", "job-controller-datasets", "5m", "MalformedEvent", "1",
+        "17", "trigger-controller-datasets", "5m", "MalformedEvent", "1",
         "pw.evt.datasets.sampleset.ready.v1.team-a.u1", '{"a": 1}',
     )  # fmt: skip
 
@@ -41,7 +41,7 @@ def test_a_row_says_where_it_lies_why_and_how_it_begins() -> None:
 def test_a_page_says_why_with_headers_and_payload() -> None:
     assert list(page(make_letter(b'{"a":1}', is_cut=True), NOW)) == [
         "dead letter 17",
-        "  durable    job-controller-datasets",
+        "  durable    trigger-controller-datasets",
         "  reason     MalformedEvent: not JSON",
         "  attempts   1",
         "  parked     2026-01-02 02:59:05 UTC, 5m ago",

@@ -15,9 +15,9 @@ from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import owner_reference
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
 JOB = Key("team", "digits")

@@ -16,8 +16,8 @@ from paddlewheel.cli.service_tables import differences, services
 from paddlewheel.cli.service_tables import service as tables
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 from paddlewheel.testkit.wait import eventually
 

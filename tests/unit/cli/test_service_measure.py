@@ -13,13 +13,13 @@ from rich.console import Console
 from typer.testing import Result
 
 from paddlewheel.bus import Access
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.cli import service, service_measure
 from paddlewheel.cli.service_changes import Seen, read
 from paddlewheel.cli.service_measure import measured_revision, measurement, parse_metrics, publish
 from paddlewheel.cli.service_tables import service as tables
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.paddleservices import make_service
 
 Command = Callable[..., Result]

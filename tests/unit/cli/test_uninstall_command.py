@@ -13,8 +13,8 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import PADDLE_JOBS, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 
 OURS, USERS = "finalizers.paddlepaddle.org", "example.com/keep"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddlewheel.contracts.merge_patch import merge_patch
-from paddlewheel.kube.merge import merge
+from paddlewheel.testkit.memory_cluster.merge import merge
 
 NAMES = st.sampled_from("abcd")
 SCALARS = st.integers(0, 3) | st.sampled_from(["x", "y", ""])

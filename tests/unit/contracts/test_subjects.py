@@ -159,7 +159,7 @@ def test_work_and_dead_letters() -> None:
     assert work_subject("set-1", "run-1", 2, 7) == "pw.work.cache.set-1.run-1.2.7.v1"
     assert work_filter("set-1", "run-1") == "pw.work.cache.set-1.run-1.*.*.v1"
     assert work_filter("set-1") == "pw.work.cache.set-1.*.*.*.v1"
-    assert dead_letter_subject("job-controller-datasets") == "pw.dlq.job-controller-datasets"
+    assert dead_letter_subject("trigger-controller-datasets") == "pw.dlq.trigger-controller-datasets"
 
 
 def test_records_are_no_facts() -> None:

@@ -19,9 +19,9 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import annotations_of, spec_of, uid_of
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import Object, Resource
 from paddlewheel.testkit.harness import Fakes, Harness
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.operators import OperatorReplica
 from paddlewheel.testkit.samplesets import ScriptedRuntime, make_sample_set, make_secret
 

@@ -12,7 +12,6 @@ from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarnes
 
 from dataset_controller import reconciler
 from dataset_controller.domain.names import BUS_FILES
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -20,6 +19,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube import ports
 from paddlewheel.operator.domain.facts import PENDING_MAX
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]

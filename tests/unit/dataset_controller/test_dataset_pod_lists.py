@@ -12,8 +12,8 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import PODS, Objects, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 NAMESPACE = "team-a"
 SETS = 50

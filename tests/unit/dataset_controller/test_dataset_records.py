@@ -29,8 +29,6 @@ from dataset_controller.domain.reports import UNSAID_MAX, settled
 from dataset_controller.domain.sampleset.runtime import REPORT_SECONDS, is_fresh
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.watch import Wakes, make_watch
-from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -49,10 +47,12 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.testkit.memory_bus import MemoryBus
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.wait import eventually
 

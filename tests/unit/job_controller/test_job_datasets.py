@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
+from job_controller.observe import JobObserver
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetDegraded, SampleSetReady
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object, Resource
+from paddlewheel.testkit.harness import Fakes
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
     make_role,
@@ -126,6 +129,25 @@ async def test_a_fact_wakes_exactly_the_jobs_that_use_the_set(harness: JobHarnes
     assert sorted(harness.woken) == [Key("default", "one"), Key("default", "two")]
     assert harness.delays == {}
     assert harness.bus.stored("PW_DLQ") == []
+
+
+async def test_facts_of_the_minute_before_the_start_are_read(
+    fakes: Fakes, open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is published between the first look at a data set and the first read from the bus."""
+    read: list[str] = []
+
+    async def note(_: JobObserver, delivery: Delivery) -> None:
+        read.append(delivery.event.id)
+
+    monkeypatch.setattr(JobObserver, "sample_set_changed", note)
+    await fakes.bus.publish(ready_fact("old"))
+    await fakes.clock.advance(61)
+    await fakes.bus.publish(ready_fact("new"))
+    async with open_harness() as harness:
+        await harness.catch_up()
+        assert read == ["s-1/new"]
+        assert (await harness.bus.inspect.status()).durables == (), "the server keeps no position for it"
 
 
 async def test_replicas_that_share_jobs_each_read_every_fact(open_harness: OpenHarness) -> None:

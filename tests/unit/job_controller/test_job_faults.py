@@ -11,10 +11,10 @@ from job_controller import reconciler
 from paddlewheel.contracts.conditions import RECONCILE_FAILED
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SAMPLE_SETS, SERVICES, Object, Resource
 from paddlewheel.testkit.kubernetes import set_pod_status
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.paddlejobs import (
     make_paddle_job,
     make_role,

@@ -20,8 +20,8 @@ from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import PODS, Change, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 
 FIRST, SECOND = Key("default", "demo-worker-0"), Key("default", "demo-worker-1")

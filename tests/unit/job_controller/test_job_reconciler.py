@@ -14,12 +14,12 @@ from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, NotFound, Retry
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import Create
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 WORKERS = ["demo-worker-0", "demo-worker-1"]

@@ -12,8 +12,8 @@ from job_controller.domain.pods import PodState
 from job_controller.domain.policies.urgency import may_change_phase
 from job_controller.watch import BATCH, LONGEST_SPACING, SPACING, Pace, PodTally, Wakes, make_watch
 from paddlewheel.core.clock import ManualClock
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.ports import Change, Object
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, running_status
 
 PENDING, RUNNING = {"phase": "Pending"}, running_status("10.0.0.1")

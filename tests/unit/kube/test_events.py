@@ -12,9 +12,9 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.events import BURST, REFILL, EventRecorder
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import EVENTS, NODES, PADDLE_JOBS, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 JOB: Object = {"metadata": {"name": "digits", "namespace": "team", "uid": "u-1", "resourceVersion": "7"}}
 

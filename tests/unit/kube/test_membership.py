@@ -13,9 +13,9 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.membership import EXPIRY, LABEL, RENEW, LeaseMembership
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import LEASES, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 
 class Fleet:

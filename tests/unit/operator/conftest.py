@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.announcements import Announcement, Announcements, declare
 from paddlewheel.contracts.base import WireModel
@@ -22,6 +21,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.outbox import FactSource, Outbox
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 
 class OutboxHarness:

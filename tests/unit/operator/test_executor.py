@@ -10,11 +10,11 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube import events
-from paddlewheel.kube.memory import MemoryCluster, Verb
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, Delete, Patch, Trouble
 from paddlewheel.operator.executor import FIRST_BATCH, Executor
 from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 
 OWNER = Owner("uid-of-owner", 1)
 RESOURCES = {resource.kind: resource for resource in (PODS, CONFIG_MAPS)}

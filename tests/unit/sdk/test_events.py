@@ -12,7 +12,6 @@ import pytest
 from pydantic import BaseModel
 
 import paddlewheel
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import JOBS, STREAMS
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import EVENTS, make_event
@@ -30,6 +29,7 @@ from paddlewheel.sdk import subscription as sdk
 from paddlewheel.sdk.access import resolve_access
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import query, read
+from paddlewheel.testkit.memory_bus import MemoryBus
 
 
 def make_fact(data: BaseModel, id_: str, uid: str = "u1") -> envelope.Event:

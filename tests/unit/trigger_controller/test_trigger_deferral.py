@@ -13,17 +13,17 @@ import orjson
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHarness, event_of, events_of
 
-from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT
+from paddlewheel.testkit.memory_bus import MemoryBus
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import (
     SAMPLE_JOB_SUCCEEDED,
     make_job_succeeded,

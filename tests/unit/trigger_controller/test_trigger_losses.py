@@ -6,10 +6,10 @@ import pytest
 from tests.unit.trigger_controller.conftest import WARM, TriggerHarness
 from tests.unit.trigger_controller.test_trigger_deferral import broken_webhook, publish_many, wait_out
 
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS
 from paddlewheel.operator.settings import OperatorSettings
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.triggers import make_trigger
 from trigger_controller.domain import names, pages
 

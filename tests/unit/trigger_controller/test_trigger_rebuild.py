@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.trigger_controller.conftest import OpenHarness, TriggerHarness, event_of
 
-from paddlewheel.bus.memory import MemoryBus
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.streams import DATASETS, FIRED, JOBS, SOURCES
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import EPOCH
@@ -18,6 +16,8 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS
+from paddlewheel.testkit.memory_bus import MemoryBus
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.triggers import make_trigger
 from trigger_controller.domain.policies import intake
 from trigger_controller.domain.policies.known import RECALL, is_known, is_too_old

@@ -13,8 +13,8 @@ from paddlewheel.contracts.generated.triggers_v1 import TriggerFailed, TriggerFi
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.wire import encode
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object, Resource
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import (
     SAMPLE_JOB_SUCCEEDED,
     make_job_succeeded,

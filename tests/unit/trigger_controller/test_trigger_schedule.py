@@ -13,8 +13,8 @@ from tests.unit.trigger_controller.conftest import OpenHarness, TriggerHarness, 
 from paddlewheel.contracts.crds.trigger import ScheduleSource
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import SAMPLE_JOB_SUCCEEDED, WARMUP, make_job_succeeded, make_trigger
 from trigger_controller.domain.model import Observed, Turn
 from trigger_controller.domain.parse import parse_trigger

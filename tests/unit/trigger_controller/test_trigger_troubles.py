@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, TriggerHarness, event_of, events_of
 
-from paddlewheel.bus.memory.kv import MemoryKeyValue
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry
-from paddlewheel.kube.memory import Verb
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
+from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import SAMPLE_JOB_SUCCEEDED, make_job_succeeded, make_trigger
 from trigger_controller import reconciler
 from trigger_controller.domain import names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from job_controller.progress_endpoint import ProgressEndpoint
 from job_controller.progress_limit import RateLimit
 from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
-from job_controller.watch import DATASET_FACTS, DATASETS, GANGS, JOB, Wakes, make_watch
+from job_controller.watch import DATASET_FACTS, FACT_GRACE_SECONDS, GANGS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
@@ -62,11 +63,9 @@ def build(settings: Settings, host: Host) -> Operator:
         await observer.sample_set_changed(delivery)
         await wakes.sample_set_changed(delivery)
 
-    if settings.replicas_share:
-        # A durable consumer delivers a fact to one replica only; those that share the jobs all need it.
-        operator.read(Reading((DATASET_FACTS,)), sample_set_changed)
-    else:
-        operator.consume(DATASETS, sample_set_changed)
+    # Every replica needs every fact.
+    since = host.clock.now() - timedelta(seconds=FACT_GRACE_SECONDS)
+    operator.read(Reading((DATASET_FACTS,), since=since), sample_set_changed)
     routes = [gates.route] if settings.gate_url else []
     if access is not None:
         routes.append(receive_progress(operator, access, settings.progress_period, metrics.fact))

@@ -10,8 +10,7 @@ from job_controller.domain import names
 from job_controller.domain.pods import PodState, pod_role, pod_state
 from job_controller.domain.policies.host_ports import parse_port
 from job_controller.domain.policies.urgency import all_run, may_change_phase
-from paddlewheel.bus import streams
-from paddlewheel.bus.ports import Delivery, Subscription
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import deleted_at, status_of
@@ -42,7 +41,9 @@ BY_UID = "uid"
 TAKEN = "taken"
 
 DATASET_FACTS = event_filter("datasets", "sampleset")
-DATASETS = Subscription("job-controller-datasets", streams.DATASETS.name, (DATASET_FACTS,), drop_stale=True)
+FACT_GRACE_SECONDS = 60.0
+"""Facts that are at most this much older than the start of the service are read, too. Clocks differ, and a
+data set may be read from the API server before its facts are read from the bus."""
 
 _CHILDREN = {PODS: names.LABEL_NAME, SERVICES: "", CONFIG_MAPS: names.LABEL_NAME}
 """What is watched, by label: the original operator's Services have none."""

@@ -22,12 +22,12 @@ from paddlewheel.contracts.announcements import Announcement, Announcements, con
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import object_ref
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 AT_ONCE = 0.25
 """Seconds: a wake that only waits for others of its burst counts as due."""

@@ -11,9 +11,9 @@ from job_controller.domain import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
-from paddlewheel.kube.merge import merge
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
+from paddlewheel.testkit.memory_cluster.merge import merge
 
 KEY = Key("default", "demo")
 """Of the job."""

@@ -1,4 +1,4 @@
-"""The Bus port with its NATS JetStream and memory adapters."""
+"""The Bus port and its NATS JetStream adapter."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
 
-Ending = Literal["acked", "retried", "parked", "stale", "unknown"]
+Ending = Literal["acked", "retried", "parked", "unknown"]
 
 
 class Instruments:

@@ -1,4 +1,4 @@
-"""What services need of the bus. Adapters: `nats.NatsBus`, `memory.MemoryBus`, under one contract suite."""
+"""What services need of the bus. One contract suite tests `nats.NatsBus` and the test kit's `MemoryBus`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Subscription:
         max_attempts: the message is parked after this many.
         max_parked: the consumer stops when it would have to park more within `parked_window` seconds
             (docs/decisions/0011).
-        drop_stale: skip facts of an older resource version than one already handled of the same object.
         handle_within: seconds after which a handler that has not ended is reported (`Bus.late_handlers`).
     """
 
@@ -59,10 +58,8 @@ class Subscription:
     max_in_flight: int = 64
     ack_wait: float = 30.0
     max_attempts: int = 8
-    deliver_new_only: bool = False
     max_parked: int = 100
     parked_window: float = 600.0
-    drop_stale: bool = False
     handle_within: float = 300.0
 
 
@@ -77,14 +74,6 @@ class Publisher(Protocol):
             Retry: it refused for now, or another subject's message was stored under this id a moment ago.
             Permanent: the event can never be stored (too large, no stream for its subject).
         """
-        ...
-
-
-class Subscriber(Protocol):
-    """Runs handlers over durable consumers."""
-
-    async def consume(self, subscription: Subscription, handler: Handler) -> None:
-        """Deliver until cancelled; reconnects by itself. Messages of one object stay in order."""
         ...
 
 
@@ -269,8 +258,12 @@ class Commands(Protocol):
         ...
 
 
-class Bus(Publisher, Subscriber, Reader, Commands, Protocol):
+class Bus(Publisher, Reader, Commands, Protocol):
     """All ports, as made by `bus.connect(access)`; services take the narrow ones above."""
+
+    async def consume(self, subscription: Subscription, handler: Handler) -> None:
+        """Deliver until cancelled; reconnects by itself. Messages of one object stay in order."""
+        ...
 
     @property
     def history(self) -> FactHistory: ...

@@ -10,14 +10,14 @@ from typing import Any
 from paddlewheel.cli.names import RANDOM, random_end
 from paddlewheel.cli.output import amount
 from paddlewheel.cli.progress import Report
-from paddlewheel.cli.witness import WatchedCluster, Witness, watched
+from paddlewheel.cli.witness import Witness, watched
 from paddlewheel.contracts.crds import SampleJobStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_spec
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, spec_of
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.kube.ports import SAMPLE_JOBS, Object
+from paddlewheel.kube.ports import SAMPLE_JOBS, Object, WatchedCluster
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _POLL = 0.5

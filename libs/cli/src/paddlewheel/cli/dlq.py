@@ -37,7 +37,7 @@ has failed too often. Inspect it, fix the cause, then replay it: only the consum
 
 [cyan]paddlewheel dlq show 17[/cyan]  the error, all headers and the payload
 
-[cyan]paddlewheel dlq replay 17 18[/cyan]  or [cyan]--durable job-controller-datasets --all[/cyan]
+[cyan]paddlewheel dlq replay 17 18[/cyan]  or [cyan]--durable trigger-controller-datasets --all[/cyan]
 
 [cyan]paddlewheel dlq drop 17 --yes[/cyan]  delete it
 """,

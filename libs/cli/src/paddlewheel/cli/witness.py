@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Protocol
 
 from paddlewheel.contracts.objects import deleted_at, key_of, uid_of
 from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
-from paddlewheel.kube.ports import Change, Cluster, Object, Resource, Watches
+from paddlewheel.kube.ports import Change, Object, Resource, WatchedCluster
 
 _NEWS_WITHIN = 5.0
 """Seconds that the watch gets to tell how an object has ended that is gone."""
-
-
-class WatchedCluster(Cluster, Watches, Protocol):
-    """Reads and watches."""
 
 
 class Witness:

@@ -1,4 +1,4 @@
-"""JSON merge patches (RFC 7396): the difference of two objects; `paddlewheel.kube.merge` applies one."""
+"""JSON merge patches (RFC 7396): the difference of two objects."""
 
 from __future__ import annotations
 

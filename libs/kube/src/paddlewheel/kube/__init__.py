@@ -1,4 +1,4 @@
-"""The Cluster port with its API-server and memory adapters, list/watch."""
+"""The Cluster port and its API-server adapter, list/watch."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _ignore(_: object) -> None:
 
 
 class Informer(WatchedStore):
-    """A Store kept up to date by `run`, which the owner runs as a task.
+    """A read-only copy of one resource, in no order. `run` keeps it up to date; the owner runs it as a task.
 
     Args:
         namespace: "" means everywhere.

@@ -1,4 +1,4 @@
-"""What services need of Kubernetes: raw JSON objects, no generated models. Adapters: api, memory."""
+"""What services need of Kubernetes: raw JSON objects, no generated models. The adapter is `api`."""
 
 from __future__ import annotations
 
@@ -139,21 +139,6 @@ def whole(obj: Object) -> Object:
     return obj
 
 
-class Store(Protocol):
-    """A watched, read-only copy of one resource (list + watch with bookmarks and relist), in no order."""
-
-    def get(self, key: Key) -> Object | None: ...
-
-    def list(self, namespace: str = "") -> Objects: ...
-
-    def by_index(self, index: str, value: str) -> Objects:
-        """Objects for which the named index function returned `value`."""
-        ...
-
-    @property
-    def synced(self) -> bool: ...
-
-
 class Watches(Protocol):
     """Starts a watch of one resource."""
 
@@ -176,3 +161,7 @@ class Watches(Protocol):
         for again within 5 s. Close the generator when done.
         """
         ...
+
+
+class WatchedCluster(Cluster, Watches, Protocol):
+    """One API server: read, written and watched."""

@@ -27,7 +27,7 @@ from paddlewheel.core.settings import load_settings
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.membership import LeaseMembership
-from paddlewheel.kube.ports import Cluster, Watches
+from paddlewheel.kube.ports import WatchedCluster
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.outbox import Count, Outbox, Republished
 from paddlewheel.operator.rebuild import Owned, Rebuilder, answer_rebuilds
@@ -52,10 +52,6 @@ def allow_open_files(count: int) -> None:
     wanted = count + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(count + _OTHER_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-class Api(Cluster, Watches, Protocol):
-    """One API server, read, written and watched."""
 
 
 class Passes(Protocol):
@@ -101,7 +97,7 @@ class MakeControl(Protocol):
 class Host:
     """What a service runs on; tests give fakes."""
 
-    api: Api
+    api: WatchedCluster
     bus: Bus
     clock: Clock
     make_control: MakeControl = Controller

@@ -36,10 +36,9 @@ class FakeMessage:
     published_at: datetime = AT
     ends: list[str] = field(default_factory=list)
     unreachable: int = 0
-    version: str = ""
 
     def __post_init__(self) -> None:
-        job = ObjectRef(uid=self.uid, resource_version=self.version)
+        job = ObjectRef(uid=self.uid)
         event = make_event(
             JobGated(job=job), id=str(self.sequence), source="t", namespace="ns", uid=self.uid, time=AT
         )

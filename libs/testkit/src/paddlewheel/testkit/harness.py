@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import StreamSpec
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
@@ -28,9 +27,10 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, NotFound, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
-from paddlewheel.kube.memory import Intercept, MemoryCluster, Verb
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
+from paddlewheel.testkit.memory_bus import MemoryBus
+from paddlewheel.testkit.memory_cluster import Intercept, MemoryCluster, Verb
 
 TURNS = 60
 """Turns of the event loop within which every pending watch notification is delivered."""

@@ -221,6 +221,7 @@ def _installs(declared: Declared) -> Permissions:
             *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in declared.streams if spec.expendable),
             # What agents ask for.
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",
+            *(f"{consumer}.DELETE.{each.stream}.{each.durable}" for each in map(replays, RETIRED)),
         ),
         subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_PURGES),
         answers=True,
@@ -331,11 +332,6 @@ ROLES = (
     Role(
         "job-controller",
         publishes=(streams.JOBS, streams.MODELS, streams.PROGRESS),
-        durables=(
-            Subscription(
-                "job-controller-datasets", streams.DATASETS.name, (event_filter("datasets", "sampleset"),)
-            ),
-        ),
         reads=(streams.DATASETS,),
         waits_for_streams=True,
         answers_commands=True,
@@ -392,6 +388,11 @@ ROLES = (
     Role(INSTALLER),
 )
 """All roles. A service has no other durables than those declared here."""
+
+RETIRED = (
+    Subscription("job-controller-datasets", streams.DATASETS.name, (event_filter("datasets", "sampleset"),)),
+)
+"""Durables of earlier releases. The installer removes them, with their replays."""
 
 OURS = Declared(ROLES, streams.STREAMS)
 """What this project has on the bus; services of others are declared beside it: `bus.admin.services`."""

@@ -12,7 +12,6 @@ from typing import Protocol
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit
 from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.consume.poison import PoisonGuard
-from paddlewheel.bus.consume.stale import REMEMBERED, NewestVersions
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
@@ -147,7 +146,6 @@ class Settler:
     ) -> None:
         self.limit = DeadLetterLimit(subscription.max_parked, subscription.parked_window, clock)
         self._poison = PoisonGuard(subscription, clock)
-        self._newest = NewestVersions(REMEMBERED if subscription.drop_stale else 0)
         self._durable = subscription.durable
         self._max_attempts = subscription.max_attempts
         self._handle = handle
@@ -207,9 +205,6 @@ class Settler:
         attempt = message.attempt + tries - 1
         try:
             delivery = _delivery(message, attempt)
-            if self._newest.is_stale(delivery.event):
-                await self._drop_stale(message)
-                return None
             async with self._poison.turn(message.subject, message.attempt):
                 with self._instruments.handling(self._durable, delivery.event.traceparent):
                     await self._handle(delivery)
@@ -225,16 +220,10 @@ class Settler:
             log.exception("handler failed unexpectedly", subject=message.subject, attempt=attempt)
             return await self._again(message, Failure("Bug", f"{type(error).__name__}: {error}"), tries)
         else:
-            self._newest.handled(delivery.event)
             self._handled += 1
             self._instruments.settled(self._durable, "acked")
             await self._end(message, message.ack)
         return None
-
-    async def _drop_stale(self, message: Message) -> None:
-        self._instruments.settled(self._durable, "stale")
-        log.info("stale fact dropped", subject=message.subject, sequence=message.sequence)
-        await self._end(message, message.ack)
 
     async def _skip_unknown(self, message: Message, error: wire.UnknownFact) -> None:
         """Of a newer release, as while both run side by side: there is nothing to repair and replay."""

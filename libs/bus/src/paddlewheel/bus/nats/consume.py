@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import datetime
 
 from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.nats.connection import Connection
@@ -156,9 +155,7 @@ class NatsSource:
         self._subscription = subscription
         self._stream, self._durable = subscription.stream, subscription.durable
         self._clock = clock
-        self._since = clock.now()
         self._feed: Feed | None = None
-        self._was_open = False
 
     async def fetch(self, room: int) -> list[Message]:
         while True:
@@ -181,18 +178,6 @@ class NatsSource:
 
     async def _open(self) -> Feed:
         wanted = self._subscription
-        await self._provision.durable(wanted.stream, self._config())
+        await self._provision.durable(wanted.stream, durable_config(wanted))
         self._feed = await open_feed(self._connection, wanted.stream, wanted.durable)
-        self._was_open = True
         return self._feed
-
-    def _config(self) -> ConsumerConfig:
-        return durable_config(self._subscription).evolve(**self._start())
-
-    def _start(self) -> dict[str, object]:
-        if not self._subscription.deliver_new_only:
-            return {}
-        if not self._was_open:
-            return {"deliver_policy": DeliverPolicy.NEW}
-        # Re-created after a loss: what was published in between is new to us too.
-        return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": self._since}

@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from nats.js import JetStreamContext
@@ -15,7 +16,8 @@ from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, judge_durability
-from paddlewheel.bus.admin.permissions import FACTS, Declared
+from paddlewheel.bus.admin.permissions import FACTS, RETIRED, Declared
+from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
@@ -231,6 +233,7 @@ class Provision:
         if self._access.streams == "make":
             await self._judge(self._ensure_each(js))
             await self._ensure_durables(js)
+            await self._remove_retired(js)
         elif self._access.streams == "check":
             await self._judge(self._find_each(js))
         self._done, self._checked_at = True, generation
@@ -257,6 +260,14 @@ class Provision:
         for each in self._durables:
             if each.stream in names:
                 await self._ensure_consumer(js, each.stream, durable_config(each))
+
+    async def _remove_retired(self, js: JetStreamContext) -> None:
+        """Each time: the installer of an earlier release may make them again until it has ended."""
+        for each in (*RETIRED, *map(replays, RETIRED)):
+            async with self._connection.calling(f"consumer {each.durable} of {each.stream}"):
+                with suppress(NotFoundError):
+                    await js.delete_consumer(each.stream, each.durable)
+                    log.info("bus consumer removed", stream=each.stream, consumer=each.durable)
 
     async def _find_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
         """A stream that does not exist keeps no other from being used. Raises Retry when there is none."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.kube.merge import merge
+from paddlewheel.testkit.memory_cluster.merge import merge
 
 CASES: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

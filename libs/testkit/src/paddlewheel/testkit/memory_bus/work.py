@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.bus.streams import stream_of
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.memory_bus.stream import MemoryStream
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Literal
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import Change, Object, Resource
-from paddlewheel.kube.selectors import matches
+from paddlewheel.testkit.memory_cluster.selectors import matches
 
 
 class MemoryWatch:

@@ -8,10 +8,10 @@ from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import dead_letter, durable_of, read_letter, replay_of
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.dead_letters import DeadLetter
-from paddlewheel.bus.memory.stream import MemoryStream, Stored
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.testkit.memory_bus.stream import MemoryStream, Stored
 
 
 class MemoryDeadLetters:

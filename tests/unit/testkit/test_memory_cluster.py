@@ -6,9 +6,9 @@ import pytest
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent, Retry
-from paddlewheel.kube.memory import MemoryCluster
 from paddlewheel.kube.objects import is_deleting
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, Object, Resource
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 KEY = Key("team", "a")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.memory.consume import MemoryDurable
-from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.core.clock import Clock
+from paddlewheel.testkit.memory_bus.consume import MemoryDurable
+from paddlewheel.testkit.memory_bus.stream import MemoryStream
 
 
 class MemoryInspector:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Delivery, Reading, Subscription
 from paddlewheel.bus.streams import DEAD_LETTERS, JOBS, RUNS_BUCKET
 from paddlewheel.contracts.envelope import Event
@@ -17,6 +16,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter, work_subject
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 
 CHUNK = work_subject("s", "r", 0, 0)

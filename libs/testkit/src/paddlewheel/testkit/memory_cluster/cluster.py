@@ -15,11 +15,11 @@ from typing import Any, Literal
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube import ports
-from paddlewheel.kube.memory_watch import MemoryWatch
-from paddlewheel.kube.merge import merge
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Keep, Object, Objects, Resource, whole
-from paddlewheel.kube.selectors import matches
+from paddlewheel.testkit.memory_cluster.merge import merge
+from paddlewheel.testkit.memory_cluster.selectors import matches
+from paddlewheel.testkit.memory_cluster.watch import MemoryWatch
 
 WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, ports.LEASES, ports.CSI_DRIVERS})
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

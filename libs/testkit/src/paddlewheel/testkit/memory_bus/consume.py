@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from paddlewheel.bus.consume.settle import Identity, Message
-from paddlewheel.bus.memory.stream import MemoryStream, Stored
+from paddlewheel.testkit.memory_bus.stream import MemoryStream, Stored
 
 
 @dataclass

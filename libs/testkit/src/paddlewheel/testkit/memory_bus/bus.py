@@ -11,15 +11,6 @@ from paddlewheel.bus.consume.dead_letters import replays, replays_durable
 from paddlewheel.bus.consume.handlers import Handlers
 from paddlewheel.bus.dead_letters import DeadLetterBox
 from paddlewheel.bus.instruments import Instruments
-from paddlewheel.bus.memory.commands import MemoryCommands
-from paddlewheel.bus.memory.consume import MemoryDurable, MemorySource
-from paddlewheel.bus.memory.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
-from paddlewheel.bus.memory.history import MemoryHistory
-from paddlewheel.bus.memory.inspect import MemoryInspector
-from paddlewheel.bus.memory.kv import MemoryKeyValue
-from paddlewheel.bus.memory.read import MemoryReader
-from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
-from paddlewheel.bus.memory.work import MemoryWorkStore
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -46,6 +37,15 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.testkit.memory_bus.commands import MemoryCommands
+from paddlewheel.testkit.memory_bus.consume import MemoryDurable, MemorySource
+from paddlewheel.testkit.memory_bus.dead_letters import MemoryDeadLetterBox, MemoryDeadLetters
+from paddlewheel.testkit.memory_bus.history import MemoryHistory
+from paddlewheel.testkit.memory_bus.inspect import MemoryInspector
+from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
+from paddlewheel.testkit.memory_bus.read import MemoryReader
+from paddlewheel.testkit.memory_bus.stream import Bell, MemoryStream, Stored
+from paddlewheel.testkit.memory_bus.work import MemoryWorkStore
 
 log = LibraryLogger(__name__)
 
@@ -102,7 +102,7 @@ class MemoryBus:
         stream = self._streams[stream_named(subscription.stream).name]
         durable = self._durables.setdefault(
             (stream.spec.name, subscription.durable),
-            MemoryDurable(subscription.subjects, stream.last if subscription.deliver_new_only else 0),
+            MemoryDurable(subscription.subjects, 0),
         )
         return MemorySource(stream, durable)
 

@@ -1,5 +1,5 @@
 """The whole bus in memory, with the semantics of the NATS adapter; for unit tests of services."""
 
-from paddlewheel.bus.memory.bus import MemoryBus
+from paddlewheel.testkit.memory_bus.bus import MemoryBus
 
 __all__ = ["MemoryBus"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.selectors import matches
+from paddlewheel.testkit.memory_cluster.selectors import matches
 
 POD = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}}
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from paddlewheel.bus.memory.stream import Bell, MemoryStream, Stored
 from paddlewheel.bus.ports import Delivery, OtherSelection, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.testkit.memory_bus.stream import Bell, MemoryStream, Stored
 
 _PAUSE = 0.05
 """Seconds until an event is read again that could not be asked about."""

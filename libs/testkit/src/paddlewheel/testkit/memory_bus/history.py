@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from paddlewheel.bus.memory.stream import MemoryStream
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import stream_named, stream_of
+from paddlewheel.testkit.memory_bus.stream import MemoryStream
 
 
 class MemoryHistory:
