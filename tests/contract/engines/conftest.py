@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.contract.engines.suite import EngineUnderTest, Node
+from tests.integration.cache_runtime.mounted_pods import unmount_below
 
 from cache_runtime.engines.directory import mount as directory_mount
 from cache_runtime.engines.directory.shared import MARKER
-from paddlewheel.testkit.mounted_pods import unmount_below
 from paddlewheel.testkit.storage import JuiceFsVolume
 
 _QUICK = {"mount_options": {"free-space-ratio": "0.01", "backup-meta": "0"}}

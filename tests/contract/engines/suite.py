@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.integration.cache_runtime.mounted_pods import share_mounts
+
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
@@ -23,7 +25,6 @@ from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.testkit.mounted_pods import share_mounts
 from paddlewheel.testkit.storage import binary
 from paddlewheel.testkit.wait import eventually
 

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 from tests.contract.engines.suite import Node
+from tests.integration.cache_runtime.mounted_pods import running_pod
 
-from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
 
 READ = ("cat", "{}/a")

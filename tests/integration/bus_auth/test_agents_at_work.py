@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
 
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.bus_auth import BusAuthStand
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.integration.cache_runtime.runtimes import RuntimeSet
+
 from cache_runtime.engines.directory.shared import MARKER
-from paddlewheel.testkit.runtimes import RuntimeSet
 
 
 class SharedVolume:

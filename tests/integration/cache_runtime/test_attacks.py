@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
@@ -31,8 +33,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.cache_harness import CacheHarness, fill, running
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, run_juicefs
 from paddlewheel.testkit.wait import eventually
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.engines.suite import THREADS, EngineUnderTest, Node
+from tests.integration.cache_runtime.mounted_pods import unmount_below
 
 from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.directory import copies
@@ -22,7 +23,6 @@ from cache_runtime.engines.directory import mount as directory_mount
 from cache_runtime.engines.directory.shared import MARKER
 from cache_runtime.listing import listed
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.mounted_pods import unmount_below
 from paddlewheel.testkit.wait import eventually
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill, running
 from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
 
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -17,7 +18,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill, running
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
+from tests.integration.cache_runtime.mounted_pods import running_pod
 
 from cache_runtime.engines.mounts import mount_dead, mounts_at, unmount
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, NodeMounted, NodeUnmounted
-from paddlewheel.testkit.cache_harness import CacheHarness
-from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.timeout(900)

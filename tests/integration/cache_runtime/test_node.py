@@ -7,6 +7,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
+
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     NodeMounted,
@@ -15,7 +17,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
 

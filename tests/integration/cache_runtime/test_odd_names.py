@@ -6,8 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from tests.integration.cache_runtime.cache_harness import CacheHarness
+
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore
 
 NAMES = [

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paddlewheel.testkit.mounted_pods import share_mounts, unmount_below
+from tests.integration.cache_runtime.mounted_pods import share_mounts, unmount_below
+
 from paddlewheel.testkit.storage import JuiceFsVolume, binary
 
 _READY_WITHIN = 90.0
