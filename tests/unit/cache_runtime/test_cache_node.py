@@ -19,6 +19,7 @@ from tests.unit.cache_runtime.settings import make_settings
 from cache_runtime import node
 from cache_runtime.app import App
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
+from cache_runtime.engines import juicefs
 from cache_runtime.engines.base import BaseMount
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.view import View
@@ -755,7 +756,7 @@ async def test_a_report_says_whether_pods_write_to_the_cache_first(
 ) -> None:
     settings = make_settings(tmp_path, mount_options=options)
     bus = MemoryBus()
-    await App(settings, bus, Metrics(NoOpMeter("test")))._node.report()
+    await App(settings, juicefs.create_engine, bus, Metrics(NoOpMeter("test")))._node.report()
     entry = await bus.key_value(NODES_BUCKET).get("uid.0")
     assert from_json(NodeStatus, entry.value or b"").writeback is is_writeback
 

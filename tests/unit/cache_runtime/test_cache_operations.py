@@ -11,18 +11,21 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from tests.contract.engines import plain
 from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import execution
+from cache_runtime.app import EngineFactory
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, FileName, Outcome, TreeSize
 from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import decode_path
+from cache_runtime.engines import juicefs
 from cache_runtime.engines.ports import Ailment, Copied, Engine, NotBegun, SourceReading
-from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import FIRST, PAUSE, Before, execute_chunk
 from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
@@ -1129,16 +1132,11 @@ async def test_clear_empties_cache_directories_of_the_node_only(harness: Harness
         await harness.execute(clear(["/etc"]), ("partition-0", 0))
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(Permanent, match="'floppy' is not one of juicefs"):
-        engine_factory("floppy")
-
-
-@pytest.mark.parametrize("name", ENGINES)
-async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("create", [juicefs.create_engine, partial(plain.create_engine, Path("/nowhere"))])
+async def test_an_engine_is_wired_without_starting_anything(create: EngineFactory, tmp_path: Path) -> None:
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
     record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
-    engine = engine_factory(name)(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
+    engine = create(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()
     assert not (tmp_path / "mnt").exists()

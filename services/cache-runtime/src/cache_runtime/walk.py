@@ -168,11 +168,6 @@ def _add(result: _Scan, entry: os.DirEntry[str], own: OwnFiles) -> None:
         result.directories.append(name)
 
 
-def temporary_name(name: bytes, number: int) -> bytes:
-    """What a file is called while it is copied."""
-    return b".jfs.%s.tmp.%d" % (name[:_KEPT], number)
-
-
 def is_leftover(name: bytes) -> bool:
     """What the client writes to before it renames; one that was killed leaves it behind."""
     return name.startswith(b".jfs.") and _LEFTOVER.fullmatch(name) is not None
