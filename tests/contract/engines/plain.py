@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import CacheReport, CacheUse, File, FileName, TreeSize
-from cache_runtime.domain.own_files import OwnFiles
+from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
 from cache_runtime.domain.paths import decode_path, encode_path
 from cache_runtime.engines.base import BaseMount
 from cache_runtime.engines.ports import Copied, Engine, MountListener, SourceReading, VolumeRecord
@@ -60,8 +59,9 @@ class PlainVolume:
     def __init__(self, volume: Path) -> None:
         self._volume = volume
 
-    def own_files(self) -> OwnFiles:
-        return OwnFiles()
+    @property
+    def own_inodes(self) -> range:
+        return range(0)
 
     async def remove(self, path: Path) -> str:
         await asyncio.to_thread(_remove, path)
@@ -78,21 +78,21 @@ class PlainCache:
     def __init__(self, mount: PlainMount, directories: Sequence[str]) -> None:
         self._mount, self._directories = mount, directories
 
-    async def warm(self, files: Sequence[FileName], threads: int) -> None:
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
         def warm(path: Path) -> None:
             copy = self._copy_of(path)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, copy)
 
-        await self._each(files, warm)
+        await self._each(inodes, warm)
 
-    async def check(self, files: Sequence[FileName], threads: int) -> CacheReport:
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
         def missing(path: Path) -> tuple[int, int]:
             size, copy = path.stat().st_size, self._copy_of(path)
             is_cached = copy.exists() and _state(copy) == _state(path)
             return size, 0 if is_cached else size
 
-        found = await self._each(files, missing)
+        found = await self._each(inodes, missing)
         return CacheReport(len(found), sum(size for size, _ in found), sum(lost for _, lost in found))
 
     async def clear(self, directories: Sequence[str]) -> None:
@@ -107,13 +107,13 @@ class PlainCache:
     async def staged_bytes(self) -> int:
         return 0
 
-    async def _each(self, files: Sequence[FileName], call: Callable[[Path], T]) -> list[T]:
-        """Results for the files that still exist; a file with several names counts under each."""
+    async def _each(self, inodes: Sequence[int], call: Callable[[Path], T]) -> list[T]:
+        """Results for the files that still exist; an inode that is named twice has two."""
         self._require_mount()
 
         def work() -> list[T]:
             paths = {path.stat().st_ino: path for path in _files(self._mount.path)}
-            return [call(paths[file.inode]) for file in files if file.inode in paths]
+            return [call(paths[inode]) for inode in inodes if inode in paths]
 
         return await asyncio.to_thread(work)
 

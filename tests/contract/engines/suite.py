@@ -14,7 +14,6 @@ from tests.integration.cache_runtime.mounted_pods import share_mounts
 
 from cache_runtime.app import EngineFactory
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.ports import Copied, Engine
 from cache_runtime.listing import listed
@@ -74,7 +73,7 @@ class Node:
     @property
     def tree(self) -> Tree:
         """The data set as operations read and write it."""
-        return Tree(self.engine.mount.path, self.engine.volume.own_files, THREADS)
+        return Tree(self.engine.mount.path, self.engine.volume.own_inodes, THREADS)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -137,7 +136,7 @@ class Node:
 
     async def content(self) -> dict[str, bytes]:
         """All files of the data set, as operations see them."""
-        top, own = self.engine.mount.path, self.engine.volume.own_files()
+        top, own = self.engine.mount.path, self.engine.volume.own_inodes
 
         def read() -> dict[str, bytes]:
             paths = [decode_path(file.path) for file in listed(os.fsencode(top), b"", THREADS, own)]
@@ -145,10 +144,10 @@ class Node:
 
         return await asyncio.to_thread(read)
 
-    async def found(self, *names: str) -> Sequence[FileName]:
-        """Those of the files that there are."""
+    async def found(self, *names: str) -> Sequence[int]:
+        """Inodes of the files that exist."""
         stats = await self.tree.stat([name.encode() for name in names])
-        return [FileName(name, stat.inode) for name, stat in zip(names, stats, strict=True) if stat]
+        return [stat.inode for stat in stats if stat]
 
     async def seen(self, name: str, content: bytes) -> None:
         """Wait until pods read this there."""

@@ -125,7 +125,7 @@ class App:
     def _create_reconciler(self) -> RunReconciler:
         settings, engine = self._settings, self._engine
         bucket = self._bus.key_value(RUNS_BUCKET)
-        tree = Tree(engine.mount.path, engine.volume.own_files, settings.walk_threads)
+        tree = Tree(engine.mount.path, engine.volume.own_inodes, settings.walk_threads)
         context = RunContext(
             identity=self._identity,
             store=RunStore(bucket, settings.set_uid),
