@@ -11,11 +11,11 @@ from random import Random
 from tests.bench import data_planning, data_sets, data_traffic, data_training
 from tests.bench.data_stand import DataStand, data_stand
 from tests.bench.rows import Row
+from tests.integration.cache_runtime.cache_harness import fill
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.placement import batches
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation, WarmupOperation
-from paddlewheel.testkit.cache_harness import fill
 from paddlewheel.testkit.storage import run_juicefs
 
 MEGABYTE = 1 << 20

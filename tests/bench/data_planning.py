@@ -25,7 +25,6 @@ from tests.bench.data_stand import DataStand, data_stand
 from tests.bench.rows import Row
 
 from cache_runtime.domain.chunking import Limits
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.operations.warmup import Warmup
@@ -173,7 +172,7 @@ class _Listing(Warmup):
     """The operation, without an agent."""
 
     def __init__(self, top: Path) -> None:
-        self._mount, self._tree = _Mounted(), Tree(top, lambda: OwnFiles(INTERNAL_INODES), THREADS)  # type: ignore[assignment]
+        self._mount, self._tree = _Mounted(), Tree(top, INTERNAL_INODES, THREADS)  # type: ignore[assignment]
 
 
 class _Mounted:

@@ -11,6 +11,9 @@ from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.integration.cache_runtime.cache_harness import FINAL, CacheHarness
+from tests.integration.cache_runtime.runtimes import RuntimeSet
+
 from paddlewheel.bus import connect
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.base import WireModel
@@ -18,9 +21,7 @@ from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, R
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.cache_harness import FINAL, CacheHarness
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, running_object_store, running_redis
 
 BLOCK = 1 << 16

@@ -10,10 +10,10 @@ from pathlib import Path
 import typer
 from tests.bench.progress import note
 from tests.bench.rows import Row
+from tests.integration.cache_runtime.fault_matrix.cases import Case, pairs
+from tests.integration.cache_runtime.fault_matrix.play import Verdict, play
 
 from paddlewheel.core.errors import PaddlewheelError
-from paddlewheel.testkit.fault_matrix.cases import Case, pairs
-from paddlewheel.testkit.fault_matrix.play import Verdict, play
 from paddlewheel.testkit.storage import ObjectStore, running_object_store
 
 AT_ONCE = 3

@@ -1,34 +1,24 @@
-"""Every engine: every test of this folder runs on JuiceFS with each kind of metadata, and on the others."""
+"""Every test of this folder runs on JuiceFS with each kind of metadata.
+
+All but those of the mount run on the plain engine, too.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.contract.engines import plain
 from tests.contract.engines.suite import EngineUnderTest, Node
+from tests.integration.cache_runtime.mounted_pods import unmount_below
 
-from cache_runtime.engines.directory import mount as directory_mount
-from cache_runtime.engines.directory.shared import MARKER
-from paddlewheel.testkit.mounted_pods import unmount_below
+from cache_runtime.engines import juicefs
 from paddlewheel.testkit.storage import JuiceFsVolume
 
 _QUICK = {"mount_options": {"free-space-ratio": "0.01", "backup-meta": "0"}}
-
-
-def _juicefs(volume: JuiceFsVolume) -> EngineUnderTest:
-    return EngineUnderTest("juicefs", volume.secret(), _QUICK)
-
-
-def _directory(shared: Path) -> EngineUnderTest:
-    """What every node would have mounted is a directory beside."""
-    volume = shared / "team" / "set"
-    volume.mkdir(parents=True)
-    (volume / os.fsdecode(MARKER)).touch()
-    settings = {"shared_volumes": (str(shared),), "mount_options": {"free-space-ratio": "0.01"}}
-    return EngineUnderTest("directory", {"bucket": f"file://{volume}"}, settings)
 
 
 @pytest.fixture(
@@ -36,16 +26,13 @@ def _directory(shared: Path) -> EngineUnderTest:
         "juicefs-redis",
         pytest.param("juicefs-postgres", marks=pytest.mark.long),
         pytest.param("juicefs-etcd", marks=pytest.mark.long),
-        "directory",
+        "plain",
     ]
 )
-def tested(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> EngineUnderTest:
+def tested(request: pytest.FixtureRequest, tmp_path: Path) -> EngineUnderTest:
     """An engine with a volume of this test alone."""
-    if request.param == "directory":
-        monkeypatch.setattr(directory_mount, "SWEEP_EVERY", 0.2)
-        return _directory(tmp_path / "shared")
+    if request.param == "plain":
+        return EngineUnderTest(partial(plain.create_engine, tmp_path / "volume"))
     volume: JuiceFsVolume = request.getfixturevalue("juicefs_volume")
     if request.param == "juicefs-postgres":
         create = request.getfixturevalue("new_postgres_database")
@@ -53,7 +40,7 @@ def tested(
     elif request.param == "juicefs-etcd":
         address = request.getfixturevalue("etcd_address")
         volume = replace(volume, metaurl=f"etcd://{address}/{volume.name}")
-    return _juicefs(volume)
+    return EngineUnderTest(juicefs.create_engine, volume.secret(), _QUICK)
 
 
 @pytest.fixture

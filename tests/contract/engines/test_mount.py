@@ -8,9 +8,13 @@ import subprocess
 
 import pytest
 from tests.contract.engines.suite import Node
+from tests.integration.cache_runtime.mounted_pods import running_pod
 
-from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.parametrize(
+    "tested", ["juicefs-redis", "juicefs-postgres", "juicefs-etcd"], indirect=True
+)
 
 READ = ("cat", "{}/a")
 

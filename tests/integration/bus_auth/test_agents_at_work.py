@@ -7,16 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
-from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
+from tests.integration.cache_runtime.plain_agents import PlainRuntimes
 
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.bus_auth import BusAuthStand
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE
-from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 
 FILES, SIZE = 30, 10_000
@@ -28,20 +26,16 @@ async def two_agents(stand: BusAuthStand, folder: Path) -> AsyncIterator[CacheHa
     owner, _, token = await stand.agent(stand.home)
     (folder / "token").write_text(token)
     settings = {
-        "ENGINE": "directory",
-        "SHARED_VOLUMES": json.dumps([str(folder / "shared")]),
         "LOCAL_SOURCES": json.dumps([str(folder / "lent")]),
-        "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01"}),
         "CHUNK_FILES": "3",
         "SET_NAMESPACE": stand.home,
         "NATS_TLS_DIR": str(stand.bus.folder / BUS_CA),
         "NATS_TOKEN_FILE": str(folder / "token"),
     }
-    runtimes = DirectoryRuntimes(
+    runtimes = PlainRuntimes(
         folder / "nodes",
         stand.bus.url.replace("127.0.0.1", "localhost"),
-        cast(JuiceFsVolume, SharedVolume(folder / "shared" / "set")),
-        settings,
+        settings=settings,
         uid=owner["metadata"]["uid"],
         namespace=stand.home,
     )

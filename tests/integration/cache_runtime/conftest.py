@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.bus import connect
-from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.nats import NatsServer
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 
 

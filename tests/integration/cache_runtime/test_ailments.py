@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from cache_runtime.engines.mounts import mounts_at
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.link import Link
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary
 from paddlewheel.testkit.wait import eventually
 

@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.tree import Tree
 from cache_runtime.walk import walk
@@ -31,12 +32,10 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.core.errors import Permanent
-from paddlewheel.testkit.cache_harness import CacheHarness, fill, running
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
-NONE = OwnFiles()
+NONE = range(0)
 KEY = b"-----BEGIN PRIVATE KEY----- of the bus"
 
 
@@ -187,7 +186,7 @@ def test_attack_a_link_replaces_a_directory_of_the_set_while_it_is_resolved(tmp_
     outside.mkdir()
     (outside / "list").write_bytes(b"outside\n")
     (outside / "only-outside").touch()
-    tree, stop, seen = Tree(top, lambda: NONE, 1), threading.Event(), set[bytes]()
+    tree, stop, seen = Tree(top, NONE, 1), threading.Event(), set[bytes]()
     (top / "link").symlink_to(outside)
     (top / "d").symlink_to("real")
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
 from tests.integration.cache_runtime.test_copies import Copies, copies
 
 from cache_runtime.engines.ports import Copied
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, SyncOperation
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 

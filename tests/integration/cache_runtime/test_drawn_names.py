@@ -12,6 +12,7 @@ from typing import Protocol
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.integration.cache_runtime.cache_harness import CacheHarness
 from tests.integration.cache_runtime.conftest import lent_in
 from tests.integration.cache_runtime.test_odd_names import digests_of, make_tree
 
@@ -25,7 +26,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

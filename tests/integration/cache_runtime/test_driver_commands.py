@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
 
 from dataset_controller.domain.paths import Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.parse import resolve_spec
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.storage import binary, run_juicefs
 from paddlewheel.testkit.wait import eventually

@@ -9,10 +9,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.contracts.subjects import work_filter
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.storage import ObjectStore, run_juicefs
 from paddlewheel.testkit.wait import eventually

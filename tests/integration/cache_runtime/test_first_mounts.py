@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.bus import connect
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
-from paddlewheel.testkit.cache_harness import CacheHarness
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
 

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, SyncOperation, WarmupOperation
-from paddlewheel.testkit.cache_harness import CacheHarness, fill, running
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
 from paddlewheel.testkit.wait import eventually
 

@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from dataset_controller.domain.paths import Places
 from dataset_controller.domain.sampleset.model import CacheSpec
 from dataset_controller.domain.sampleset.parse import resolve_spec
 from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.wait import eventually
 

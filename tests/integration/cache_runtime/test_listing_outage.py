@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually

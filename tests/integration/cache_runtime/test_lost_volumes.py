@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, SyncOperation
-from paddlewheel.testkit.cache_harness import CacheHarness, running
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, running_redis
 from paddlewheel.testkit.wait import eventually
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.integration.cache_runtime.fault_matrix.cases import Case, Fault, Operation
+from tests.integration.cache_runtime.fault_matrix.play import play
 
-from paddlewheel.testkit.fault_matrix.cases import Case, Fault, Operation
-from paddlewheel.testkit.fault_matrix.play import play
 from paddlewheel.testkit.storage import ObjectStore
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

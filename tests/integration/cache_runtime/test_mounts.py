@@ -7,16 +7,13 @@ import errno
 import os
 import signal
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness
+from tests.integration.cache_runtime.mounted_pods import running_pod
 
-from cache_runtime.engines.mounts import mount_dead, mounts_at, unmount
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, NodeMounted, NodeUnmounted
-from paddlewheel.testkit.cache_harness import CacheHarness
-from paddlewheel.testkit.mounted_pods import running_pod
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -48,29 +45,6 @@ async def _told(harness: CacheHarness, count: int) -> list[str]:
 def _kill_client(harness: CacheHarness, partition: int) -> None:
     for pid in harness.runtimes.mount_processes(partition):
         os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.long
-async def test_what_hides_a_mount_fails_also_while_its_agent_stands_still(tmp_path: Path) -> None:
-    """Else kubelets and pods, and whoever asks in the agent itself, would wait in the kernel."""
-    path, told = tmp_path / "dead", list[int]()
-    path.mkdir()
-    hiding = asyncio.create_task(mount_dead(path))
-    await asyncio.sleep(0)
-    try:
-        asking = threading.Thread(target=lambda: told.append(_errno_once_mounted(path)), daemon=True)
-        asking.start()
-        asking.join(60)  # the event loop stands still here
-        assert told == [errno.ENOTCONN]
-    finally:
-        await hiding
-        await unmount(path)
-
-
-def _errno_once_mounted(path: Path) -> int:
-    while not mounts_at(path):
-        time.sleep(0.0001)
-    return _errno_of(path)
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
@@ -17,7 +18,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RunPhase,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.sampler import SamplerOrder, batches, in_folder_order
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, WarmupOperation
 from paddlewheel.contracts.generated.cache_v1 import SamplerOrder as AskedOrder
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 
 pytestmark = pytest.mark.long
 

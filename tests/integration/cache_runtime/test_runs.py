@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from cache_runtime.execution import CLOCK_STEP
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -22,7 +23,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 

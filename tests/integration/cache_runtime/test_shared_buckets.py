@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.bus import connect
 from paddlewheel.contracts.base import WireModel
@@ -19,8 +21,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
@@ -12,7 +13,6 @@ from paddlewheel.contracts.generated.cache_v1 import (
     RemoveOperation,
     WarmupOperation,
 )
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, RunState, WarmupOperation
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long

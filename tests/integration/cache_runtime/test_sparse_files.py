@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 from tests.integration.cache_runtime.conftest import lent_in
 
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
-from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.storage import run_juicefs
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.integration.cache_runtime.cache_harness import CacheHarness, running
+from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness, running
 from paddlewheel.testkit.link import Link
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
 

@@ -25,7 +25,7 @@ from cache_runtime.engines.juicefs.secret import read_engine_secret
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
@@ -102,9 +102,9 @@ class FakeClient(JuiceFsClient):
         return Completed(0, json.dumps({"Setting": self._setting}), "")
 
 
-def new_set() -> ReportedVolume:
+def new_set() -> VolumeRecord:
     """Of a set that was never mounted."""
-    return ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
+    return VolumeRecord(MemoryBus().key_value(NODES_BUCKET), "uid")
 
 
 async def test_a_volume_is_known_by_its_id() -> None:

@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 
 import cache_runtime
 from cache_runtime.domain.model import File
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import decode_path
 from cache_runtime.frames import Frame, Kind
 from cache_runtime.listing import Walker, listed, read_files
 from cache_runtime.walk import walk, write_walk
 from paddlewheel.testkit.wait import eventually
 
-NONE = OwnFiles()
+NONE = range(0)
 NAMES = st.binary(min_size=1, max_size=30).filter(lambda name: b"\0" not in name)
 
 
@@ -80,17 +79,7 @@ def test_directories_are_listed_in_a_fixed_order(tmp_path: Path) -> None:
 def test_files_of_the_engine_are_not_listed(tmp_path: Path) -> None:
     make(tmp_path, "a", "b")
     inode = (tmp_path / "a").stat().st_ino
-    assert paths(listed(os.fsencode(tmp_path), b"", 1, OwnFiles(range(inode, inode + 1)))) == ["b"]
-
-
-def test_a_file_of_another_file_system_with_the_number_of_the_engines_own_is_listed(tmp_path: Path) -> None:
-    """As a directory of a btrfs subvolume has it, or of an export below the one that is mounted."""
-    make(tmp_path, "train/1", "own")
-    numbers = [(tmp_path / name).stat() for name in ("train", "own")]
-    one, other = numbers[0], numbers[1].st_dev + 1
-    for device, expected in ((other, ["own", "train/1"]), (one.st_dev, ["own"])):
-        own = OwnFiles(range(one.st_ino, one.st_ino + 1), device)
-        assert paths(listed(os.fsencode(tmp_path), b"", 1, own)) == expected
+    assert paths(listed(os.fsencode(tmp_path), b"", 1, range(inode, inode + 1))) == ["b"]
 
 
 def test_a_directory_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,14 +14,12 @@ from typing import Any, cast
 
 import pytest
 
-from cache_runtime.engines import base, view
-from cache_runtime.engines.directory import mount as directory
+from cache_runtime.engines import base
 from cache_runtime.engines.juicefs import client as juicefs_client
 from cache_runtime.engines.juicefs import mount as juicefs
 from cache_runtime.engines.juicefs.heart import Heart
-from cache_runtime.engines.mounts import MountEntry, run_mount
+from cache_runtime.engines.mounts import run_mount
 from cache_runtime.engines.ports import Ailment
-from cache_runtime.engines.view import View
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import ManualClock
@@ -41,26 +39,21 @@ def _juicefs(top: Path) -> juicefs.JuiceFsMount:
     return juicefs.JuiceFsMount(plan, nothing, nothing, nothing, ManualClock(), _unheard)
 
 
-def _directory(top: Path) -> directory.DirectoryMount:
-    nothing = cast(Any, None)
-    return directory.DirectoryMount(top / "view", top / "state", nothing, nothing, ManualClock(), _unheard)
-
-
 @pytest.mark.parametrize(
-    ("make", "step", "said"),
+    ("step", "said"),
     [
-        (_juicefs, "read_engine_secret", "the engine's Secret is not there"),
-        (_juicefs, "_prepare", "a disk of its cache, or a former mount, does not answer"),
-        (_juicefs, "ensure_formatted", "the database in metaurl, or the object store, does not answer"),
-        (_juicefs, "_is_ready", "the client does not say why: see whether database and object store answer"),
-        (_directory, "_mount_once", "its file system does not answer"),
+        ("read_engine_secret", "the engine's Secret is not there"),
+        ("_prepare", "a disk of its cache, or a former mount, does not answer"),
+        ("ensure_formatted", "the database in metaurl, or the object store, does not answer"),
+        ("_is_ready", "the client does not say why: see whether database and object store answer"),
     ],
 )
 async def test_what_a_first_mount_waits_for_is_told_before_it_has_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any, step: str, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str, said: str
 ) -> None:
     """A brand-new set has nothing else to say why it waits, and some steps take minutes to fail."""
-    mount, reached = make(tmp_path), asyncio.Event()
+    mount: Any = _juicefs(tmp_path)
+    reached = asyncio.Event()
 
     async def hang(*_: object) -> None:
         reached.set()
@@ -69,14 +62,13 @@ async def test_what_a_first_mount_waits_for_is_told_before_it_has_failed(
     async def nothing(*_: object, **__: object) -> Any:
         return SimpleNamespace(returncode=None, pid=0)
 
-    if make is _juicefs:
-        mount._volumes = SimpleNamespace(ensure_formatted=nothing)
-        mount._client = SimpleNamespace(spawn=nothing)
-        monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
-        monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
-        monkeypatch.setattr(juicefs._Output, "follow", nothing)
-        for name in ("_prepare", "_end"):
-            monkeypatch.setattr(mount, name, nothing)
+    mount._volumes = SimpleNamespace(ensure_formatted=nothing)
+    mount._client = SimpleNamespace(spawn=nothing)
+    monkeypatch.setattr(juicefs, "read_engine_secret", nothing)
+    monkeypatch.setattr("cache_runtime.engines.juicefs.mount.commands.mount", lambda *_: None)
+    monkeypatch.setattr(juicefs._Output, "follow", nothing)
+    for name in ("_prepare", "_end"):
+        monkeypatch.setattr(mount, name, nothing)
     places = [place for place in (mount, juicefs, getattr(mount, "_volumes", None)) if hasattr(place, step)]
     monkeypatch.setattr(places[0], step, hang)
     running = asyncio.create_task(mount.run(asyncio.Event()))
@@ -92,11 +84,11 @@ async def test_what_a_first_mount_waits_for_is_told_before_it_has_failed(
     await end(running)
 
 
-@pytest.mark.parametrize("make", [_juicefs, _directory])
 async def test_what_a_mount_has_failed_for_is_not_replaced_while_it_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    mount, tries = make(tmp_path), list[int]()
+    mount: Any = _juicefs(tmp_path)
+    tries = list[int]()
 
     async def fail_then_hang(stop: asyncio.Event) -> None:
         tries.append(1)
@@ -107,9 +99,7 @@ async def test_what_a_mount_has_failed_for_is_not_replaced_while_it_is_tried_aga
     async def nothing(*_: object) -> None: ...
 
     monkeypatch.setattr(mount, "_mount_once", fail_then_hang)
-    monkeypatch.setattr(mount._view, "fail", nothing)
-    for module in (juicefs, directory):
-        monkeypatch.setattr(module, "pause", nothing)
+    monkeypatch.setattr(juicefs, "pause", nothing)
     running = asyncio.create_task(mount.run(asyncio.Event()))
     await eventually(lambda: len(tries) == 2)
     await mount._clock.advance(2 * base.LATE_AFTER)
@@ -118,12 +108,11 @@ async def test_what_a_mount_has_failed_for_is_not_replaced_while_it_is_tried_aga
     await end(running)
 
 
-@pytest.mark.parametrize("make", [_juicefs, _directory])
 async def test_a_mount_is_tried_again_however_often_it_has_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pauses: list[float] = []
-    mount = make(tmp_path)
+    mount = _juicefs(tmp_path)
 
     async def fail(stop: asyncio.Event) -> None:
         raise Retry("MountFailed", "no such volume")
@@ -140,43 +129,28 @@ async def test_a_mount_is_tried_again_however_often_it_has_failed(
     assert pauses[6:] == [30.0] * (FAILURES - 6)
 
 
-async def test_a_mount_goes_on_when_the_kernel_does_not_unmount_in_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As with a shared file system that hangs."""
-    mount, stop, tries = _directory(tmp_path), asyncio.Event(), []
-
-    async def fail(stop: asyncio.Event) -> None:
-        tries.append(1)
-        raise Retry("MountFailed", "no answer")
-
-    async def hang(path: Path) -> None:
-        raise Retry("MountFailed", "umount took more than 10 s")
-
-    async def wait(stop: asyncio.Event, seconds: float) -> None:
-        if len(tries) == 3:
-            stop.set()
-
-    async def nothing() -> None: ...
-
-    monkeypatch.setattr(mount, "_mount_once", fail)
-    monkeypatch.setattr(mount._view, "fail", nothing)
-    monkeypatch.setattr(directory, "unmount", hang)
-    monkeypatch.setattr(base, "wait", wait)
-    await mount.run(stop)
-    assert len(tries) == 3
+async def test_a_reader_is_woken_when_the_mount_is_lost_or_back(tmp_path: Path) -> None:
+    mount = _juicefs(tmp_path)
+    for change in (mount._set_mounted, lambda: mount._set_lost("MountLost", "no answer")):
+        waiting = asyncio.create_task(mount.wait_changed(before := mount.changes))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await change()
+        async with asyncio.timeout(30):
+            await waiting
+        assert mount.changes > before
 
 
-@pytest.mark.parametrize("make", [_juicefs, _directory])
 @pytest.mark.parametrize(
     ("is_left", "after", "removed"), [(True, 60.0, 1), (True, base.LEAVES_WITHIN, 0), (False, 0.0, 0)]
 )
 async def test_only_a_partition_that_goes_takes_away_what_hides_its_mount(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Any, is_left: bool, after: float, removed: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_left: bool, after: float, removed: int
 ) -> None:
     """A user who scales back keeps it, and running pods would have to be restarted. A mount that is lost
     meanwhile stays hidden."""
-    mount, stop, removals = make(tmp_path), asyncio.Event(), list[bool]()
+    mount: Any = _juicefs(tmp_path)
+    stop, removals = asyncio.Event(), list[bool]()
 
     async def remove() -> None:
         removals.append(stop.is_set())
@@ -192,8 +166,6 @@ async def test_only_a_partition_that_goes_takes_away_what_hides_its_mount(
 
     monkeypatch.setattr(mount, "_mount_once", fail)
     monkeypatch.setattr(mount._view, "remove", remove)
-    monkeypatch.setattr(mount._view, "fail", nothing)
-    monkeypatch.setattr(directory, "unmount", nothing)
     monkeypatch.setattr(base, "wait", wait)
     if is_left:
         mount.leave()
@@ -444,35 +416,3 @@ async def test_a_mount_that_is_given_up_does_not_happen_later(monkeypatch: pytes
     await end(mounting)
     async with asyncio.timeout(30):
         assert await children[0].wait() == -signal.SIGKILL
-
-
-TMPFS = MountEntry("0:1", "tmpfs", "paddlewheel")
-DATA = MountEntry("0:2", "overlay", "paddlewheel")
-DEAD = MountEntry("0:3", "fuse", "paddlewheel")
-CLIENT = MountEntry("0:4", "fuse.juicefs", "JuiceFS:digits")
-
-
-@pytest.mark.parametrize(
-    ("layers", "wanted"),
-    [
-        ([DATA], [DATA, DEAD]),
-        ([DATA, DEAD], [DATA, DEAD]),
-        ([DATA, DEAD, DATA], [DATA, DEAD, DATA, DEAD]),
-        ([CLIENT], [CLIENT, DEAD]),
-    ],
-)
-async def test_a_view_that_fails_already_gets_no_other_layer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, layers: list[MountEntry], wanted: list[MountEntry]
-) -> None:
-    """Else a mount that keeps failing would pile them up."""
-    path = tmp_path / "set" / "data"
-    mounted = {path.parent: [TMPFS], path: [*layers]}
-
-    async def mount_dead(at: Path) -> None:
-        mounted[at].append(DEAD)
-
-    monkeypatch.setattr(view, "mounts_at", lambda at: mounted[at])
-    monkeypatch.setattr(view, "mount_dead", mount_dead)
-    for _ in range(3):
-        await View(path, tmp_path).fail()
-    assert mounted[path] == wanted

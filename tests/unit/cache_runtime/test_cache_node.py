@@ -19,12 +19,13 @@ from tests.unit.cache_runtime.settings import make_settings
 from cache_runtime import node
 from cache_runtime.app import App
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
+from cache_runtime.engines import juicefs
 from cache_runtime.engines.base import BaseMount
 from cache_runtime.engines.ports import Ailment, Engine
 from cache_runtime.engines.view import View
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import MESSAGE_MAX, CacheLimit, NodeReporter, left_behind
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -76,7 +77,7 @@ def make_reporter(
     cache: SimpleNamespace,
     *,
     mount: SimpleNamespace | None = None,
-    record: ReportedVolume | None = None,
+    record: VolumeRecord | None = None,
     clock: ManualClock | None = None,
     is_writeback: bool = False,
 ) -> NodeReporter:
@@ -88,7 +89,7 @@ def make_reporter(
         nodes,
         me,
         engine,
-        record or ReportedVolume(nodes, "uid"),
+        record or VolumeRecord(nodes, "uid"),
         [],
         CacheLimit(0),
         clock or ManualClock(),
@@ -680,7 +681,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_agent_from_reporting_and_ea
             report = await _report(nodes)
             assert (report.ailment, report.volume_unknown) == ("SecretMissing", key == "uid.0")
             with pytest.raises(Retry, match=rf"record '{key}' .* delete this record") as found:
-                await ReportedVolume(nodes, "uid").recall()
+                await VolumeRecord(nodes, "uid").recall()
             assert found.value.reason == "RecordUnreadable"
 
 
@@ -693,7 +694,7 @@ async def test_an_agent_whose_record_could_not_be_read_notices_that_it_was_delet
     await nodes.delete("uid.0")
     await reporter.report()
     assert not (await _report(nodes)).volume_unknown
-    assert await ReportedVolume(nodes, "uid").recall() == ""
+    assert await VolumeRecord(nodes, "uid").recall() == ""
 
 
 @pytest.mark.parametrize("partition", [0, 1])
@@ -737,7 +738,7 @@ async def test_an_agent_that_has_mounted_names_its_volume_in_place_of_a_record_t
 ):
     nodes = MemoryBus().key_value(NODES_BUCKET)
     await nodes.put("uid.0", b"{")
-    record = ReportedVolume(nodes, "uid")
+    record = VolumeRecord(nodes, "uid")
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), record=record)
     await reporter.report()
     record.keep("first")
@@ -755,7 +756,7 @@ async def test_a_report_says_whether_pods_write_to_the_cache_first(
 ) -> None:
     settings = make_settings(tmp_path, mount_options=options)
     bus = MemoryBus()
-    await App(settings, bus, Metrics(NoOpMeter("test")))._node.report()
+    await App(settings, juicefs.create_engine, bus, Metrics(NoOpMeter("test")))._node.report()
     entry = await bus.key_value(NODES_BUCKET).get("uid.0")
     assert from_json(NodeStatus, entry.value or b"").writeback is is_writeback
 

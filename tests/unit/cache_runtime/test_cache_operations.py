@@ -11,18 +11,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from tests.contract.engines import plain
 from tests.unit.cache_runtime.settings import make_settings
 
 from cache_runtime import execution
-from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, FileName, Outcome, TreeSize
-from cache_runtime.domain.own_files import OwnFiles
-from cache_runtime.domain.paths import decode_path
+from cache_runtime.app import EngineFactory
+from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
+from cache_runtime.engines import juicefs
 from cache_runtime.engines.ports import Ailment, Copied, Engine, NotBegun, SourceReading
-from cache_runtime.engines.registry import ENGINES, engine_factory
 from cache_runtime.execution import FIRST, PAUSE, Before, execute_chunk
 from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
@@ -32,7 +33,7 @@ from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.crds.operations import OPERATIONS
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -78,7 +79,7 @@ class FakeEngine:
     stubborn: dict[str, int] = field(default_factory=dict)
     objects: list[File] = field(default_factory=list)
     problem: str = ""
-    own: OwnFiles = field(default_factory=OwnFiles)
+    own_inodes: range = range(0)
     calls: list[str] = field(default_factory=list)
     cached: set[int] = field(default_factory=set)
     unexamined: list[int] = field(default_factory=list)
@@ -118,9 +119,6 @@ class FakeEngine:
     async def run(self, stop: asyncio.Event) -> None:
         await stop.wait()
 
-    def own_files(self) -> OwnFiles:
-        return self.own
-
     async def remove(self, path: Path) -> str:
         if self._is_due(path.name):
             return self.problem
@@ -130,21 +128,13 @@ class FakeEngine:
     async def size(self) -> TreeSize:
         return TreeSize(0, 0)
 
-    def _inodes(self, files: Sequence[FileName]) -> list[int]:
-        for file in files:
-            path = self.path / os.fsdecode(decode_path(file.path))
-            assert not path.exists() or path.lstat().st_ino == file.inode, "its own path"
-        return [file.inode for file in files]
-
-    async def warm(self, files: Sequence[FileName], threads: int) -> None:
-        inodes = self._inodes(files)
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
         names = {path.lstat().st_ino: path.name for path in self.path.rglob("*")}
         self.calls.append(f"warm {len(inodes)} with {threads}")
         self.cached |= {inode for inode in inodes if not self._is_due(names[inode])}
 
-    async def check(self, files: Sequence[FileName], threads: int) -> CacheReport:
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
         """As the client: what cannot be examined is counted, and neither its bytes nor what it lacks."""
-        inodes = self._inodes(files)
         self.calls.append(f"check {len(inodes)}")
         sizes = {path.lstat().st_ino: path.lstat().st_size for path in self.path.rglob("*")}
         found = [inode for inode in inodes if inode in sizes]
@@ -227,12 +217,13 @@ class Harness:
     """The operations of one node over a directory."""
 
     root: Path
+    own_inodes: range = range(0)
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
-        self.engine = FakeEngine(self.root)
+        self.engine = FakeEngine(self.root, own_inodes=self.own_inodes)
         parts = Engine(mount=self.engine, volume=self.engine, cache=self.engine, transfer=self.engine)
-        tree = Tree(self.root, self.engine.own_files, 2)
+        tree = Tree(self.root, self.engine.own_inodes, 2)
         self.operations = create_operations(Node(parts, tree, ["/cache/a", "/cache/b"], SystemClock()))
 
     def operation(self, spec: RunSpec) -> RunOperation:
@@ -1103,7 +1094,7 @@ async def test_a_path_that_was_not_removed_is_no_success(harness: Harness) -> No
 async def test_remove_keeps_link_targets_and_internal_files(harness: Harness, tmp_path: Path) -> None:
     harness.write(".stats")
     inode = (harness.root / ".stats").lstat().st_ino
-    harness.engine.own = OwnFiles(range(inode, inode + 1))
+    harness = Harness(harness.root, own_inodes=range(inode, inode + 1))
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_text("keep")
@@ -1129,16 +1120,11 @@ async def test_clear_empties_cache_directories_of_the_node_only(harness: Harness
         await harness.execute(clear(["/etc"]), ("partition-0", 0))
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(Permanent, match="'floppy' is not one of juicefs"):
-        engine_factory("floppy")
-
-
-@pytest.mark.parametrize("name", ENGINES)
-async def test_an_engine_is_wired_without_starting_anything(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("create", [juicefs.create_engine, partial(plain.create_engine, Path("/nowhere"))])
+async def test_an_engine_is_wired_without_starting_anything(create: EngineFactory, tmp_path: Path) -> None:
     secrets = SecretFiles(tmp_path, ManualClock(), 0)
-    record = ReportedVolume(MemoryBus().key_value(NODES_BUCKET), "uid")
-    engine = engine_factory(name)(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
+    record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), "uid")
+    engine = create(make_settings(tmp_path), secrets, ManualClock(), _ignore, record)
     assert not engine.mount.is_mounted
     assert not engine.mount.path.exists()
     assert not (tmp_path / "mnt").exists()
@@ -1169,7 +1155,7 @@ async def test_a_file_system_that_fails_is_asked_again(
     (tmp_path / "d").mkdir()
     monkeypatch.setattr("cache_runtime.tree.opened_beneath", _fail)
     with pytest.raises(Retry, match=r"'(d.*|\.)': Input/output error \(EIO\)") as found:
-        await ask(Tree(tmp_path, OwnFiles, 2))
+        await ask(Tree(tmp_path, range(0), 2))
     assert found.value.reason == "FileSystemFailed"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 from asyncio.subprocess import Process
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from cache_runtime import app, threads
+from cache_runtime import app
 from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.engines import mounts
 from cache_runtime.engines.juicefs import client, mount
@@ -57,27 +56,6 @@ async def test_a_cache_disk_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path
         await mount._make_cache_directory(str(tmp_path))
 
 
-async def test_a_call_that_does_not_end_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a write to a file server that is away; its caller is cancelled again and again."""
-    monkeypatch.setattr(threads, "ENDS_WITHIN", 0.0)
-    stop, began, answered = threading.Event(), threading.Event(), threading.Event()
-
-    def hang() -> None:
-        began.set()
-        answered.wait()
-
-    caller = asyncio.create_task(threads.in_own_thread_until(stop, hang))
-    try:
-        await asyncio.to_thread(began.wait)
-        caller.cancel()
-        await asyncio.sleep(0)
-        await end(caller)
-        assert caller.cancelled()
-        assert stop.is_set()
-    finally:
-        answered.set()
-
-
 HANGING = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -89,7 +67,7 @@ def hang():
     began.set()
     threading.Event().wait()
 
-def run():
+def run(create_engine):
     ThreadPoolExecutor(1).submit(hang)
     began.wait()
     print("done")

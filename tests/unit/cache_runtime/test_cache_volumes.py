@@ -21,7 +21,7 @@ from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
@@ -59,9 +59,9 @@ class Mount:
         self.volume_id = volume_id
 
 
-def record_of(volume_id: str = "", nodes: KeyValue | None = None) -> ReportedVolume:
+def record_of(volume_id: str = "", nodes: KeyValue | None = None) -> VolumeRecord:
     """What a set has been mounted from by this process, "" = nothing yet."""
-    record = ReportedVolume(nodes or MemoryBus().key_value(NODES_BUCKET), "uid")
+    record = VolumeRecord(nodes or MemoryBus().key_value(NODES_BUCKET), "uid")
     record.keep(volume_id)
     return record
 

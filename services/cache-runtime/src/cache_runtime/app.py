@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -10,7 +11,7 @@ from cache_runtime.config import CacheRuntimeSettings
 from cache_runtime.context import RunContext
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Identity
-from cache_runtime.engines.registry import engine_factory
+from cache_runtime.engines.ports import Engine, MountListener
 from cache_runtime.facts import SOURCE, Facts
 from cache_runtime.metrics import Metrics
 from cache_runtime.node import CacheLimit, NodeReporter
@@ -20,18 +21,21 @@ from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.tree import Tree
-from cache_runtime.volume_record import ReportedVolume
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus import connect
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.staged_writes import UNMOUNT_SECONDS
 from paddlewheel.core import http, telemetry
-from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
+
+EngineFactory = Callable[[CacheRuntimeSettings, SecretFiles, Clock, MountListener, VolumeRecord], Engine]
+"""Wires an engine and starts nothing."""
 
 FLUSH_POLL, FLUSH_POLL_MAX = 0.5, 5.0
 """Seconds between two looks at what is left to upload, first and later: each walks through all of it."""
@@ -41,16 +45,17 @@ AWAY_AFTER, MISSED = 25.0, 2.5
 
 
 class App:
-    """One runtime pod, wired. Raises Permanent for an unknown engine."""
+    """One runtime pod, wired."""
 
-    def __init__(self, settings: CacheRuntimeSettings, bus: Bus, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: CacheRuntimeSettings, create_engine: EngineFactory, bus: Bus, metrics: Metrics
+    ) -> None:
         self._settings, self._bus, self._metrics = settings, bus, metrics
         self._clock, self._identity = SystemClock(), identity_of(settings)
         self._facts = Facts(bus, self._identity, self._clock)
         secrets = SecretFiles(settings.secrets_dir, self._clock, settings.secret_wait)
-        create_engine = engine_factory(settings.engine)
         nodes = bus.key_value(NODES_BUCKET)
-        record = ReportedVolume(nodes, settings.set_uid)
+        record = VolumeRecord(nodes, settings.set_uid)
         self._engine = create_engine(settings, secrets, self._clock, self._mount_changed, record)
         self._node = NodeReporter(
             nodes,
@@ -120,7 +125,7 @@ class App:
     def _create_reconciler(self) -> RunReconciler:
         settings, engine = self._settings, self._engine
         bucket = self._bus.key_value(RUNS_BUCKET)
-        tree = Tree(engine.mount.path, engine.volume.own_files, settings.walk_threads)
+        tree = Tree(engine.mount.path, engine.volume.own_inodes, settings.walk_threads)
         context = RunContext(
             identity=self._identity,
             store=RunStore(bucket, settings.set_uid),
@@ -159,13 +164,13 @@ def identity_of(settings: CacheRuntimeSettings) -> Identity:
     )
 
 
-async def run(settings: CacheRuntimeSettings, stop: asyncio.Event) -> None:
+async def run(settings: CacheRuntimeSettings, create_engine: EngineFactory, stop: asyncio.Event) -> None:
     """Connect and serve until `stop`."""
     measures = telemetry.set_up(SOURCE)
     access = Access.of(settings, SOURCE).for_set(settings.set_uid)
     bus = await connect(access, name=settings.pod_name)
     try:
-        app = App(settings, bus, Metrics(measures.meter))
+        app = App(settings, create_engine, bus, Metrics(measures.meter))
         async with http.serve(settings.http_port, {"mounted": app.is_mounted}):
             await app.run(stop)
     finally:

@@ -41,8 +41,6 @@ class CacheRuntimeSettings(ServiceSettings):
     """Seconds until a secret file that a run names must have appeared."""
     flush_wait: float = Field(default=0.0, ge=0)
     """Seconds that the client gets at the end to upload what was written to the cache only (writeback)."""
-    engine: str = "juicefs"
-    """Name of the cache engine."""
     juicefs: str = "juicefs"
     """Program of the JuiceFS client, 1.4."""
     chunk_mib: float = Field(default=64.0, gt=0)
@@ -55,8 +53,6 @@ class CacheRuntimeSettings(ServiceSettings):
     """JSON list: every cache directory is below one of these, and no link leads out."""
     local_sources: tuple[str, ...] = ()
     """JSON list: `file://` sources may be these directories or below them."""
-    shared_volumes: tuple[str, ...] = ()
-    """JSON list: a volume of the engine `directory` is one of these, or below one. Each node has them."""
     state_dir: Path = Path("/run/paddlewheel")
     """This process' own; local sources are mounted in it."""
 
@@ -64,7 +60,7 @@ class CacheRuntimeSettings(ServiceSettings):
     def _apart(self) -> Self:
         """Caches, sources and the mount are neither in nor above what holds keys and state."""
         own = (self.secrets_dir, self.state_dir, *([self.nats_tls_dir] if self.nats_tls_dir else ()))
-        for path in (*self.cache_dir_list, *self.local_sources, *self.shared_volumes, str(self.mount_path)):
+        for path in (*self.cache_dir_list, *self.local_sources, str(self.mount_path)):
             if not is_normalized(path) or any(_overlap(path, str(held)) for held in own):
                 raise ValueError(f"{path!r}: must be absolute, without '..', and apart from keys and state")
         for path in self.cache_dir_list:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import IO, cast
 
 from cache_runtime.domain.model import File
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import encode_path
 from cache_runtime.frames import Frame, Kind
 
@@ -28,7 +27,7 @@ _FILE = cast("Callable[[tuple[str, int]], File]", partial(tuple.__new__, File))
 class Walker:
     """Walks directories below a root, one after the other, in a process that the first of them starts."""
 
-    def __init__(self, root: bytes, threads: int, own: OwnFiles) -> None:
+    def __init__(self, root: bytes, threads: int, own: range) -> None:
         self._root, self._threads, self._own = root, threads, own
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
@@ -72,9 +71,7 @@ class Walker:
     def _start(self) -> subprocess.Popen[bytes]:
         """Of the environment, in which there are keys, it gets where modules are."""
         own = self._own
-        limits = (str(own.inodes.start), str(own.inodes.stop - 1))
-        device = "" if own.device is None else str(own.device)
-        arguments = (self._root, str(self._threads), *limits, device)
+        arguments = (self._root, str(self._threads), str(own.start), str(own.stop - 1))
         command = (sys.executable, "-P", "-m", "cache_runtime.walk", *arguments)
         modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         pipe = subprocess.PIPE
@@ -85,7 +82,7 @@ class Walker:
         return process
 
 
-def listed(root: bytes, top: bytes, threads: int, own: OwnFiles) -> Iterator[File]:
+def listed(root: bytes, top: bytes, threads: int, own: range) -> Iterator[File]:
     """The files of one directory tree. An iterator that is given up ends the process."""
     with closing(Walker(root, threads, own)) as walker:
         yield from walker.files(top)

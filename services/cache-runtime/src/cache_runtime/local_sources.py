@@ -17,7 +17,6 @@ import errno
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -40,26 +39,11 @@ Identity = tuple[int, int]
 
 PATIENCE = 30.0
 """Seconds for an answer of a file system of the node."""
-_FLAGS = "bind,nosymfollow,nosuid,nodev,noexec,private"
+_FIELD, _SETTING = "source.uri", "datasetController.localSources"
+"""What names a source, and what names the directories that are lent."""
+_FLAGS = "bind,nosymfollow,nosuid,nodev,noexec,private,ro"
 """Private: what is mounted in the directory later would appear in the view with its links followed."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-
-
-@dataclass(frozen=True)
-class Purpose:
-    """What directories are lent for.
-
-    Args:
-        field: what names one, and `setting` what names those that are lent.
-        access: `ro` or `rw`.
-    """
-
-    field: str
-    setting: str
-    access: str
-
-
-SOURCES = Purpose("source.uri", "datasetController.localSources", "ro")
 
 
 class LocalSources:
@@ -70,8 +54,8 @@ class LocalSources:
         state: directory of this process, in which they are mounted.
     """
 
-    def __init__(self, roots: Sequence[str], state: Path, purpose: Purpose = SOURCES) -> None:
-        self._roots, self._state, self._purpose = tuple(roots), state, purpose
+    def __init__(self, roots: Sequence[str], state: Path) -> None:
+        self._roots, self._state = tuple(roots), state
         self._lock = asyncio.Lock()
         self._shown: dict[str, tuple[Identity, Path]] = {}
         """What was mounted last of each root, and where."""
@@ -85,22 +69,21 @@ class LocalSources:
                 is mounted in it.
             Retry: it cannot be mounted, or its file system is silent.
         """
-        field, setting = self._purpose.field, self._purpose.setting
         try:
-            path = local_path(uri, field)
+            path = local_path(uri, _FIELD)
         except InvalidAddress as error:
             raise Permanent("SourceNotAllowed", str(error)) from error
         if path is None:
             return None
         root = root_above(path, self._roots)
         if root is None:
-            allowed = " or ".join(self._roots) or f"none; the operator names them in {setting}"
+            allowed = " or ".join(self._roots) or f"none; the operator names them in {_SETTING}"
             raise Permanent(
-                "SourceNotAllowed", f"{field}: {path!r} is not below an allowed directory ({allowed})"
+                "SourceNotAllowed", f"{_FIELD}: {path!r} is not below an allowed directory ({allowed})"
             )
         view, below = await self._view(root), path.removeprefix(root).strip("/")
-        await self._answered(path, lambda: _check(view, below, field))
-        await self._answered(path, lambda: _check_mounts(root, path, self._purpose))
+        await self._answered(path, lambda: _check(view, below))
+        await self._answered(path, lambda: _check_mounts(root, path))
         return str(view / below)
 
     async def close(self) -> None:
@@ -123,7 +106,7 @@ class LocalSources:
 
     async def _view(self, root: str) -> Path:
         """Where what is mounted at the root now is shown."""
-        wanted = await self._answered(root, lambda: _identity(root, self._purpose.field))
+        wanted = await self._answered(root, lambda: _identity(root))
         async with self._lock:
             shown, view = self._shown.get(root, (None, self._top))
             if shown != wanted or not _is_view(view):
@@ -138,14 +121,14 @@ class LocalSources:
         view = next(path for path in paths if str(path) not in former)
         view.mkdir(parents=True, exist_ok=True)
         try:
-            await run_mount("mount", "-o", f"{_FLAGS},{self._purpose.access}", root, str(view))
+            await run_mount("mount", "-o", _FLAGS, root, str(view))
         except Retry as error:
-            raise Retry("SourceNotMounted", f"{self._purpose.field}: {error.message}") from error
+            raise Retry("SourceNotMounted", f"{_FIELD}: {error.message}") from error
         if not _is_view(view):
             await self._unmount(str(view))
             raise Permanent(
                 "SourceNotAllowed",
-                f"{self._purpose.field}: needs a node with Linux 5.10 or newer (nosymfollow)",
+                f"{_FIELD}: needs a node with Linux 5.10 or newer (nosymfollow)",
             )
         return view
 
@@ -158,26 +141,26 @@ class LocalSources:
                 return await self._answers.of((path, *_mounted_above(path)), call)
         except TimeoutError as error:
             text = (
-                f"{self._purpose.field}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"
+                f"{_FIELD}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"
                 " server of that file system can be reached from the node"
             )
             raise Retry(Reason.SOURCE_SILENT, text) from error
 
 
-def _check(view: Path, below: str, field: str) -> None:
+def _check(view: Path, below: str) -> None:
     """For a message that names what is wrong; the mount is what holds."""
     try:
         with opened_beneath(os.fsencode(view), os.fsencode(below), os.O_PATH | os.O_DIRECTORY):
             return
     except OSError as error:
         if error.errno == errno.ELOOP:
-            text = f"{field}: a symbolic link is on the way to {below!r}; name the directory itself"
+            text = f"{_FIELD}: a symbolic link is on the way to {below!r}; name the directory itself"
         else:
-            text = f"{field}: {below!r}: {error.strerror}; name a directory that each of the set's nodes has"
+            text = f"{_FIELD}: {below!r}: {error.strerror}; name a directory that each of the set's nodes has"
         raise Permanent("SourceNotAllowed", text) from error
 
 
-def _check_mounts(root: str, path: str, purpose: Purpose) -> None:
+def _check_mounts(root: str, path: str) -> None:
     """Nothing is mounted in the source, nor between it and its root."""
     real = os.path.realpath(root)
     source = real + path.removeprefix(root)
@@ -185,18 +168,18 @@ def _check_mounts(root: str, path: str, purpose: Purpose) -> None:
         is_below_root = mount != real and is_inside(mount, real)
         if is_below_root and (is_inside(mount, source) or is_inside(source, mount)):
             text = (
-                f"{purpose.field}: {path!r} would lack the file system that is mounted at {mount!r}; name"
-                f" that one, and have the operator add it to {purpose.setting}, or unmount it"
+                f"{_FIELD}: {path!r} would lack the file system that is mounted at {mount!r}; name"
+                f" that one, and have the operator add it to {_SETTING}, or unmount it"
             )
             raise Permanent("SourceNotAllowed", text)
 
 
-def _identity(root: str, field: str) -> Identity:
+def _identity(root: str) -> Identity:
     """Of what is mounted at the root now."""
     try:
         found = Path(root).stat()
     except OSError as error:
-        raise Retry("SourceNotMounted", f"{field}: {root!r}: {error.strerror}") from error
+        raise Retry("SourceNotMounted", f"{_FIELD}: {root!r}: {error.strerror}") from error
     return found.st_dev, found.st_ino
 
 

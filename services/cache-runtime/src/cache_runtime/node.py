@@ -14,9 +14,10 @@ from typing import Any
 import structlog
 
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
-from cache_runtime.engines.ports import Engine, VolumeRecord
+from cache_runtime.engines.ports import Engine
 from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.reasons import Reason

@@ -12,12 +12,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from paddlewheel.core.tasks import end, finish
-
 T = TypeVar("T")
-
-ENDS_WITHIN = 10.0
-"""Seconds for a call that is told to stop; one that waits for a file system in the kernel does not."""
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
@@ -68,22 +63,3 @@ class Answers:
         asked = self._asked.pop(about)
         if not asked.cancelled():
             asked.exception()  # else asyncio would tell of one that nobody has waited for
-
-
-async def in_own_thread_until(stop: threading.Event, call: Callable[[], T]) -> T:
-    """As `in_own_thread`, of a call that ends soon after `stop`, which is set whatever happens.
-
-    A caller that is cancelled waits for that, `ENDS_WITHIN` seconds at most: what it does next must not be
-    undone by this call.
-    """
-    work = asyncio.create_task(in_own_thread(call))
-    try:
-        return await asyncio.shield(work)
-    finally:
-        stop.set()
-        await finish(_let_end(work))
-
-
-async def _let_end(work: asyncio.Task[T]) -> None:
-    await asyncio.wait((work,), timeout=ENDS_WITHIN)
-    await end(work)

@@ -18,7 +18,6 @@ from typing import BinaryIO, TypeVar
 
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.domain.model import Batch, File, FileStat
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import PATH_MAX, encode_path
 from cache_runtime.listing import Walker
 from cache_runtime.retrying import as_failure, described
@@ -39,14 +38,17 @@ class Tree:
     """Reads the mounted tree; methods that are not coroutines block and belong in a thread.
 
     Coroutines raise Retry when the file system fails, and Permanent when it does for good.
+
+    Args:
+        own: inodes of the engine's own files.
     """
 
-    def __init__(self, root: Path, own: Callable[[], OwnFiles], threads: int) -> None:
+    def __init__(self, root: Path, own: range, threads: int) -> None:
         self._root, self._own, self._threads = root, own, threads
 
     def walker(self) -> Walker:
         """For `walk`; to be closed."""
-        return Walker(os.fsencode(self._root), self._threads, self._own())
+        return Walker(os.fsencode(self._root), self._threads, self._own)
 
     def walk(self, walker: Walker, path: str, field: str) -> Iterator[File]:
         """The file, or all files below the directory, in one fixed order.
@@ -170,7 +172,7 @@ class Tree:
 
     def _is_own(self, path: bytes) -> bool | None:
         found = self._lstat(path)
-        return None if found is None else self._own().has(found.st_ino, found.st_dev)
+        return None if found is None else found.st_ino in self._own
 
     def _remove_leftovers(self, paths: Sequence[bytes]) -> None:
         names = defaultdict[bytes, list[bytes]](list)

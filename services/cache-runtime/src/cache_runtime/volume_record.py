@@ -1,4 +1,4 @@
-"""Which volume a set has, as the reports of its agents tell: the one that was mounted first, for life."""
+"""Which volume a set has: the one that was mounted first, by the reports of its agents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from paddlewheel.core.errors import Permanent, Retry
 log = structlog.get_logger(__name__)
 
 
-class ReportedVolume:
-    """Implements `VolumeRecord`. What is kept here, reports of this agent say."""
+class VolumeRecord:
+    """The volume that the set was first mounted from. Synced and warmed data is in that volume."""
 
     def __init__(self, nodes: KeyValue, set_uid: str) -> None:
         self._nodes, self._set_uid = nodes, set_uid
@@ -24,21 +24,25 @@ class ReportedVolume:
 
     @property
     def known(self) -> str:
-        """Without asking the bus. What was recorded first counts more than what this process has mounted."""
+        """UUID of the volume, without a question to the bus; "" before any mount.
+
+        The first record outranks the mount of this process.
+        """
         return self._recorded or self._mounted
 
     async def recall(self) -> str:
-        """Read the reports until one names a volume.
+        """UUID as any agent of the set knows it; "" when the set was never mounted.
 
         Raises:
-            Retry: the bus does not answer; or none names one, and one cannot be read, or is in the place of
-                one that could not (RecordUnreadable).
+            Retry: the bus does not answer; or no report names a volume, and one report cannot be read
+                (RecordUnreadable).
         """
         if not self._recorded:
             self._recorded = await self._read()
         return self.known
 
     def keep(self, volume_id: str) -> None:
+        """Note which volume this process has mounted. Its reports name that volume."""
         self._mounted = volume_id
 
     async def _read(self) -> str:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from cache_runtime.beneath import opened_beneath, opened_root, opened_within
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.domain.paths import join
 from cache_runtime.frames import Frame, Kind
 
@@ -42,14 +41,13 @@ class _Scan:
     directories: list[bytes] = field(default_factory=list)
 
 
-def main(root: str, threads: str, first: str, last: str, device: str) -> None:
+def main(root: str, threads: str, first: str, last: str) -> None:
     """Answer each frame on standard input with those of a walk, until there are no more.
 
     Args:
         first, last: inodes from one to the other are the engine's own.
-        device: of these; "" = any.
     """
-    own = OwnFiles(range(int(first), int(last) + 1), int(device) if device else None)
+    own = range(int(first), int(last) + 1)
     # Who has asked may be gone: nobody wants the rest.
     with suppress(BrokenPipeError), os.fdopen(1, "wb", buffering=1 << 18) as out, os.fdopen(0, "rb") as asked:
         while top := _asked(asked):
@@ -64,7 +62,7 @@ def _asked(stream: IO[bytes]) -> Frame | None:
         return None
 
 
-def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, own: OwnFiles) -> None:
+def write_walk(out: IO[bytes], root: bytes, top: bytes, threads: int, own: range) -> None:
     """The last frame tells whether it is complete. Raises BrokenPipeError."""
     try:
         for frame in walk(root, top, threads, own, before_waiting=out.flush):
@@ -81,7 +79,7 @@ def walk(
     root: bytes,
     top: bytes,
     threads: int,
-    own: OwnFiles,
+    own: range,
     before_waiting: Callable[[], object] = lambda: None,
 ) -> Iterator[Frame]:
     """All regular files at or below `root/top`: a directory's files first, then its directories, sorted.
@@ -90,7 +88,7 @@ def walk(
     interrupted copies have left.
 
     Args:
-        own: files of the engine, which are not returned.
+        own: inodes of files of the engine, which are not returned.
         before_waiting: called before a directory is waited for.
 
     Raises:
@@ -134,7 +132,7 @@ def _read_ahead(
             pending[i] = (path, submit(path))
 
 
-def _scan(root: int, path: bytes, own: OwnFiles) -> _Scan:
+def _scan(root: int, path: bytes, own: range) -> _Scan:
     """A directory that was replaced by a link that leads out has vanished."""
     result = _Scan()
     try:
@@ -153,12 +151,12 @@ def _scan(root: int, path: bytes, own: OwnFiles) -> _Scan:
     return result
 
 
-def _add(result: _Scan, entry: os.DirEntry[str], own: OwnFiles) -> None:
+def _add(result: _Scan, entry: os.DirEntry[str], own: range) -> None:
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    if own.has(found.st_ino, found.st_dev):
+    if found.st_ino in own:
         return
     name = entry.name.encode("utf-8", "surrogateescape")
     if stat.S_ISREG(found.st_mode):
@@ -166,11 +164,6 @@ def _add(result: _Scan, entry: os.DirEntry[str], own: OwnFiles) -> None:
             result.files.append(b"%s\0%d" % (name, found.st_size))
     elif stat.S_ISDIR(found.st_mode):
         result.directories.append(name)
-
-
-def temporary_name(name: bytes, number: int) -> bytes:
-    """What a file is called while it is copied."""
-    return b".jfs.%s.tmp.%d" % (name[:_KEPT], number)
 
 
 def is_leftover(name: bytes) -> bool:

@@ -47,13 +47,6 @@ class FileStat:
     changed: float
 
 
-class FileName(NamedTuple):
-    """A file that was found in the mounted tree: encoded path, and inode. Engines know it by either."""
-
-    path: str
-    inode: int
-
-
 @dataclass(frozen=True)
 class TreeSize:
     """Regular files of a file system, and their apparent bytes."""

@@ -50,7 +50,7 @@ class BaseMount:
         self.changes, self._changed = 0, asyncio.Event()
         self._left_at: float | None = None
         self.message = "not mounted yet"
-        self._step = "its file system does not answer"
+        self._step = ""
         """What may be said of a mount that is being made when that takes long."""
         self._ailment: Ailment | None = None
         self._silence: Ailment | None = None

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cache_runtime.threads import in_own_thread
 from paddlewheel.core.errors import Retry
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
 MOUNT_TIMEOUT = 10.0
 """Seconds for the kernel to mount or unmount."""
-_DEAD = "fuse", "paddlewheel"
-"""Type and source."""
-_FUSE = "rootmode=40000,user_id=0,group_id=0,allow_other"
 
 
 @dataclass(frozen=True)
@@ -56,33 +49,10 @@ async def lazy_unmount(path: Path, *options: str) -> None:
             raise
 
 
-def is_dead(entry: MountEntry) -> bool:
-    """Whether `mount_dead` has made it."""
-    return (entry.type, entry.source) == _DEAD
-
-
 async def unmount(path: Path) -> None:
     """Detach all that is mounted there. Raises Retry when the kernel refuses."""
     while is_mount_point(path):
         await lazy_unmount(path)
-
-
-async def mount_dead(path: Path) -> None:
-    """A file system on which every call fails with ENOTCONN: FUSE, whose client has ended. Raises Retry.
-
-    In a thread: until its client ends, whoever asks it stands still in the kernel, this event loop too.
-    """
-    await in_own_thread(lambda: _mount_dead(path))
-
-
-def _mount_dead(path: Path) -> None:
-    client = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        type_, source = map(str.encode, _DEAD)
-        if _LIBC.mount(source, os.fsencode(path), type_, 0, f"fd={client},{_FUSE}".encode()):
-            raise Retry("MountFailed", f"{path}: {os.strerror(ctypes.get_errno())}")
-    finally:
-        os.close(client)
 
 
 async def run_mount(*command: str) -> None:

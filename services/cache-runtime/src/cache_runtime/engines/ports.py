@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cache_runtime.domain.model import CacheReport, CacheUse, File, FileName, TreeSize
-from cache_runtime.domain.own_files import OwnFiles
+from cache_runtime.domain.model import CacheReport, CacheUse, File, TreeSize
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.errors import Retry
 
@@ -24,23 +23,6 @@ class Ailment:
 
     reason: str
     message: str
-
-
-class VolumeRecord(Protocol):
-    """The volume that the set was first mounted from; what was synced or warmed is in that one."""
-
-    @property
-    def known(self) -> str:
-        """Its UUID as far as this process knows it; "" before any mount."""
-        ...
-
-    async def recall(self) -> str:
-        """Its UUID as any agent of the set knows it; "" when the set was never mounted. Raises Retry."""
-        ...
-
-    def keep(self, volume_id: str) -> None:
-        """Note what has been mounted."""
-        ...
 
 
 class Mount(Protocol):
@@ -109,8 +91,9 @@ class Mount(Protocol):
 class Volume(Protocol):
     """The file system of the data set."""
 
-    def own_files(self) -> OwnFiles:
-        """Those of the engine itself."""
+    @property
+    def own_inodes(self) -> range:
+        """Files of the engine itself. No operation may touch them."""
         ...
 
     async def remove(self, path: Path) -> str:
@@ -125,12 +108,12 @@ class Volume(Protocol):
 class NodeCache(Protocol):
     """The cache of this node. Methods raise Retry while the file system is not mounted."""
 
-    async def warm(self, files: Sequence[FileName], threads: int) -> None:
-        """Read all blocks of the files into the cache."""
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+        """Read all blocks of these files into the cache."""
         ...
 
-    async def check(self, files: Sequence[FileName], threads: int) -> CacheReport:
-        """Look up which bytes of the files are in the cache. One with several names counts under each."""
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
+        """Look up which bytes of these files are in the cache. An inode counts as often as it is named."""
         ...
 
     async def clear(self, directories: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cache_runtime.engines.mounts import is_dead, lazy_unmount, mount_dead, mounts_at, run_mount
+from cache_runtime.engines.mounts import lazy_unmount, mounts_at, run_mount
 from cache_runtime.threads import in_own_thread
 
 LAYERS_MAX = 100
@@ -36,11 +36,6 @@ class View:
             await run_mount("mount", "--bind", str(volume), str(self.path))
         else:
             await self._create(volume)
-
-    async def fail(self) -> None:
-        """Let every call fail there, as on a mount whose client has ended. Raises Retry."""
-        if self._exists() and not any(map(is_dead, mounts_at(self.path)[-1:])):
-            await mount_dead(self.path)
 
     def shows(self, device: str) -> bool:
         """Whether the mount that is seen there is of this device."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cache_runtime.domain.model import Batch, CacheReport, File, FileName, FileStat
+from cache_runtime.domain.model import Batch, CacheReport, File, FileStat
 from cache_runtime.domain.paths import decode_path, outermost, relative_path
 from cache_runtime.domain.strategy import shares
 from cache_runtime.engines.ports import NodeCache
@@ -80,8 +79,8 @@ class Warmup(RunOperation):
         memories = list(self._memories.of(spec.run_id, partition).values())
         if sum(memory.size for memory in memories) < warmed:
             memories = [memory async for memory in self._listed_again(spec, partition)]
-        # Without names the client would examine everything.
-        found = [await lookup.present(m.names, m.size) for m in memories if m.inodes]
+        # Without inodes the client would examine everything.
+        found = [await lookup.present(m.inodes, m.size) for m in memories if m.inodes]
         return sum(found)
 
     async def _listed_again(self, spec: RunSpec, partition: int) -> AsyncIterator[_Memory]:
@@ -90,9 +89,9 @@ class Warmup(RunOperation):
                 if batch.partition == partition:
                     found = await self._tree.stat([decode_path(file.path) for file in batch.files])
                     pairs = zip(found, batch.files, strict=True)
-                    there = [(FileName(file.path, stat.inode), file.size) for stat, file in pairs if stat]
+                    there = [(stat.inode, file.size) for stat, file in pairs if stat]
                     memory = _Memory()
-                    memory.add([name for name, _ in there], sum(size for _, size in there))
+                    memory.add([inode for inode, _ in there], sum(size for _, size in there))
                     yield memory
 
     def _files(self, walker: Walker, warmup: WarmupOperation) -> Iterator[File]:
@@ -111,23 +110,14 @@ class Warmup(RunOperation):
 
 @dataclass
 class _Memory:
-    """The files of a chunk that were warmed, and their bytes. A partition may have millions: their paths,
-    which have most of their text in common, are compressed."""
+    """The inodes of a chunk's files that were warmed, and their bytes."""
 
     inodes: array[int] = field(default_factory=lambda: array("Q"))
     size: int = 0
-    _paths: list[bytes] = field(default_factory=list)
 
-    def add(self, names: Sequence[FileName], size: int) -> None:
-        if names:
-            self.inodes.extend(name.inode for name in names)
-            self._paths.append(zlib.compress("\0".join(name.path for name in names).encode()))
-            self.size += size
-
-    @property
-    def names(self) -> list[FileName]:
-        paths = (path for block in self._paths for path in zlib.decompress(block).decode().split("\0"))
-        return list(map(FileName, paths, self.inodes))
+    def add(self, inodes: Sequence[int], size: int) -> None:
+        self.inodes.extend(inodes)
+        self.size += size
 
 
 class _Memories:
@@ -152,18 +142,18 @@ class _Lookup:
     def __init__(self, cache: NodeCache, threads: int) -> None:
         self.cache, self.threads = cache, threads
 
-    async def holds_all(self, files: Sequence[FileName], size: int) -> bool:
+    async def holds_all(self, inodes: Sequence[int], size: int) -> bool:
         """Whether the files, of `size` bytes in all, are completely cached."""
-        report = await self._report(files, size)
-        return not report.missing and report.files == len(files)
+        report = await self._report(inodes, size)
+        return not report.missing and report.files == len(inodes)
 
-    async def present(self, files: Sequence[FileName], size: int) -> int:
+    async def present(self, inodes: Sequence[int], size: int) -> int:
         """Bytes of the files that are cached; of one that is gone, none."""
-        report = await self._report(files, size)
-        holes = size - report.bytes if report.files == len(files) else 0
+        report = await self._report(inodes, size)
+        holes = size - report.bytes if report.files == len(inodes) else 0
         return max(0, min(size, report.bytes - report.missing + max(0, holes)))
 
-    async def _report(self, files: Sequence[FileName], size: int) -> CacheReport:
+    async def _report(self, inodes: Sequence[int], size: int) -> CacheReport:
         """The engine counts a file that it could not examine, but not its bytes, and calls none missing.
 
         Holes of a file have no bytes either, but these are as few the second time.
@@ -171,10 +161,10 @@ class _Lookup:
         Raises:
             Retry: two looks do not agree.
         """
-        report = await self.cache.check(files, self.threads)
-        if report.files < len(files) or report.bytes >= size:
+        report = await self.cache.check(inodes, self.threads)
+        if report.files < len(inodes) or report.bytes >= size:
             return report
-        again = await self.cache.check(files, self.threads)
+        again = await self.cache.check(inodes, self.threads)
         if (again.files, again.bytes) != (report.files, report.bytes):
             raise Retry("CheckFailed", "the cache could not be examined completely")
         return again
@@ -201,26 +191,26 @@ class _WarmupTask:
         return 0
 
     async def execute(self, files: Sequence[FileEntry]) -> None:
-        await self._lookup.cache.warm(self._names(files), self._lookup.threads)
+        await self._lookup.cache.warm(self._inodes(files), self._lookup.threads)
 
     async def verify(self, files: Sequence[FileEntry]) -> Mapping[str, str]:
         cold = {entry.path for entry in await self._cold(files)}
         warm = [entry for entry in files if entry.path not in cold]
-        self._memory.add(self._names(warm), sum(entry.size for entry in warm))
+        self._memory.add(self._inodes(warm), sum(entry.size for entry in warm))
         return dict.fromkeys(cold, f"not in the cache after {TRIES} tries")
 
     async def _cold(self, files: Sequence[FileEntry]) -> Sequence[FileEntry]:
         """Files that are not completely cached; halves a set that is not until single files are left."""
         size = sum(self._stats[entry.path].size for entry in files)
-        if not files or await self._lookup.holds_all(self._names(files), size):
+        if not files or await self._lookup.holds_all(self._inodes(files), size):
             return ()
         if len(files) == 1:
             return files
         middle = len(files) // 2
         return [*await self._cold(files[:middle]), *await self._cold(files[middle:])]
 
-    def _names(self, files: Sequence[FileEntry]) -> list[FileName]:
-        return [FileName(entry.path, self._stats[entry.path].inode) for entry in files]
+    def _inodes(self, files: Sequence[FileEntry]) -> list[int]:
+        return [self._stats[entry.path].inode for entry in files]
 
 
 def create(node: Node) -> RunOperation:

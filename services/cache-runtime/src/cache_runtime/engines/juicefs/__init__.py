@@ -11,9 +11,10 @@ from cache_runtime.engines.juicefs.mount import JuiceFsMount, MountPlan
 from cache_runtime.engines.juicefs.transfer import JuiceFsTransfer
 from cache_runtime.engines.juicefs.volume import JuiceFsVolume
 from cache_runtime.engines.juicefs.volumes import Volumes
-from cache_runtime.engines.ports import Engine, MountListener, VolumeRecord
+from cache_runtime.engines.ports import Engine, MountListener
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.core.clock import Clock
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import CacheReport, CacheUse, FileName
+from cache_runtime.domain.model import CacheReport, CacheUse
 from cache_runtime.engines.juicefs.control import ROOT_INODE, TRASH_INODE
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from cache_runtime.engines.juicefs.mount import JuiceFsMount
@@ -33,11 +33,11 @@ class JuiceFsCache:
     def __init__(self, mount: JuiceFsMount, control: ControlFile, directories: Sequence[str]) -> None:
         self._mount, self._control, self._directories = mount, control, directories
 
-    async def warm(self, files: Sequence[FileName], threads: int) -> None:
-        await self._control.warm([file.inode for file in files], threads)
+    async def warm(self, inodes: Sequence[int], threads: int) -> None:
+        await self._control.warm(inodes, threads)
 
-    async def check(self, files: Sequence[FileName], threads: int) -> CacheReport:
-        return await self._control.check([file.inode for file in files], threads)
+    async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
+        return await self._control.check(inodes, threads)
 
     async def clear(self, directories: Sequence[str]) -> None:
         """Staged writes, which are not uploaded yet, are kept."""

@@ -6,7 +6,6 @@ import secrets as random_ids
 from pathlib import Path
 
 from cache_runtime.domain.model import TreeSize
-from cache_runtime.domain.own_files import OwnFiles
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
@@ -21,8 +20,9 @@ class JuiceFsVolume:
     def __init__(self, client: JuiceFsClient, control: ControlFile) -> None:
         self._client, self._control = client, control
 
-    def own_files(self) -> OwnFiles:
-        return OwnFiles(INTERNAL_INODES)
+    @property
+    def own_inodes(self) -> range:
+        return INTERNAL_INODES
 
     async def remove(self, path: Path) -> str:
         log_id = random_ids.token_hex(16)

@@ -14,7 +14,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.output import is_store_in_use, is_unformatted
-from cache_runtime.engines.ports import VolumeRecord
+from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stores import InvalidStore, check_store
 from paddlewheel.core.errors import Permanent, Retry

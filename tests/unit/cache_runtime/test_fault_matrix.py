@@ -6,10 +6,16 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-
-from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
-from paddlewheel.testkit.fault_matrix.cases import AWAY, Case, Fault, Operation, Scenario, draw, pairs
-from paddlewheel.testkit.fault_matrix.judging import (
+from tests.integration.cache_runtime.fault_matrix.cases import (
+    AWAY,
+    Case,
+    Fault,
+    Operation,
+    Scenario,
+    draw,
+    pairs,
+)
+from tests.integration.cache_runtime.fault_matrix.judging import (
     Digests,
     Found,
     Node,
@@ -19,6 +25,8 @@ from paddlewheel.testkit.fault_matrix.judging import (
     judge_files,
     temporary,
 )
+
+from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
 
 SEEDS = range(4)
 OLD, NEW = {"a": "1", "b": "1", "gone": "1"}, {"a": "1", "b": "2", "new": "1"}

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.integration.cache_runtime.runtimes import RuntimeSet
+
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from paddlewheel.bus import connect
@@ -22,7 +24,6 @@ from paddlewheel.contracts.run_keys import NodeKey, RunKey
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core.errors import NotFound
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.wait import eventually, patiently
 
 M = TypeVar("M", bound=WireModel)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from paddlewheel.testkit.fault_matrix.cases import Fault
-from paddlewheel.testkit.fault_matrix.stand import PARTITIONS, Stand
+from tests.integration.cache_runtime.fault_matrix.cases import Fault
+from tests.integration.cache_runtime.fault_matrix.stand import PARTITIONS, Stand
 
 Breaking = AbstractAsyncContextManager[None]
 

@@ -7,12 +7,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.integration.cache_runtime.cache_harness import FINAL
+from tests.integration.cache_runtime.fault_matrix.cases import Blow, Case
+from tests.integration.cache_runtime.fault_matrix.faults import broken
+from tests.integration.cache_runtime.fault_matrix.judging import Digests, Found, judge, judge_report
+from tests.integration.cache_runtime.fault_matrix.stand import PARTITIONS, Stand, standing
+
 from paddlewheel.contracts.generated.cache_v1 import RunState
-from paddlewheel.testkit.cache_harness import FINAL
-from paddlewheel.testkit.fault_matrix.cases import Blow, Case
-from paddlewheel.testkit.fault_matrix.faults import broken
-from paddlewheel.testkit.fault_matrix.judging import Digests, Found, judge, judge_report
-from paddlewheel.testkit.fault_matrix.stand import PARTITIONS, Stand, standing
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 

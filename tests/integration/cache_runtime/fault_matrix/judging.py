@@ -7,8 +7,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tests.integration.cache_runtime.fault_matrix.cases import (
+    SUCCEEDED,
+    End,
+    Operation,
+    Scenario,
+    Tree,
+    ends_of,
+)
+
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
-from paddlewheel.testkit.fault_matrix.cases import SUCCEEDED, End, Operation, Scenario, Tree, ends_of
 
 Digests = Mapping[str, str]
 """SHA-256 of files by relative path; of a link `-> target`."""

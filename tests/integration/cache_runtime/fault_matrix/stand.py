@@ -14,6 +14,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.integration.cache_runtime.cache_harness import CacheHarness
+from tests.integration.cache_runtime.fault_matrix.cases import MBPS, Case, Operation, Scenario, Tree, draw
+from tests.integration.cache_runtime.fault_matrix.judging import Digests, Node, Report, digest
+from tests.integration.cache_runtime.runtimes import RuntimeSet
+
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
 from paddlewheel.bus import connect
@@ -25,13 +30,9 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.cache_harness import CacheHarness
-from paddlewheel.testkit.fault_matrix.cases import MBPS, Case, Operation, Scenario, Tree, draw
-from paddlewheel.testkit.fault_matrix.judging import Digests, Node, Report, digest
 from paddlewheel.testkit.link import Link
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.redis import RedisServer
-from paddlewheel.testkit.runtimes import RuntimeSet
 from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, run_juicefs
 
 BUCKET = "matrix"

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paddlewheel.testkit.mounted_pods import share_mounts, unmount_below
+from tests.integration.cache_runtime.mounted_pods import share_mounts, unmount_below
+
 from paddlewheel.testkit.storage import JuiceFsVolume, binary
 
 _READY_WITHIN = 90.0
@@ -23,7 +24,12 @@ _STOP_WITHIN = 120.0
 
 @dataclass
 class RuntimeSet:
-    """Agents of one data set as subprocesses. `settings` are extra CACHE_RUNTIME_* variables for all."""
+    """Agents of one data set as subprocesses.
+
+    Args:
+        settings: extra CACHE_RUNTIME_* variables for all.
+        module: the program of an agent.
+    """
 
     directory: Path
     nats_url: str
@@ -32,6 +38,7 @@ class RuntimeSet:
     uid: str = field(default_factory=lambda: str(uuid.uuid4()))
     name: str = "digits"
     namespace: str = "default"
+    module: str = "cache_runtime"
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _left_behind: list[int] = field(default_factory=list)
 
@@ -64,7 +71,7 @@ class RuntimeSet:
         share_mounts(self.mount_path(partition).parent)
         with (self.directory / f"agent-{partition}.log").open("ab") as log:
             self._processes[partition] = subprocess.Popen(
-                [sys.executable, "-m", "cache_runtime"], env=self._environment(partition),
+                [sys.executable, "-m", self.module], env=self._environment(partition),
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
