@@ -21,7 +21,7 @@ from paddlewheel.contracts.subjects import event_subject
 from paddlewheel.contracts.wire import decode
 
 SCHEMA = json.loads((Path(__file__).parent / "asyncapi/schema-3.0.0.json").read_text())
-DOCUMENT: dict[str, Any] = yaml.safe_load(ASYNCAPI.read_text())
+DOCUMENT: dict[str, Any] = yaml.load(ASYNCAPI.read_text(), yaml.CSafeLoader)
 CATALOG = read(build(ROOT / "protos"))
 FACTS = CATALOG.facts
 SERVICES = {path.name for path in (ROOT / "services").iterdir()}
