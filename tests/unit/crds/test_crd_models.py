@@ -25,7 +25,7 @@ from paddlewheel.core.errors import Permanent
 MANIFESTS = Path(__file__).parents[2] / "integration" / "crds" / "manifests" / "contract.yaml"
 PUBLISHED = {
     document["metadata"]["name"]: document
-    for document in yaml.safe_load_all(MANIFESTS.read_text(encoding="utf-8"))
+    for document in yaml.load_all(MANIFESTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
 }
 
 

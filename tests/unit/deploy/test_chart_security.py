@@ -12,7 +12,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from paddlewheel.bus.admin.accounts_gen import text
 from paddlewheel.bus.admin.permissions import ROLES, user_of
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.testkit.chart_bus import teams_of
@@ -52,10 +51,6 @@ def certificate(data: dict[str, bytes]) -> x509.Certificate:
 def names_in(made: x509.Certificate) -> list[str]:
     found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return found.get_values_for_type(x509.DNSName)
-
-
-def test_accounts_file_is_up_to_date() -> None:
-    assert (CHARTS / "paddlewheel/files/bus-accounts.json").read_text() == text(), "run `make gen`"
 
 
 def test_every_role_has_a_certificate_for_its_user_from_the_same_authority() -> None:

@@ -32,7 +32,9 @@ Manifest = dict[str, Any]
 
 
 def manifests(name: str) -> list[Manifest]:
-    return [document for document in yaml.safe_load_all((EXAMPLE / name).read_text()) if document]
+    return [
+        document for document in yaml.load_all((EXAMPLE / name).read_text(), yaml.CSafeLoader) if document
+    ]
 
 
 @pytest.fixture

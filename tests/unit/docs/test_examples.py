@@ -61,7 +61,7 @@ def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
     texts = [(str(block), block.text) for block in blocks("yaml")]
     texts += [(path.name, path.read_text()) for path in (REPOSITORY / "examples").rglob("*.yaml")]
     for where, text in texts:
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, yaml.CSafeLoader):
             if isinstance(document, dict) and "kind" in document:
                 yield where, document
 

@@ -19,9 +19,10 @@ def make(root: Path, **files: str) -> list[str]:
     return [wrong for page in pages(root) for wrong in complaints(root, read(page).links)]
 
 
-@pytest.mark.parametrize("page", pages(REPOSITORY), ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_every_link_of_the_repository_leads_somewhere(page: Path) -> None:
-    assert complaints(REPOSITORY, read(page).links) == []
+def test_every_link_of_the_repository_leads_somewhere() -> None:
+    found = pages(REPOSITORY)
+    assert len(found) > 50
+    assert [wrong for page in found for wrong in complaints(REPOSITORY, read(page).links)] == []
 
 
 @pytest.mark.parametrize(

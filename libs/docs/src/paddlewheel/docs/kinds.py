@@ -285,7 +285,10 @@ def _example(field: Field, section: Section, examples: Sequence[Mapping[str, Any
 
 def _flow(value: Any) -> str:
     """YAML in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
+    text: str = yaml.dump(
+        value, Dumper=yaml.CSafeDumper, default_flow_style=True, width=10_000, sort_keys=False,
+        allow_unicode=True,
+    )  # fmt: skip
     return text.removesuffix("\n").removesuffix("\n...")
 
 

@@ -48,7 +48,7 @@ def with_reasons(text: str) -> str:
 
 def examples(root: Path, kind: Kind) -> list[Mapping[str, Any]]:
     """The manifests of a kind that show its fields."""
-    return list(yaml.safe_load_all((root / _manifests(kind)).read_text(encoding="utf-8")))
+    return list(yaml.load_all((root / _manifests(kind)).read_text(encoding="utf-8"), yaml.CSafeLoader))
 
 
 def _manifests(kind: Kind) -> Path:
@@ -64,7 +64,7 @@ def _kind(root: Path, kind: Kind) -> str:
 
 def _values(root: Path) -> str:
     schema = orjson.loads((root / _CHART / "values.schema.json").read_bytes())
-    defaults = yaml.safe_load((root / _CHART / "values.yaml").read_text(encoding="utf-8"))
+    defaults = yaml.load((root / _CHART / "values.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
     try:
         return values.page(schema, defaults)
     except KeyError as error:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-GRACE = 60.0
-"""Seconds for tasks that were cancelled to end."""
+TASKS_END_GRACE_SECONDS = 60.0
+"""How long tasks may take to end after they were cancelled."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ async def leftover_tasks() -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     if left:
-        _, left = await asyncio.wait(left, timeout=GRACE)
+        _, left = await asyncio.wait(left, timeout=TASKS_END_GRACE_SECONDS)
     if not left:
         return
     names = sorted(repr(task.get_coro()) for task in left)

@@ -19,7 +19,7 @@ PAGE = ROOT / "docs/events.md"
 _WIDTH = 118
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Without anchors, which readers of AsyncAPI need not understand."""
 
     def ignore_aliases(self, data: Any) -> bool:
