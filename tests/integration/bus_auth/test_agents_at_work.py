@@ -58,16 +58,16 @@ async def two_agents(stand: BusAuthStand, folder: Path) -> AsyncIterator[CacheHa
         await driver.close()
 
 
-async def test_a_run_is_finished_although_bus_auth_is_killed(stand: BusAuthStand, tmp_path: Path) -> None:
+async def test_a_run_is_finished_although_bus_auth_is_killed(own_stand: BusAuthStand, tmp_path: Path) -> None:
     fill(tmp_path / "lent", FILES, SIZE)
-    async with stand.installed(), two_agents(stand, tmp_path) as harness:
+    async with own_stand.installed(), two_agents(own_stand, tmp_path) as harness:
         synced = await harness.run("sync", SyncOperation(source=f"file://{tmp_path / 'lent'}"))
         assert (synced.phase, synced.message) == (RunPhase.SUCCEEDED, "")
 
         await harness.request("warm", WarmupOperation())
-        await stand.stop()
+        await own_stand.stop()
         await harness.request("after", WarmupOperation())
-        await stand.start()
+        await own_stand.start()
 
         for run in ("warm", "after"):
             ended = await harness.ended(run)
@@ -80,7 +80,7 @@ async def test_a_run_is_finished_although_bus_auth_is_killed(stand: BusAuthStand
             return all(status.total_files == FILES for status in found)
 
         await eventually(are_reported)
-        assert await ended_runs(stand) == 3
+        assert await ended_runs(own_stand) == 3
 
 
 async def ended_runs(stand: BusAuthStand) -> int:
