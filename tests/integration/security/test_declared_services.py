@@ -25,7 +25,16 @@ from paddlewheel.contracts.gen.protos import ROOT
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, entering, guest, install, running
+from paddlewheel.testkit.chart_bus import (
+    PATIENCE,
+    ChartBus,
+    Guest,
+    emptied,
+    entering,
+    guest,
+    install,
+    running,
+)
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually
 
@@ -54,10 +63,15 @@ SPOILED = "uid-2"
 """Of a job whose fact nobody can read."""
 
 
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[ChartBus]:
-    with running(tmp_path / "bus", *SERVICES) as started:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
+    with running(tmp_path_factory.mktemp("bus"), *SERVICES) as started:
         yield started
+
+
+@pytest.fixture
+async def bus(server: ChartBus) -> ChartBus:
+    return await emptied(server)
 
 
 def plain(bus: ChartBus, service: str) -> AbstractAsyncContextManager[Guest]:

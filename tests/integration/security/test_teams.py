@@ -20,7 +20,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, guest, install, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, emptied, guest, install, running
 from paddlewheel.testkit.wait import eventually, patiently
 
 TEAMS = (
@@ -33,10 +33,15 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 API = "$JS.API"
 
 
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[ChartBus]:
-    with running(tmp_path / "bus", *TEAMS) as started:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
+    with running(tmp_path_factory.mktemp("bus"), *TEAMS) as started:
         yield started
+
+
+@pytest.fixture
+async def bus(server: ChartBus) -> ChartBus:
+    return await emptied(server)
 
 
 def make_fact(number: int, namespace: str = "a") -> Event:

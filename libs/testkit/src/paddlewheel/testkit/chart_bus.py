@@ -191,6 +191,13 @@ async def sweep(operator: BareClient, teams: Iterable[Team] = ()) -> None:
         await js.delete_stream(name)
 
 
+async def emptied(bus: ChartBus) -> ChartBus:
+    """A server that several tests share, without the streams of the test before."""
+    async with guest(bus, OPERATOR) as operator:
+        await sweep(operator.client, bus.teams)
+    return bus
+
+
 def _duty_of(role: str) -> StreamDuty:
     """As each role's program has it."""
     if role == INSTALLER:
