@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+import pytest
 from tests.integration.cache_runtime.directory_nodes import DirectoryRuntimes, SharedVolume
 
 from paddlewheel.bus import connect
@@ -18,6 +19,8 @@ from paddlewheel.testkit.cache_harness import CacheHarness, fill
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE
 from paddlewheel.testkit.storage import JuiceFsVolume
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 FILES, SIZE = 30, 10_000
 

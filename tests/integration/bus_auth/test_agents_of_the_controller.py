@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.streams import NODES_BUCKET
@@ -21,6 +23,8 @@ from paddlewheel.testkit.chart_bus import BUS_CA
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 
 async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespace(

@@ -26,6 +26,8 @@ from paddlewheel.testkit.charts import REPOSITORY, render
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
+pytestmark = pytest.mark.long
+
 WATCH = "paddlewheel-watch-facts"
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from aiohttp import ClientSession
 
 from paddlewheel.testkit.bus_auth import BusAuthStand
 from paddlewheel.testkit.chart_bus import renew_key
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 
 async def readiness(stand: BusAuthStand) -> tuple[int, str]:

@@ -180,6 +180,7 @@ async def test_an_agent_follows_its_records_while_the_server_is_killed(own_stand
             await eventually(lambda: known == {f"{uid}.a.state": b"1", f"{uid}.b.state": b"2"})
 
 
+@pytest.mark.long
 async def test_a_bus_auth_that_does_not_answer_makes_agents_try_again(own_stand: BusAuthStand) -> None:
     async with own_stand.installed(), agent(own_stand) as (bus, uid), operating(own_stand) as operator:
         records = bus.key_value(RUNS_BUCKET)

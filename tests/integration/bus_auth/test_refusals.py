@@ -115,6 +115,7 @@ async def test_an_agents_place_is_refused_to_a_token(stand: BusAuthStand, make: 
     assert not token or token not in stand.bus.log
 
 
+@pytest.mark.long
 async def test_a_deleted_accounts_token_is_refused(stand: BusAuthStand) -> None:
     await stand.account("notifier")
     await stand.allow_facts("notifier", where=stand.home)
@@ -148,6 +149,7 @@ async def test_nobody_but_bus_auth_answers_the_servers_requests(stand: BusAuthSt
         assert await operator.refused_to_publish("$SYS.REQ.USER.AUTH")
 
 
+@pytest.mark.long
 async def test_while_the_api_server_is_away_nobody_is_let_in(own_stand: BusAuthStand, tmp_path: Path) -> None:
     mine, _, token = await own_stand.agent(own_stand.home)
     await own_stand.stop()
@@ -188,6 +190,7 @@ async def test_while_bus_auth_is_away_connections_live_on_and_new_ones_wait(own_
         await new.close()
 
 
+@pytest.mark.long
 async def test_a_client_is_disconnected_with_its_rights_and_returns_with_a_fresh_token(
     own_stand: BusAuthStand,
 ) -> None:
@@ -210,6 +213,7 @@ async def test_a_client_is_disconnected_with_its_rights_and_returns_with_a_fresh
         await connection.close()
 
 
+@pytest.mark.long
 async def test_what_was_revoked_ends_with_the_rights_lifetime(own_stand: BusAuthStand) -> None:
     await own_stand.stop()
     await own_stand.start(LIFETIME="5")

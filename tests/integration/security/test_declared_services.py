@@ -193,6 +193,7 @@ async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_i
         assert await js.consumer_info("PW_JOBS", "notebooks-jobs")
 
 
+@pytest.mark.long
 async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp_path: Path) -> None:
     with running(tmp_path / "before", *SERVICES) as bus:
         await install(bus)
@@ -317,6 +318,7 @@ async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: Cha
         await offered(bus, "uid-9")
 
 
+@pytest.mark.long
 async def test_the_example_outlasts_what_passes_and_gives_up_what_does_not(bus: ChartBus) -> None:
     await install(bus)
     async with guest(bus, "operator") as operator, example(bus) as said:

@@ -167,6 +167,7 @@ async def test_a_feed_that_was_lost_goes_on_where_the_copy_ends(bus: ChartBus) -
     assert ids(await read(bus, "team-a", 4)) == [f"a/{number}" for number in range(4)]
 
 
+@pytest.mark.long
 async def test_a_copy_that_is_ahead_of_a_stream_restored_from_a_backup_is_made_anew(
     bus: ChartBus, tmp_path: Path
 ) -> None:
