@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 
 from tests.attacks.rows import Outcome, attempted, attempts, elsewhere, run_elsewhere
+from tests.attacks.servers import Servers
 from tests.attacks.threats import lines, threat_of
 
 WORST = (Outcome.SUCCEEDED, Outcome.ERROR, Outcome.REFUSED)
@@ -27,9 +31,11 @@ def try_all(only: str) -> Mapping[str, Outcome]:
         show(row, outcome)
 
     logging.disable()
-    for name, attempt in attempts().items():
-        if only in name:
-            tell(name, attempted(attempt))
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-attacks-") as folder, ExitStack() as ends:
+        servers = Servers(Path(folder), ends)
+        for name, attempt in attempts().items():
+            if only in name:
+                tell(name, attempted(attempt, servers))
     logging.disable(logging.NOTSET)
     if rows := [row for row in elsewhere() if only in row]:
         run_elsewhere(rows, tell)

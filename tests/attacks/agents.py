@@ -17,7 +17,7 @@ from typing import Any
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.errors import Error as JetStreamError
-from tests.attacks.open_bus import EVERYTHING, authorize_everything, sweep
+from tests.attacks.open_bus import EVERYTHING, authorize_everything
 from tests.attacks.stand import API, EFFECT_WITHIN, FACT, VICTIM, Harm, happened
 
 from paddlewheel.bus.access import Access
@@ -48,8 +48,8 @@ from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.bus_auth import VALUES, answering, bus_auth_access, letting_in
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, running
+from paddlewheel.testkit.bus_auth import answering, bus_auth_access, letting_in
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, installing, sweep
 from paddlewheel.testkit.wait import eventually, patiently
 
 SETS = {"mine": SetReference("team-a", "uid-a"), "theirs": SetReference("team-b", "uid-b")}
@@ -792,22 +792,21 @@ async def authorize(asking: Asking) -> Grant:
 
 
 @asynccontextmanager
-async def tenants(folder: Path, writer: type[SetWriter] = SetWriter) -> AsyncIterator[Tenants]:
-    """The chart's server with tokens, every stream, bus-auth with its own writer or another, and
-    bus-installer."""
-    with running(folder / "bus", *VALUES) as bus:
-        async with answering(bus, authorize, writer=writer), AsyncExitStack() as ends:
-            made = Tenants(bus, ends)
-            await ends.enter_async_context(installing(bus, **as_holder(bus.folder)))
-            yield made
+async def tenants(bus: ChartBus, writer: type[SetWriter] = SetWriter) -> AsyncIterator[Tenants]:
+    """Every stream without messages, bus-auth with its own writer or another, and bus-installer."""
+    async with answering(bus, authorize, writer=writer), AsyncExitStack() as ends:
+        made = Tenants(bus, ends)
+        await sweep((await made.operator()).client, bus.teams)
+        await ends.enter_async_context(installing(bus, **as_holder(bus.folder)))
+        yield made
 
 
 @asynccontextmanager
 async def unguarded(bus: ChartBus) -> AsyncIterator[Tenants]:
-    """The same, made anew on an open server, where nothing is refused."""
+    """The same on a server that guards nothing."""
     async with letting_in(bus, authorize_everything), AsyncExitStack() as ends:
         made = Tenants(bus, ends, is_open=True)
-        await sweep(await made.jetstream())
+        await sweep((await made.operator()).client)
         await ends.enter_async_context(installing(bus, teams=(), **as_holder(bus.folder)))
         yield made
 

@@ -550,6 +550,8 @@ NEAR = (
 """Attacks of the same kinds."""
 
 ATTACKS = (*TABLE, *NEAR)
+KINDS = {attack.run: attack for attack in sorted(ATTACKS, key=lambda attack: attack.role == AGENT)}
+"""One attack of each kind: an agent's where agents try it, for their pods run on every node."""
 
 
 async def attempt(attack: Attack, stand: Stand) -> Harm:

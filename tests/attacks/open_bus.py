@@ -6,8 +6,6 @@ import json
 import re
 import time
 
-from nats.js import JetStreamContext
-
 from paddlewheel.bus.admin.accounts import HOME, SYSTEM
 from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
@@ -38,9 +36,3 @@ def opened(config: str) -> str:
 async def authorize_everything(asking: Asking) -> Grant:
     """Everybody is let in where the streams are."""
     return Grant(asking.role, HOME, EVERYTHING, int(time.time()) + 600)
-
-
-async def sweep(js: JetStreamContext) -> None:
-    """Remove what the attack before has left."""
-    for info in await js.streams_info():
-        await js.delete_stream(info.config.name or "")

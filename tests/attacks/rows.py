@@ -6,7 +6,6 @@ import asyncio
 import re
 import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from enum import StrEnum
@@ -17,6 +16,7 @@ from typing import Any
 from tests.attacks import agents, attacks, reporting, stand, watchers
 from tests.attacks.attacks import Attack
 from tests.attacks.reporting import Reported, reported
+from tests.attacks.servers import Servers
 from tests.attacks.stand import Harm, is_harmed
 
 TOP = Path(__file__).parents[2]
@@ -32,34 +32,27 @@ class Outcome(StrEnum):
     """It was not tried, or not to its end, which proves nothing."""
 
 
-Attempt = Callable[[], Coroutine[Any, Any, Harm]]
+Attempt = Callable[[Servers], Coroutine[Any, Any, Harm]]
 Tell = Callable[[str, Outcome], None]
 """Told of each row."""
 
 
-async def _tried(attack: Attack) -> Harm:
-    """On a server of its own: the ones before may have left their mark."""
-    with _folder() as folder, stand.server(Path(folder)) as bus:
-        async with stand.installed(bus) as made:
-            return await attacks.attempt(attack, made)
+async def _tried(attack: Attack, servers: Servers) -> Harm:
+    """On the server with certificates."""
+    async with stand.installed(servers.with_certificates) as made:
+        return await attacks.attempt(attack, made)
 
 
-async def _tried_by_agent(run: agents.Run) -> Harm:
-    """On a server with tokens."""
-    with _folder() as folder:
-        async with agents.tenants(Path(folder)) as made:
-            return await agents.attempt(run, made)
+async def _tried_by_agent(run: agents.Run, servers: Servers) -> Harm:
+    """On the server with tokens."""
+    async with agents.tenants(servers.with_tokens) as made:
+        return await agents.attempt(run, made)
 
 
-async def _tried_by_watcher(run: watchers.Run) -> Harm:
-    """On a server with tokens and teams."""
-    with _folder() as folder:
-        async with watchers.installed(Path(folder)) as made:
-            return await run(made)
-
-
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="paddlewheel-attack-")
+async def _tried_by_watcher(run: watchers.Run, servers: Servers) -> Harm:
+    """On the server with tokens and teams."""
+    async with watchers.installed(servers.with_teams) as made:
+        return await run(made)
 
 
 def attempts() -> Mapping[str, Attempt]:
@@ -71,10 +64,10 @@ def attempts() -> Mapping[str, Attempt]:
     }
 
 
-def attempted(attempt: Attempt) -> Outcome:
-    """Whether it succeeded. What goes wrong on the way is told on stderr."""
+def attempted(attempt: Attempt, servers: Servers) -> Outcome:
+    """Whether it succeeded. Errors on the way are printed on stderr."""
     try:
-        return Outcome.SUCCEEDED if is_harmed(asyncio.run(attempt())) else Outcome.REFUSED
+        return Outcome.SUCCEEDED if is_harmed(asyncio.run(attempt(servers))) else Outcome.REFUSED
     except Exception:
         traceback.print_exc()
         return Outcome.ERROR

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
-from tests.attacks.open_bus import sweep
 
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, installing, running
+from paddlewheel.bus.admin.teams import Team
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, installing, sweep
 
 API = "$JS.API"
 Harm = bool | Mapping[str, bool]
@@ -37,7 +36,7 @@ VICTIM = ("PW_DATASETS", "trigger-controller-datasets")
 
 @dataclass
 class Stand:
-    """One server for one attack."""
+    """A server with everything installed, for one attack."""
 
     bus: ChartBus
     operator: Guest
@@ -107,32 +106,24 @@ def unharmed(harm: Harm) -> list[str]:
     return [name for name, is_done in parts.items() if not is_done]
 
 
-@contextmanager
-def server(folder: Path, change: Callable[[str], str] = str) -> Iterator[ChartBus]:
-    """The chart's server, empty, or with a change to its configuration."""
-    with running(folder / "bus", *SERVICES, change=change) as started:
-        yield started
-
-
 @asynccontextmanager
 async def installed(bus: ChartBus) -> AsyncIterator[Stand]:
-    """Streams and durables as the installation makes them."""
-    async with AsyncExitStack() as ends:
-        stand = await _standing(bus, ends)
-        await ends.enter_async_context(installing(bus))
+    """Streams and durables as the installation makes them, without messages."""
+    async with _installed(bus, bus.teams) as stand:
         yield stand
 
 
 @asynccontextmanager
 async def unguarded(bus: ChartBus) -> AsyncIterator[Stand]:
-    """The same, made anew on an open server, where nothing is refused."""
-    async with AsyncExitStack() as ends:
-        stand = await _standing(bus, ends)
-        await sweep(stand.js)
-        await ends.enter_async_context(installing(bus, teams=()))
+    """The same on a server that guards nothing: everybody is in one account, so that teams have no copies."""
+    async with _installed(bus, ()) as stand:
         yield stand
 
 
-async def _standing(bus: ChartBus, ends: AsyncExitStack) -> Stand:
-    operator = await ends.enter_async_context(guest(bus, "operator"))
-    return Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)
+@asynccontextmanager
+async def _installed(bus: ChartBus, teams: tuple[Team, ...]) -> AsyncIterator[Stand]:
+    async with AsyncExitStack() as ends:
+        operator = await ends.enter_async_context(guest(bus, "operator"))
+        await sweep(operator.client, teams)
+        await ends.enter_async_context(installing(bus, teams=teams))
+        yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)

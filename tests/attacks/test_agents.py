@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from tests.attacks.agents import ATTACKS, attempt, tenants
+from tests.attacks.servers import Servers
 from tests.attacks.stand import is_harmed
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_an_agents_attack_is_refused(name: str, tmp_path: Path) -> None:
-    async with tenants(tmp_path) as made:
+async def test_an_agents_attack_is_refused(name: str, guarded: Servers) -> None:
+    async with tenants(guarded.with_tokens) as made:
         harm = await attempt(ATTACKS[name], made)
         assert not is_harmed(harm), f"{name} SUCCEEDED: {harm}"

@@ -6,15 +6,13 @@ What is guarded by a program is tried with that program broken.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.attacks import agents, attacks, stand, watchers
-from tests.attacks.attacks import Attack
-from tests.attacks.open_bus import opened
+from tests.attacks.attacks import KINDS, Attack
+from tests.attacks.servers import Servers
 from tests.attacks.stand import Stand, unharmed
 
 from paddlewheel.bus.admin.accounts import WATCHERS
@@ -26,11 +24,7 @@ from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import NODES
 from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.wire import MESSAGE_ID
-from paddlewheel.testkit.bus_auth import VALUES
-from paddlewheel.testkit.chart_bus import ChartBus, running
 
-KINDS = {attack.run: attack for attack in attacks.ATTACKS}
-"""One attack of each kind: where nothing is refused roles do not differ."""
 PURGES = attacks.empties_the_queue
 FLOOD = "agent keeps another tenant's set from writing by a flood of writes"
 IDS = "agent has a chunk of another tenant's set swallowed by its id"
@@ -72,42 +66,25 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stand, "EFFECT_WITHIN", 15.0)
 
 
-@pytest.fixture(scope="module")
-def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
-    with stand.server(tmp_path_factory.mktemp("open"), opened) as bus:
-        yield bus
-
-
-@pytest.fixture(scope="module")
-def with_tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
-    with running(tmp_path_factory.mktemp("open"), *VALUES, change=opened) as bus:
-        yield bus
-
-
-@pytest.fixture(scope="module")
-def with_teams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
-    with running(tmp_path_factory.mktemp("open"), *watchers.CONFIGURED, change=opened) as bus:
-        yield bus
-
-
 @pytest.mark.parametrize("attack", KINDS.values(), ids=[run.__name__ for run in KINDS])
-async def test_an_attack_succeeds(attack: Attack, with_certificates: ChartBus) -> None:
-    async with stand.unguarded(with_certificates) as made:
+async def test_an_attack_succeeds(attack: Attack, unguarded: Servers) -> None:
+    """Where nothing is refused roles do not differ."""
+    async with stand.unguarded(unguarded.with_certificates) as made:
         if attack.run is PURGES:
             await purge_what_is_asked_for(made)
         assert unharmed(await attacks.attempt(attack, made)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in agents.ATTACKS if name not in {**ELSEWHERE, **NOWHERE}])
-async def test_an_agents_attack_succeeds(name: str, with_tokens: ChartBus) -> None:
-    async with agents.unguarded(with_tokens) as made:
+async def test_an_agents_attack_succeeds(name: str, unguarded: Servers) -> None:
+    async with agents.unguarded(unguarded.with_tokens) as made:
         missing = unharmed(await agents.attempt(agents.ATTACKS[name], made))
     assert sorted(missing) == sorted(PARTS.get(name, {}))
 
 
 @pytest.mark.parametrize("name", [name for name in watchers.ATTACKS if name not in ELSEWHERE])
-async def test_an_attack_by_token_succeeds(name: str, with_teams: ChartBus) -> None:
-    async with watchers.unguarded(with_teams) as made:
+async def test_an_attack_by_token_succeeds(name: str, unguarded: Servers) -> None:
+    async with watchers.unguarded(unguarded.with_teams) as made:
         assert unharmed(await watchers.ATTACKS[name](made)) == []
 
 
@@ -115,26 +92,26 @@ async def test_it_is_known_where_each_attack_succeeds() -> None:
     assert {*ELSEWHERE, *NOWHERE, *PARTS} <= {*agents.ATTACKS, *watchers.ATTACKS}
 
 
-async def test_a_flood_succeeds_without_limits(tmp_path: Path) -> None:
-    async with agents.tenants(tmp_path, Unlimited) as made:
+async def test_a_flood_succeeds_without_limits(guarded: Servers) -> None:
+    async with agents.tenants(guarded.with_tokens, Unlimited) as made:
         assert await agents.attempt(agents.ATTACKS[FLOOD], made)
 
 
-async def test_an_id_is_taken_where_work_has_ids(with_tokens: ChartBus) -> None:
-    async with agents.unguarded(with_tokens) as made:
+async def test_an_id_is_taken_where_work_has_ids(unguarded: Servers) -> None:
+    async with agents.unguarded(unguarded.with_tokens) as made:
         assert await agents.attempt(agents.swallowing(put_with_id), made)
 
 
-async def test_a_large_record_is_stored_without_a_limit(with_tokens: ChartBus) -> None:
-    async with agents.unguarded(with_tokens) as made:
+async def test_a_large_record_is_stored_without_a_limit(unguarded: Servers) -> None:
+    async with agents.unguarded(unguarded.with_tokens) as made:
         js = await made.jetstream()
         config = (await js.stream_info(NODES.name)).config
         await js.update_stream(replace(config, max_msg_size=-1))
         assert await agents.attempt(agents.ATTACKS[LARGE], made)
 
 
-async def test_a_teams_connections_are_used_up_by_whoever_is_let_into_it(tmp_path: Path) -> None:
-    async with watchers.installed(tmp_path, into_the_team) as made:
+async def test_a_teams_connections_are_used_up_by_whoever_is_let_into_it(guarded: Servers) -> None:
+    async with watchers.installed(guarded.with_teams, into_the_team) as made:
         assert await watchers.ATTACKS[CONNECTIONS](made)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from tests.attacks.servers import Servers
 from tests.attacks.stand import is_harmed
 from tests.attacks.watchers import ATTACKS, installed
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_an_attack_by_token_is_refused(name: str, tmp_path: Path) -> None:
-    async with installed(tmp_path) as stand:
+async def test_an_attack_by_token_is_refused(name: str, guarded: Servers) -> None:
+    async with installed(guarded.with_teams) as stand:
         harm = await ATTACKS[name](stand)
         assert not is_harmed(harm), f"{name} SUCCEEDED: {harm}"

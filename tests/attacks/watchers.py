@@ -12,19 +12,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.errors import Error as JetStreamError
-from tests.attacks.open_bus import authorize_everything, sweep
+from tests.attacks.open_bus import authorize_everything
 from tests.attacks.stand import Harm, happened
 
 from bus_auth.authorize import Authorizer, Policy
 from bus_auth.domain.model import Account, Question, Shown
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
-from paddlewheel.bus.admin.permissions import INSTALLER
+from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR
 from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
@@ -32,7 +31,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import NotFound
 from paddlewheel.testkit.bus_auth import VALUES, answering, letting_in
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
+from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, sweep
 from paddlewheel.testkit.wait import eventually
 
 HOME, TEAM, SHARED, FOREIGN = "paddle-system", "vision", "team-a", "team-b"
@@ -66,7 +65,7 @@ ALLOWED: dict[str, frozenset[Question]] = {
     "rival": frozenset({_EVERYWHERE, Question(USE, TEAMS, HOME, "subscriber")}),
     **{
         role: frozenset({Question(USE, ROLES, HOME, role)})
-        for role in (EVALUATOR, PUBLISHER, INSTALLER, SERVICE)
+        for role in (EVALUATOR, PUBLISHER, INSTALLER, OPERATOR, SERVICE)
     },
 }
 """What RBAC allows the service account of each name, all of them in the namespace that they share."""
@@ -211,7 +210,7 @@ async def goes_beyond_its_service(stand: Stand) -> Harm:
         await service.refused_to_publish(subject, json.dumps(body).encode(), inbox)
     member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
     assert await _arrives(member, "PW_JOBS"), "the team has no copies"
-    installer = await _as_installer(stand)
+    installer = await _as(INSTALLER, stand)
     jobs = f"{_API}.CONSUMER.INFO.PW_JOBS"
 
     async def harmed() -> Harm:
@@ -251,14 +250,9 @@ async def connects_as_a_service(stand: Stand) -> bool:
     return await stand.tries("watcher", SERVICE) is not None
 
 
-async def _as_installer(stand: Stand) -> Guest:
-    client = entering(
-        stand.bus,
-        stand.bus.folder / BUS_CA,
-        prefix=f"_INBOX_{INSTALLER}",
-        user=INSTALLER,
-        password=make_token(INSTALLER),
-    )
+async def _as(role: str, stand: Stand) -> Guest:
+    folder = stand.bus.folder / BUS_CA
+    client = entering(stand.bus, folder, prefix=f"_INBOX_{role}", user=role, password=make_token(role))
     return await stand.ends.enter_async_context(client)
 
 
@@ -325,30 +319,31 @@ def authorizer(bus: ChartBus) -> Authorizer:
 
 
 @asynccontextmanager
-async def installed(folder: Path, shift: Callable[[Grant], Grant] | None = None) -> AsyncIterator[Stand]:
-    """The chart's server with tokens, two teams and their copies.
+async def installed(bus: ChartBus, shift: Callable[[Grant], Grant] | None = None) -> AsyncIterator[Stand]:
+    """Every stream and the teams' copies, without messages.
 
     Args:
-        shift: what becomes of the rights that bus-auth grants.
+        shift: changes the rights that bus-auth grants.
     """
-    with running(folder / "bus", *CONFIGURED) as bus:
-        decide = authorizer(bus).authorize
+    decide = authorizer(bus).authorize
 
-        async def authorize(asking: Asking) -> Grant:
-            grant = await decide(asking)
-            return shift(grant) if shift else grant
+    async def authorize(asking: Asking) -> Grant:
+        grant = await decide(asking)
+        return shift(grant) if shift else grant
 
-        async with answering(bus, authorize), AsyncExitStack() as ends:
-            await install(bus, **_as_holder(bus))
-            yield Stand(bus, ends)
+    async with answering(bus, authorize), AsyncExitStack() as ends:
+        stand = Stand(bus, ends)
+        await sweep((await _as(OPERATOR, stand)).client, bus.teams)
+        await install(bus, **_as_holder(bus))
+        yield stand
 
 
 @asynccontextmanager
 async def unguarded(bus: ChartBus) -> AsyncIterator[Stand]:
-    """The same, made anew on an open server: everybody is in one account, so that there are no copies."""
+    """The same on a server that guards nothing: everybody is in one account, so that there are no copies."""
     async with letting_in(bus, authorize_everything), AsyncExitStack() as ends:
         stand = Stand(bus, ends)
-        await sweep((await _as_installer(stand)).client.jetstream(timeout=PATIENCE))
+        await sweep((await _as(OPERATOR, stand)).client)
         await install(bus, teams=(), **_as_holder(bus))
         yield stand
 

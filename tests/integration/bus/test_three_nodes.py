@@ -24,7 +24,7 @@ from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsCluster
 from paddlewheel.testkit.wait import eventually, patiently
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ALL_JOBS = Subscription("three-nodes", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
 OBJECTS = 8

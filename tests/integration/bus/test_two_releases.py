@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import nats
+import pytest
 from tests.integration.bus.suite import letters, running
 
 from paddlewheel.bus.nats import NatsBus
@@ -22,6 +23,8 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobResumed
 from paddlewheel.testkit import released
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 OLDER = Path(__file__).parent / "older_release.py"
 EACH = 20

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 from tests.integration.cache_runtime.plain_agents import PlainRuntimes
 
@@ -16,6 +17,8 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, Wa
 from paddlewheel.testkit.bus_auth import BusAuthStand
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 FILES, SIZE = 30, 10_000
 
@@ -52,16 +55,16 @@ async def two_agents(stand: BusAuthStand, folder: Path) -> AsyncIterator[CacheHa
         await driver.close()
 
 
-async def test_a_run_is_finished_although_bus_auth_is_killed(stand: BusAuthStand, tmp_path: Path) -> None:
+async def test_a_run_is_finished_although_bus_auth_is_killed(own_stand: BusAuthStand, tmp_path: Path) -> None:
     fill(tmp_path / "lent", FILES, SIZE)
-    async with stand.installed(), two_agents(stand, tmp_path) as harness:
+    async with own_stand.installed(), two_agents(own_stand, tmp_path) as harness:
         synced = await harness.run("sync", SyncOperation(source=f"file://{tmp_path / 'lent'}"))
         assert (synced.phase, synced.message) == (RunPhase.SUCCEEDED, "")
 
         await harness.request("warm", WarmupOperation())
-        await stand.stop()
+        await own_stand.stop()
         await harness.request("after", WarmupOperation())
-        await stand.start()
+        await own_stand.start()
 
         for run in ("warm", "after"):
             ended = await harness.ended(run)
@@ -74,7 +77,7 @@ async def test_a_run_is_finished_although_bus_auth_is_killed(stand: BusAuthStand
             return all(status.total_files == FILES for status in found)
 
         await eventually(are_reported)
-        assert await ended_runs(stand) == 3
+        assert await ended_runs(own_stand) == 3
 
 
 async def ended_runs(stand: BusAuthStand) -> int:

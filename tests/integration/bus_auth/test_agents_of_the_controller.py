@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.streams import NODES_BUCKET
@@ -22,23 +24,25 @@ from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 
 async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespace(
-    stand: BusAuthStand,
+    own_stand: BusAuthStand,
 ) -> None:
-    token = stand.folder / "dataset-controller-token"
-    token.write_text(await stand.allow_role("dataset-controller"))
-    team = await stand.namespace()
+    token = own_stand.folder / "dataset-controller-token"
+    token.write_text(await own_stand.allow_role("dataset-controller"))
+    team = await own_stand.namespace()
     controller = Service(
-        "dataset_controller", environment(stand, team, token), stand.folder / "controller.log"
+        "dataset_controller", environment(own_stand, team, token), own_stand.folder / "controller.log"
     )
     await controller.start()
     try:
-        async with stand.installed():
-            await stand.create(SECRETS, make_secret("digits", team))
-            found = await stand.cluster.create(SAMPLE_SETS, make_sample_set("digits", team))
+        async with own_stand.installed():
+            await own_stand.create(SECRETS, make_secret("digits", team))
+            found = await own_stand.cluster.create(SAMPLE_SETS, make_sample_set("digits", team))
             uid = found["metadata"]["uid"]
-            pod = await eventually(lambda: pod_of(stand, team), what=controller.log.read_text())
+            pod = await eventually(lambda: pod_of(own_stand, team), what=controller.log.read_text())
 
             # As the kubelet does.
             [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "bus"]
@@ -46,21 +50,21 @@ async def test_the_pods_of_a_set_are_its_agents_and_no_key_reaches_their_namespa
                 s["serviceAccountToken"] for s in volume["projected"]["sources"] if "serviceAccountToken" in s
             ]
             account = pod["spec"]["serviceAccountName"]
-            shown = await stand.token(
+            shown = await own_stand.token(
                 account, team, audience=wanted["audience"], pod=pod, seconds=wanted["expirationSeconds"]
             )
-            async with stand.enter("cache-runtime", shown, prefix=agent_inbox(uid)) as agent:
+            async with own_stand.enter("cache-runtime", shown, prefix=agent_inbox(uid)) as agent:
                 own = f"{write_prefix(uid)}.$KV.{NODES_BUCKET}.{uid}.0"
                 assert not await agent.refused_to_publish(own)
                 assert await agent.refused_to_publish(own.replace(uid, "another"))
 
-            secrets = await stand.cluster.list(SECRETS, team)
+            secrets = await own_stand.cluster.list(SECRETS, team)
             names = {name for secret in secrets for name in secret.get("data") or {}}
             assert "bus.ca.crt" in names
             assert not [name for name in names if name.startswith("bus.") and name != "bus.ca.crt"]
     finally:
         await controller.kill()
-        await remove(stand, team)
+        await remove(own_stand, team)
 
 
 def environment(stand: BusAuthStand, namespace: str, token: Path) -> dict[str, str]:

@@ -6,6 +6,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.bus import connect
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
@@ -14,6 +16,8 @@ from paddlewheel.testkit.bus_auth import answering
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, entering, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import patiently
+
+pytestmark = pytest.mark.long
 
 PUBLISHER = "job-controller"
 LIFETIME = 4

@@ -18,6 +18,7 @@ from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.testkit.agents_bus import access, agents_access, configuration, writing
 from paddlewheel.testkit.bare_client import BareClient, connect
 from paddlewheel.testkit.nats import NatsCluster, NatsServer
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually, patiently
 
 MINE, THEIRS = SetReference("team-a", "uid-a"), SetReference("team-b", "uid-b")
@@ -55,7 +56,7 @@ async def heard_at(server: NatsServer, ends: AsyncExitStack) -> list[tuple[str, 
     return heard
 
 
-@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("fact", long_after(1, FACTS))
 async def test_attack_watchers_hear_a_fact_that_nobody_published(fact: str, tmp_path: Path) -> None:
     cluster = NatsCluster(tmp_path, watched())
     first, second, third = cluster.servers.values()

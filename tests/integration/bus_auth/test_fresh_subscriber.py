@@ -26,6 +26,8 @@ from paddlewheel.testkit.charts import REPOSITORY, render
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
+pytestmark = pytest.mark.long
+
 WATCH = "paddlewheel-watch-facts"
 
 
@@ -49,22 +51,22 @@ async def apply_members(stand: BusAuthStand, member: str) -> None:
 
 
 async def test_a_member_that_a_value_of_the_chart_names_reads_stored_facts_by_the_sdk(
-    stand: BusAuthStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_stand: BusAuthStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    team_a = await stand.namespace()
-    await stand.account("notifier", team_a)
-    await apply_members(stand, f"{team_a}/notifier")
-    async with stand.installed():
+    team_a = await own_stand.namespace()
+    await own_stand.account("notifier", team_a)
+    await apply_members(own_stand, f"{team_a}/notifier")
+    async with own_stand.installed():
         fact = make_gated(1)
-        publisher = NatsBus(stand.access("job-controller", await stand.allow_role("job-controller")))
+        publisher = NatsBus(own_stand.access("job-controller", await own_stand.allow_role("job-controller")))
         try:
             await patiently(lambda: publisher.publish(fact))
         finally:
             await publisher.close()
 
-        (tmp_path / "shown").write_text(await stand.token("notifier", team_a))
-        monkeypatch.setenv("NATS_URL", stand.bus.url)
-        monkeypatch.setenv("NATS_TLS_DIR", str(stand.bus.folder / "bus-ca"))
+        (tmp_path / "shown").write_text(await own_stand.token("notifier", team_a))
+        monkeypatch.setenv("NATS_URL", own_stand.bus.url)
+        monkeypatch.setenv("NATS_TLS_DIR", str(own_stand.bus.folder / "bus-ca"))
         monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
         monkeypatch.setenv("NATS_TOKEN_FILE", str(tmp_path / "shown"))
         monkeypatch.setenv("NATS_TEAM", "subscriber")
@@ -87,28 +89,32 @@ def commands_of(title: str) -> list[str]:
 
 
 async def test_the_two_commands_of_the_page_let_a_plain_client_hear_its_namespace(
-    stand: BusAuthStand, tmp_path: Path
+    own_stand: BusAuthStand, tmp_path: Path
 ) -> None:
-    team_a = await stand.namespace()
-    await stand.account("notifier", team_a)
-    certificate = (stand.bus.folder / "bus-ca" / "ca.crt").read_text()
-    released = {"metadata": {"name": "bus-ca", "namespace": stand.home}, "data": {"ca.crt": certificate}}
-    await stand.create(CONFIG_MAPS, released)
+    team_a = await own_stand.namespace()
+    await own_stand.account("notifier", team_a)
+    certificate = (own_stand.bus.folder / "bus-ca" / "ca.crt").read_text()
+    released = {"metadata": {"name": "bus-ca", "namespace": own_stand.home}, "data": {"ca.crt": certificate}}
+    await own_stand.create(CONFIG_MAPS, released)
 
     commands = commands_of("A team gets the facts of its namespace")
     assert len(commands) == 2
     for command in commands:
-        run(stand, command, {"paddle-system": stand.home, "team-a": team_a, WATCH: f"{WATCH}-{stand.home}"})
+        run(
+            own_stand,
+            command,
+            {"paddle-system": own_stand.home, "team-a": team_a, WATCH: f"{WATCH}-{own_stand.home}"},
+        )
 
     copied = tmp_path / "copied"
     copied.mkdir()
     (copied / "ca.crt").write_text(
-        (await stand.cluster.get(CONFIG_MAPS, Key(team_a, "bus-ca")))["data"]["ca.crt"]
+        (await own_stand.cluster.get(CONFIG_MAPS, Key(team_a, "bus-ca")))["data"]["ca.crt"]
     )
-    await stand.in_force("notifier", "watch", "facts", where=team_a, of=team_a)
-    token = await stand.token("notifier", team_a)
+    await own_stand.in_force("notifier", "watch", "facts", where=team_a, of=team_a)
+    token = await own_stand.token("notifier", team_a)
     async with entering(
-        stand.bus, copied, prefix="_INBOX_subscriber", user="subscriber", password=token
+        own_stand.bus, copied, prefix="_INBOX_subscriber", user="subscriber", password=token
     ) as reader:
         assert not await reader.refused_to_subscribe(f"pw.evt.*.*.*.*.{team_a}.*")
         assert await reader.refused_to_subscribe("pw.evt.>")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from aiohttp import ClientSession
 
 from paddlewheel.testkit.bus_auth import BusAuthStand
 from paddlewheel.testkit.chart_bus import renew_key
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 
 async def readiness(stand: BusAuthStand) -> tuple[int, str]:
@@ -15,26 +18,26 @@ async def readiness(stand: BusAuthStand) -> tuple[int, str]:
 
 
 async def test_a_new_key_takes_effect_when_the_server_has_it_and_locks_nobody_out(
-    stand: BusAuthStand,
+    own_stand: BusAuthStand,
 ) -> None:
-    token = await stand.allow_role("evaluator")
-    renew_key(stand.bus)
+    token = await own_stand.allow_role("evaluator")
+    renew_key(own_stand.bus)
 
     async def says_so() -> bool:
-        status, why = await readiness(stand)
+        status, why = await readiness(own_stand)
         return status == 503 and "rollout restart" in why
 
     await eventually(says_so, within=60, what="it is not ready")
-    async with stand.enter("evaluator", token) as guest:
+    async with own_stand.enter("evaluator", token) as guest:
         assert guest.client.is_connected
 
-    stand.bus.stop()
-    stand.bus.start()
-    service = stand.service
+    own_stand.bus.stop()
+    own_stand.bus.start()
+    service = own_stand.service
     assert service is not None
     await eventually(lambda: service.exit_code is not None, within=60, what="it ends")
-    assert "KeyReplaced" in stand.log
+    assert "KeyReplaced" in own_stand.log
 
-    await stand.start()
-    async with stand.enter("evaluator", token) as guest:
+    await own_stand.start()
+    async with own_stand.enter("evaluator", token) as guest:
         assert guest.client.is_connected

@@ -25,6 +25,8 @@ from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, running
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 ROLE, LIFETIME = "operator", 1800
 NEEDED = "pw.evt.somebody.asks"
 """To publish on, and to hear."""

@@ -139,13 +139,13 @@ async def test_records_larger_than_any_answer_are_found_and_one_that_cannot_be_t
             await records.get(f"{uid}.b.state")
 
 
-async def test_an_agent_follows_its_records_while_bus_auth_is_killed(stand: BusAuthStand) -> None:
-    async with stand.installed(), agent(stand) as (bus, uid):
+async def test_an_agent_follows_its_records_while_bus_auth_is_killed(own_stand: BusAuthStand) -> None:
+    async with own_stand.installed(), agent(own_stand) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
         async with following(bus, f"{uid}.*.state") as known:
             await records.put(f"{uid}.a.state", b"1")
             await eventually(lambda: known == {f"{uid}.a.state": b"1"})
-            await stand.stop()
+            await own_stand.stop()
 
             async def is_noticed() -> bool:
                 """The server has not seen the end of its connection at once."""
@@ -156,7 +156,7 @@ async def test_an_agent_follows_its_records_while_bus_auth_is_killed(stand: BusA
             await eventually(is_noticed)
             with pytest.raises(Retry):
                 await records.get(f"{uid}.b.state")
-            await stand.start()
+            await own_stand.start()
             await patiently(lambda: records.create(f"{uid}.b.state", b"2"))
 
             await eventually(lambda: known == {f"{uid}.a.state": b"1", f"{uid}.b.state": b"2"})
@@ -165,29 +165,30 @@ async def test_an_agent_follows_its_records_while_bus_auth_is_killed(stand: BusA
 
 # A server that does not answer leaves nats-py's half-open connection to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_an_agent_follows_its_records_while_the_server_is_killed(stand: BusAuthStand) -> None:
-    async with stand.installed(), agent(stand) as (bus, uid):
+async def test_an_agent_follows_its_records_while_the_server_is_killed(own_stand: BusAuthStand) -> None:
+    async with own_stand.installed(), agent(own_stand) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
         async with following(bus, f"{uid}.*.state") as known:
             await records.put(f"{uid}.a.state", b"1")
             await eventually(lambda: known == {f"{uid}.a.state": b"1"})
-            assert stand.bus.process is not None
-            stand.bus.process.kill()
-            stand.bus.process.wait(60)
-            stand.bus.start()
+            assert own_stand.bus.process is not None
+            own_stand.bus.process.kill()
+            own_stand.bus.process.wait(60)
+            own_stand.bus.start()
             await patiently(lambda: records.put(f"{uid}.b.state", b"2"))
 
             await eventually(lambda: known == {f"{uid}.a.state": b"1", f"{uid}.b.state": b"2"})
 
 
-async def test_a_bus_auth_that_does_not_answer_makes_agents_try_again(stand: BusAuthStand) -> None:
-    async with stand.installed(), agent(stand) as (bus, uid), operating(stand) as operator:
+@pytest.mark.long
+async def test_a_bus_auth_that_does_not_answer_makes_agents_try_again(own_stand: BusAuthStand) -> None:
+    async with own_stand.installed(), agent(own_stand) as (bus, uid), operating(own_stand) as operator:
         records = bus.key_value(RUNS_BUCKET)
         async with following(bus, f"{uid}.*.state") as known:
             await records.put(f"{uid}.a.state", b"1")
             await eventually(lambda: known == {f"{uid}.a.state": b"1"})
-            assert stand.service is not None
-            os.kill(stand.service.pid, signal.SIGSTOP)
+            assert own_stand.service is not None
+            os.kill(own_stand.service.pid, signal.SIGSTOP)
             try:
                 await operator.key_value(RUNS_BUCKET).put(f"{uid}.a.state", b"2")
                 with pytest.raises(Retry):
@@ -195,7 +196,7 @@ async def test_a_bus_auth_that_does_not_answer_makes_agents_try_again(stand: Bus
                 with pytest.raises(Unavailable):
                     await records.create(f"{uid}.a.state", b"3")
             finally:
-                os.kill(stand.service.pid, signal.SIGCONT)
+                os.kill(own_stand.service.pid, signal.SIGCONT)
 
             await eventually(lambda: known == {f"{uid}.a.state": b"2"})
 
@@ -215,18 +216,18 @@ async def test_a_repeated_fact_is_known_and_one_with_the_id_of_another_sets_wait
 
 
 async def test_attack_one_sets_flood_of_reads_keeps_another_from_entering_or_reading(
-    stand: BusAuthStand,
+    own_stand: BusAuthStand,
 ) -> None:
-    owner, _, token = await stand.agent(stand.home)
-    access = stand.access("cache-runtime", token).for_set(uid_of(owner))
+    owner, _, token = await own_stand.agent(own_stand.home)
+    access = own_stand.access("cache-runtime", token).for_set(uid_of(owner))
     subject = f"{access.api_prefix}.DIRECT.GET.KV_{RUNS_BUCKET}"
     wanted = {"batch": LARGEST_BATCH, "next_by_subj": f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.>", "seq": 1}
     body = json.dumps(wanted).encode()
-    third = await stand.namespace()
-    async with stand.installed(), agent(stand, await stand.namespace()) as (bus, uid):
+    third = await own_stand.namespace()
+    async with own_stand.installed(), agent(own_stand, await own_stand.namespace()) as (bus, uid):
         records = bus.key_value(RUNS_BUCKET)
         await records.put(f"{uid}.run.state", b"1")
-        async with stand.enter("cache-runtime", token, prefix=access.inbox_prefix) as flooding:
+        async with own_stand.enter("cache-runtime", token, prefix=access.inbox_prefix) as flooding:
             for number in range(LARGEST_BATCH):
                 key = f"$KV.{RUNS_BUCKET}.{uid_of(owner)}.{number}.state"
                 await flooding.client.request(f"{access.write_prefix}.{key}", b"x", timeout=60)
@@ -234,6 +235,6 @@ async def test_attack_one_sets_flood_of_reads_keeps_another_from_entering_or_rea
                 await flooding.client.publish(subject, body, reply=flooding.client.new_inbox())
 
             assert (await records.get(f"{uid}.run.state")).value == b"1"
-            async with agent(stand, third) as (newcomer, own):
+            async with agent(own_stand, third) as (newcomer, own):
                 with pytest.raises(NotFound):
                     await newcomer.key_value(RUNS_BUCKET).get(f"{own}.run.state")

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from paddlewheel.bus.admin.accounts import HOME
 from paddlewheel.bus.admin.permissions import OPERATOR, inbox_prefix
 from paddlewheel.bus.admin.rights import SetReference
@@ -17,6 +19,8 @@ from paddlewheel.core.tasks import end
 from paddlewheel.testkit.agents_bus import access, agents_access, configuration, reading, writing
 from paddlewheel.testkit.nats import NatsCluster, NatsServer
 from paddlewheel.testkit.wait import eventually, patiently
+
+pytestmark = pytest.mark.long
 
 MINE = SetReference("team-a", "uid-a")
 RECORDS = 40

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import nats.errors
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from nats.aio.client import Client
@@ -24,6 +25,8 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.nats import NatsCluster
 from paddlewheel.testkit.wait import eventually
+
+pytestmark = pytest.mark.long
 
 
 async def authorize(asking: Asking) -> Grant:

@@ -14,6 +14,7 @@ from paddlewheel.core.errors import NotFound
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object
 from paddlewheel.testkit.samplesets import make_sample_set
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 DONE = {
@@ -51,43 +52,46 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
 
 @pytest.mark.parametrize(
     ("words", "type_", "options"),
-    [
-        (
+    long_after(
+        2,
+        [
             (
+                (
+                    "sync",
+                    "--update",
+                    "--delete",
+                    "-y",
+                    "--bandwidth",
+                    "400",
+                    "--to",
+                    "train",
+                    "--exclude",
+                    "dt=2023",
+                ),
                 "sync",
-                "--update",
-                "--delete",
-                "-y",
-                "--bandwidth",
-                "400",
-                "--to",
-                "train",
-                "--exclude",
-                "dt=2023",
+                {
+                    "update": True,
+                    "delete-dst": True,
+                    "bwlimit": 400,
+                    "destination": "train",
+                    "exclude": "dt=2023",
+                },
             ),
-            "sync",
-            {
-                "update": True,
-                "delete-dst": True,
-                "bwlimit": 400,
-                "destination": "train",
-                "exclude": "dt=2023",
-            },
-        ),
-        (
-            ("warm", "--path", "train", "--path", "val", "--strategy", "random", "--threads", "8"),
-            "warmup",
-            {"paths": ["train", "val"], "strategyName": "random", "threads": 8},
-        ),
-        (
-            ("warm", "--strategy", "sampler", "--batch-size", "64", "--shuffle", "--epoch", "1"),
-            "warmup",
-            {"strategyName": "sampler", "sampler": {"batchSize": 64, "shuffle": True, "epoch": 1}},
-        ),
-        (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
-        (("clear",), "clear", None),
-        (("evict", "--cache", "/ssd/a"), "clear", {"paths": ["/ssd/a"]}),
-    ],
+            (
+                ("warm", "--path", "train", "--path", "val", "--strategy", "random", "--threads", "8"),
+                "warmup",
+                {"paths": ["train", "val"], "strategyName": "random", "threads": 8},
+            ),
+            (
+                ("warm", "--strategy", "sampler", "--batch-size", "64", "--shuffle", "--epoch", "1"),
+                "warmup",
+                {"strategyName": "sampler", "sampler": {"batchSize": 64, "shuffle": True, "epoch": 1}},
+            ),
+            (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
+            (("clear",), "clear", None),
+            (("evict", "--cache", "/ssd/a"), "clear", {"paths": ["/ssd/a"]}),
+        ],
+    ),
 )
 async def test_each_operation_is_a_sample_job_that_the_api_server_accepts(
     cluster: ApiCluster, api_server: str, digits: Key, words: tuple[str, ...], type_: str, options: Any
@@ -112,7 +116,7 @@ async def test_a_run_is_followed_to_its_end(cluster: ApiCluster, api_server: str
     assert (found.code, found.out) == (0, f"{key_of(created)}: Succeeded: 3 files, 2.9 KiB\n")
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("output", long_after(1, ("text", "json")))
 async def test_a_run_that_fails_is_exit_code_1(
     cluster: ApiCluster, api_server: str, digits: Key, output: str
 ) -> None:
@@ -156,14 +160,17 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("warm", "{namespace}/mnist"), "in namespace {namespace} there are: digits"),
-        (("warm", "{digits}", "--path", "../etc"), "must not contain '..'"),
-        (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
-        (("sync", "{digits}", "--delete"), "no terminal to ask for confirmation: add --yes"),
-        (("remove", "{digits}", "old"), "no terminal to ask for confirmation: add --yes"),
-        (("cancel", "{namespace}/none"), "no SampleJob {namespace}/none"),
-    ],
+    long_after(
+        2,
+        [
+            (("warm", "{namespace}/mnist"), "in namespace {namespace} there are: digits"),
+            (("warm", "{digits}", "--path", "../etc"), "must not contain '..'"),
+            (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
+            (("sync", "{digits}", "--delete"), "no terminal to ask for confirmation: add --yes"),
+            (("remove", "{digits}", "old"), "no terminal to ask for confirmation: add --yes"),
+            (("cancel", "{namespace}/none"), "no SampleJob {namespace}/none"),
+        ],
+    ),
 )
 async def test_bad_words_are_refused_with_a_remedy(
     api_server: str, digits: Key, words: tuple[str, ...], said: str

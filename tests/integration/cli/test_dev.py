@@ -17,6 +17,8 @@ from paddlewheel.kube import connect
 from paddlewheel.kube.ports import PADDLE_JOBS, Object
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 SPEC = {"containers": [{"name": "main", "image": "example/train:1"}]}
 JOB: Object = {
     "metadata": {"name": "tiny", "namespace": "default"},

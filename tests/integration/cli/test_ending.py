@@ -24,6 +24,7 @@ from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 PROGRAM = Path(sys.executable).with_name("paddlewheel")
@@ -74,28 +75,34 @@ async def end_of(process: Process) -> Ended:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("--help",),
-        ("--version",),
-        ("events", "--help"),
-        ("events", "--no-follow"),
-        ("events", "-o", "json"),
-        ("bus", "status"),
-        ("bus", "status", "-o", "json"),
-        ("bus", "replay", "--job", "default/*"),
-        ("dlq", "list"),
-        ("dlq", "list", "-o", "json"),
-        ("cluster", "list"),
-        ("cluster", "list", "-o", "json"),
-        ("dev", "status"),
-        ("dev", "logs", "service"),
-        ("doctor",),
-        ("doctor", "-o", "json"),
-    ],
+    long_after(
+        3,
+        map(
+            str.split,
+            (
+                "--help",
+                "events --no-follow",
+                "bus status -o json",
+                "--version",
+                "events --help",
+                "events -o json",
+                "bus status",
+                "bus replay --job default/*",
+                "dlq list",
+                "dlq list -o json",
+                "cluster list",
+                "cluster list -o json",
+                "dev status",
+                "dev logs service",
+                "doctor",
+                "doctor -o json",
+            ),
+        ),
+    ),
     ids=" ".join,
 )
 async def test_a_command_whose_output_nobody_reads_ends_quietly(
-    bus: Bus, nats_url: str, tmp_path: Path, arguments: tuple[str, ...]
+    bus: Bus, nats_url: str, tmp_path: Path, arguments: list[str]
 ) -> None:
     record_log(tmp_path)
     await bus.publish(make_gated(1))
@@ -124,9 +131,11 @@ async def test_output_that_cannot_be_written_is_an_error_of_one_line() -> None:
     assert (process.returncode, said) == (1, b"error: cannot write the output: No space left on device\n")
 
 
-@pytest.mark.parametrize("options", [(), ("--no-follow",), ("-o", "json"), ("--no-follow", "-o", "json")])
+@pytest.mark.parametrize(
+    "options", long_after(1, map(str.split, ("", "--no-follow", "-o json", "--no-follow -o json")))
+)
 async def test_events_end_quietly_when_their_reader_leaves(
-    bus: Bus, nats_url: str, options: tuple[str, ...]
+    bus: Bus, nats_url: str, options: list[str]
 ) -> None:
     for start_ in range(0, MANY, 100):
         await asyncio.gather(*(bus.publish(make_gated(number)) for number in range(start_, start_ + 100)))
@@ -156,7 +165,7 @@ async def test_a_command_ends_when_nobody_reads_its_errors(nats_server: NatsServ
             assert await process.wait() == CLOSED_PIPE
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", long_after(1, CODES), ids=lambda number: number.name)
 async def test_a_signal_ends_events_with_its_code_and_a_hint(
     bus: Bus, nats_url: str, number: signal.Signals
 ) -> None:
@@ -169,6 +178,7 @@ async def test_a_signal_ends_events_with_its_code_and_a_hint(
     assert (found.code, found.err) == (CODES[number], f"{WORDS[number]}: {hint}\n")
 
 
+@pytest.mark.long
 async def test_a_command_that_a_shell_started_in_the_background_ignores_ctrl_c_and_ends_in_order(
     bus: Bus, nats_url: str
 ) -> None:
@@ -221,7 +231,7 @@ def runs(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", long_after(1, CODES), ids=lambda number: number.name)
 async def test_a_signal_to_the_command_alone_ends_the_programs_that_it_runs(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -235,6 +245,7 @@ async def test_a_signal_to_the_command_alone_ends_the_programs_that_it_runs(
     assert not runs(tail)
 
 
+@pytest.mark.long
 async def test_a_log_that_is_followed_ends_quietly_when_its_reader_leaves(tmp_path: Path) -> None:
     record_log(tmp_path)
     process = await start("dev", "logs", "service", "-f", env={"PADDLEWHEEL_HOME": str(tmp_path)})
@@ -316,7 +327,7 @@ KUBECONFIG = {
 }
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", long_after(1, CODES), ids=lambda number: number.name)
 async def test_neither_key_nor_port_forward_outlives_a_signal(
     forwarded: ForwardedBus, number: signal.Signals
 ) -> None:
@@ -332,6 +343,7 @@ async def test_neither_key_nor_port_forward_outlives_a_signal(
     assert not runs(forward)
 
 
+@pytest.mark.long
 async def test_neither_key_nor_port_forward_outlives_a_closed_pipe(forwarded: ForwardedBus) -> None:
     process = await forwarded.follow()
     forward = forwarded.forward
@@ -342,6 +354,7 @@ async def test_neither_key_nor_port_forward_outlives_a_closed_pipe(forwarded: Fo
     assert not runs(forward)
 
 
+@pytest.mark.long
 async def test_ctrl_c_in_a_terminal_reaches_the_port_forward_last(forwarded: ForwardedBus) -> None:
     """The terminal signals the whole process group; the forward is not in it, and is ended by the command."""
     process = await forwarded.follow()

@@ -28,6 +28,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, SampleSetReady
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 DURABLE = "trigger-controller-datasets"
@@ -297,7 +298,7 @@ def make_late(number: int, age: timedelta) -> Event:
     return replace(fact, time=fact.time - age)
 
 
-@pytest.mark.parametrize("follow", ["--follow", "--no-follow"])
+@pytest.mark.parametrize("follow", long_after(1, ("--follow", "--no-follow")))
 async def test_stored_facts_are_ordered_and_bounded_by_when_they_became_true(
     bus: Bus, nats_url: str, follow: str
 ) -> None:
@@ -329,9 +330,11 @@ async def test_a_jobs_story_is_ordered_by_when_its_facts_became_true(bus: Bus, n
     assert ids == ["u1/JobGated", "u1/JobSucceeded", "u1/JobDeleted"]
 
 
-@pytest.mark.parametrize("arguments", [("events", "--no-follow"), ("dlq", "list"), ("bus", "status")])
+@pytest.mark.parametrize(
+    "arguments", long_after(1, map(str.split, ("events --no-follow", "dlq list", "bus status")))
+)
 async def test_a_bus_that_is_away_is_one_line_with_address_origin_and_remedy(
-    nats_server: NatsServer, arguments: tuple[str, ...]
+    nats_server: NatsServer, arguments: list[str]
 ) -> None:
     nats_server.kill()
     failed = await paddlewheel(nats_server.url, *arguments)
@@ -363,9 +366,9 @@ async def test_to_follow_waits_for_a_bus_that_is_away_and_says_so(nats_server: N
         await process.wait()
 
 
-@pytest.mark.parametrize("arguments", [("events",), ("dlq", "list"), ("bus", "status")])
+@pytest.mark.parametrize("arguments", long_after(1, map(str.split, ("events", "dlq list", "bus status"))))
 async def test_wrong_certificates_are_refused_by_variable_and_file_before_connecting(
-    nats_url: str, tmp_path: Path, arguments: tuple[str, ...]
+    nats_url: str, tmp_path: Path, arguments: list[str]
 ) -> None:
     failed = await run(*arguments, env={"NATS_URL": nats_url, "NATS_TLS_DIR": str(tmp_path)})
     assert (failed.code, failed.out) == (1, "")
@@ -373,5 +376,5 @@ async def test_wrong_certificates_are_refused_by_variable_and_file_before_connec
     assert line.startswith(
         f"error: NATS_TLS_DIR: {tmp_path}/ca.crt: No such file or directory; a folder with"
     )
-    role = "subscriber" if arguments == ("events",) else "operator"
+    role = "subscriber" if arguments == ["events"] else "operator"
     assert f"(Secret nats-tls-{role})" in line

@@ -20,6 +20,7 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Object
 from paddlewheel.testkit.chart_bus import ChartBus, install, running
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
+from paddlewheel.testkit.suites import long_after
 
 REVISIONS = [
     {"name": "lac-2", "number": 2, "role": "Stable", "traffic": 100, "wasReady": True, "wasStable": True},
@@ -133,12 +134,15 @@ async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alon
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (("{served}", "accuracy=0.97"), "no revision is on trial: name one with --revision"),
-        (("{served}", "--revision", "lac-9", "accuracy=0.97"), "no revision lac-9 is kept"),
-        (("{served}", "accuracy=high"), "accuracy: 'high' is no number"),
-        (("{namespace}/lca", "accuracy=0.97"), "no PaddleService"),
-    ],
+    long_after(
+        1,
+        [
+            (("{served}", "accuracy=0.97"), "no revision is on trial: name one with --revision"),
+            (("{served}", "--revision", "lac-9", "accuracy=0.97"), "no revision lac-9 is kept"),
+            (("{served}", "accuracy=high"), "accuracy: 'high' is no number"),
+            (("{namespace}/lca", "accuracy=0.97"), "no PaddleService"),
+        ],
+    ),
 )
 async def test_a_measurement_of_nothing_is_refused_before_the_bus_is_asked(
     served: Key, api_server: str, arguments: tuple[str, ...], said: str
@@ -194,6 +198,7 @@ async def test_an_answer_reaches_a_file_as_it_is_and_a_terminal_without_control_
     os.close(terminal)
 
 
+@pytest.mark.long
 async def test_an_empty_answer_is_told_by_its_status(served: Key, api_server: str) -> None:
     async with gateway(502, "") as (url, _):
         done = await service(

@@ -9,13 +9,14 @@ import pytest
 from tests.integration.cli.command import run
 
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.testkit.suites import long_after
 
 
 @pytest.mark.parametrize(
-    "arguments", [("events",), ("dlq", "list"), ("bus", "status"), ("dev", "up")], ids=" ".join
+    "arguments", long_after(1, map(str.split, ("events", "dlq list", "bus status", "dev up"))), ids=" ".join
 )
 async def test_a_server_that_is_gone_is_one_line_with_variable_file_and_remedy(
-    tmp_path: Path, arguments: tuple[str, ...]
+    tmp_path: Path, arguments: list[str]
 ) -> None:
     kubeconfig = write_config(tmp_path)
     failed = await run(*arguments, env={"KUBECONFIG": str(kubeconfig), "PADDLEWHEEL_HOME": str(tmp_path)})
@@ -32,6 +33,7 @@ async def test_a_server_that_is_gone_is_one_line_with_variable_file_and_remedy(
     assert "memcache" not in failed.err
 
 
+@pytest.mark.long
 async def test_the_demo_names_its_option(tmp_path: Path) -> None:
     kubeconfig = write_config(tmp_path)
     failed = await run("demo", "--kubeconfig", str(kubeconfig), env={"PADDLEWHEEL_HOME": str(tmp_path)})

@@ -28,6 +28,8 @@ from paddlewheel.testkit.kubernetes import own_control_plane
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 CHART = Path(__file__).resolve().parents[3] / "deploy" / "charts" / "paddlewheel"
 CONTAINER = {"name": "main", "image": "example/train:1"}
 JOB = {"worker": {"replicas": 1, "template": {"spec": {"containers": [CONTAINER]}}}}

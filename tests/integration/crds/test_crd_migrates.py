@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
+from tests.integration.crds.api import Api, Object, each
 
 from paddlewheel.contracts.crds import PADDLE_SERVICE, PUBLISHED_KINDS, Kind
 from paddlewheel.contracts.crds.schema import crd
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = pytest.mark.xdist_group("crd-migrates")
-"""They share one migration."""
-
 MIGRATED = (*PUBLISHED_KINDS, PADDLE_SERVICE)
 """The kinds that the original has."""
 OWN_GROUP = "migration.example.org"
+"""It keeps these definitions apart from those of other tests."""
 CONSTRAINTS = ("x-kubernetes-validations", "minimum", "maximum", "pattern", "enum", "minLength")
 OLD: dict[str, dict[str, Any]] = {
     "PaddleJob": {"spec": {"intranet": "Service", "worker": {"replicas": 2}}},
@@ -39,62 +36,57 @@ def without_rules(node: Any) -> Any:
     return [without_rules(item) for item in node] if isinstance(node, list) else node
 
 
-def in_own_group(kind: Kind) -> dict[str, Any]:
-    """The definition without the words that kubectl would resolve to both groups."""
-    definition: dict[str, Any] = json.loads(json.dumps(crd(kind)).replace(kind.group, OWN_GROUP))
+def in_own_group(kind: Kind) -> Object:
+    """The definition without the names that kubectl would resolve to both groups."""
+    definition: Object = json.loads(json.dumps(crd(kind)).replace(kind.group, OWN_GROUP))
     definition["spec"]["names"].pop("categories")
     definition["spec"]["names"].pop("shortNames")
     return definition
 
 
-def stored_by_original(kind: Kind) -> dict[str, Any]:
+def stored_by_original(kind: Kind) -> Object:
     head = {"apiVersion": f"{OWN_GROUP}/{kind.version}", "kind": kind.kind}
     about = {"name": LONG_NAME, "namespace": "default", "finalizers": ["example.org/hold"]}
     return {**head, "metadata": about, **OLD[kind.kind]}
 
 
-@pytest.fixture(scope="module")
-def migrated(kubectl: Callable[..., Any]) -> Iterator[None]:
-    """Objects created under the bare types; then the rules arrive. An own group keeps other tests apart."""
-    ours = [in_own_group(kind) for kind in MIGRATED]
-    for definition in ours:
-        kubectl("apply", "-f", "-", stdin=json.dumps(without_rules(definition)))
-        kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}")
-    old = [json.dumps(stored_by_original(kind)) for kind in MIGRATED]
-
-    def created(manifest: str) -> bool:
-        """Once discovery knows the kind, which takes the API server a while for large definitions."""
-        done = kubectl("create", "-f", "-", stdin=manifest)
-        assert done.returncode == 0 or "no matches for kind" in done.stderr, done.stderr
-        return bool(done.returncode == 0)
-
-    for manifest in old:
-        asyncio.run(eventually(partial(created, manifest), every=0.3, what="the kind is known"))
-
-    for definition in ours:
-        done = kubectl("apply", "-f", "-", stdin=json.dumps(definition))
-        assert done.returncode == 0, done.stderr
-
-    def refused(manifest: str) -> bool:
-        anew = manifest.replace(LONG_NAME, LONG_NAME + "2")
-        return "invalid" in kubectl("create", "--dry-run=server", "-f", "-", stdin=anew).stderr
-
-    asyncio.run(eventually(lambda: all(map(refused, old)), every=0.3, what="rules in force"))
-    yield
-    for definition in ours:
-        kubectl("delete", "crd", definition["metadata"]["name"], "--wait=false")
+@asynccontextmanager
+async def migrated(api: Api, kind: Kind) -> AsyncIterator[Object]:
+    """An object that was created under the bare types, once the rules are in force."""
+    definition, manifest = in_own_group(kind), stored_by_original(kind)
+    bare = await api.send(without_rules(definition), keep=True)
+    assert bare.error == ""
+    try:
+        stored = await eventually(lambda: created(api, manifest), every=0.3, what="the kind is served")
+        ruled = await api.patch(bare.stored, {"spec": definition["spec"]})
+        assert ruled.error == ""
+        await eventually(lambda: is_refused(api, manifest), every=0.3, what="rules in force")
+        yield stored
+    finally:
+        await api.delete(bare.stored)
 
 
-@pytest.mark.usefixtures("migrated")
-@pytest.mark.parametrize("kind", MIGRATED, ids=lambda kind: kind.kind)
-def test_old_object_takes_status_and_loses_its_finalizer(kind: Kind, kubectl: Callable[..., Any]) -> None:
-    resource = f"{kind.plural}.{OWN_GROUP}"
-    status = json.dumps({"status": {"reason": "InvalidSpec"}})
-    free = json.dumps({"metadata": {"finalizers": None}})
-    merge = ("patch", resource, LONG_NAME, "-n", "default", "--type=merge", "-p")
-    wrote = kubectl(*merge, status, "--subresource=status")
-    assert wrote.returncode == 0, wrote.stderr
-    assert kubectl("delete", resource, LONG_NAME, "-n", "default", "--wait=false").returncode == 0
-    freed = kubectl(*merge, free)
-    assert freed.returncode == 0, freed.stderr
-    assert "NotFound" in kubectl("get", resource, LONG_NAME, "-n", "default").stderr
+async def created(api: Api, manifest: Object) -> Object:
+    """The stored object, {} while the API server does not serve the kind yet."""
+    answer = await api.send(manifest, keep=True)
+    assert not answer.error or answer.status["reason"] == "NotFound", answer.error
+    return answer.stored
+
+
+async def is_refused(api: Api, manifest: Object) -> bool:
+    """Whether a new object like it is invalid."""
+    metadata = {**manifest["metadata"], "name": f"{LONG_NAME}2"}
+    return (await api.send({**manifest, "metadata": metadata})).status.get("reason") == "Invalid"
+
+
+async def test_old_objects_take_a_status_and_lose_their_finalizers(api: Api) -> None:
+    async def check(kind: Kind) -> None:
+        async with migrated(api, kind) as stored:
+            status = {"status": {"reason": "InvalidSpec"}}
+            assert (await api.patch(stored, status, subresource="status")).error == ""
+            assert (await api.delete(stored)).error == ""
+            assert (await api.get(stored)).error == ""
+            assert (await api.patch(stored, {"metadata": {"finalizers": None}})).error == ""
+            assert (await api.get(stored)).status["reason"] == "NotFound"
+
+    await each({kind.kind: kind for kind in MIGRATED}, check)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
 import random
-import re
-import ssl
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
+from tests.integration.crds.api import Api, Object, each, make
 
 from paddlewheel.contracts.crds import PUBLISHED_KINDS, Kind
 from paddlewheel.contracts.crds.admission import REFUSALS, WARNINGS
@@ -29,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("policies")
 SEED = 7
 OBJECTS = 200
 """Generated objects of each kind."""
-Object = dict[str, Any]
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
 KEYWORDS = ("must be at ", "must be one of ", "must have at ", "must match ")
@@ -115,7 +105,7 @@ FIELDS: dict[str, dict[str, list[Any]]] = {
 """Values of fields, most of which some rule has an opinion about; None = absent."""
 
 
-def generated(kind: Kind, make: Callable[..., Object]) -> Iterator[Object]:
+def generated(kind: Kind) -> Iterator[Object]:
     """A valid object with one to four fields changed."""
     chance = random.Random(f"{SEED} {kind.kind}")
     fields = FIELDS[kind.kind]
@@ -124,95 +114,45 @@ def generated(kind: Kind, make: Callable[..., Object]) -> Iterator[Object]:
         yield make(kind.kind, {name: chance.choice(fields[name]) for name in chosen})
 
 
-class Server:
-    """Admission of the API server, over one connection."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        self._headers = {"Content-Type": "application/json"}
-        address = urlsplit(cluster["server"])
-        context = ssl.create_default_context(cadata=_read(cluster, "certificate-authority"))
-        if "token" in user:
-            self._headers["Authorization"] = f"Bearer {user['token']}"
-        else:
-            # Of this process alone: all workers share the kubeconfig's folder.
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as chain:
-                chain.write(_read(user, "client-certificate") + _read(user, "client-key"))
-                chain.flush()
-                context.load_cert_chain(chain.name)
-        self._http = http.client.HTTPSConnection(
-            address.hostname or "", address.port, context=context, timeout=90
-        )
-
-    def admit(self, kind: Kind, obj: Object) -> tuple[dict[str, Any], list[str]]:
-        """The answer to a creation that is not stored, and the warnings."""
-        path = f"/apis/{kind.group}/{kind.version}/namespaces/default/{kind.plural}?dryRun=All"
-        self._http.request("POST", path, json.dumps(obj), self._headers)
-        with closing(self._http.getresponse()) as response:
-            warnings = [_unquoted(line) for line in response.headers.get_all("Warning", [])]
-            return json.loads(response.read()), warnings
-
-    def close(self) -> None:
-        self._http.close()
-
-
-def _read(part: Mapping[str, str], name: str) -> str:
-    if data := part.get(f"{name}-data"):
-        return base64.b64decode(data).decode()
-    return Path(part[name]).read_text(encoding="utf-8")
-
-
-def _unquoted(header: str) -> str:
-    """The text of `299 - "Validation failed for ... with binding '...': text"`."""
-    text = header.split('"', 1)[1].rsplit('"', 1)[0]
-    text = text.replace('\\"', '"').replace("\\\\", "\\")
-    return re.sub(r"^Validation failed for .*? with binding '[^']*': ", "", text)
-
-
-@pytest.fixture(scope="session")
-def server(api_server: str) -> Iterator[Server]:
-    server = Server(Path(api_server))
-    yield server
-    server.close()
-
-
 def rules_of(table: tuple[tuple[Kind, tuple[AdmissionRule, ...]], ...], kind: Kind) -> list[AdmissionRule]:
     return [rule for of, rules in table if of is kind for rule in rules]
 
 
-def is_told(violation: Violation, causes: list[dict[str, str]]) -> bool:
+def is_reported(violation: Violation, causes: list[dict[str, str]]) -> bool:
     return any(
         violation.field == cause["field"] and violation.message in cause["message"] for cause in causes
     )
 
 
 @pytest.mark.parametrize("kind", PUBLISHED_KINDS, ids=lambda kind: kind.kind)
-def test_server_and_services_agree(kind: Kind, server: Server, make: Callable[..., Object]) -> None:
+async def test_server_and_services_agree(kind: Kind, api: Api) -> None:
     refusals, warnings = rules_of(REFUSALS, kind), rules_of(WARNINGS, kind)
     seen: set[str] = set()
-    for obj in generated(kind, make):
+
+    async def check(obj: Object) -> None:
         subject = parse_subject(kind, obj)
         violations = find_violations(kind, subject)
         refused = [rule.text(subject) for rule in refusals if rule.is_true_of(subject)]
-        answer, warned = server.admit(kind, obj)
-        verdict = answer["kind"] != "Status"
+        answer = await api.send(obj)
+        verdict = not answer.error
         assert verdict == (not violations and not refused), (obj, answer, violations)
-        causes = (answer.get("details") or {}).get("causes", [])
+        causes = answer.status.get("details", {}).get("causes", [])
         # "<nil>": rules that the server did not check because a keyword was violated. What the subresource
         # `scale` demands of a number of replicas is about a path, which begins with a dot.
         fields = {cause["field"].removeprefix(".") for cause in causes} - {"<nil>"}
         assert refused or fields <= {violation.field for violation in violations}, (obj, answer, violations)
-        told = {(v.field, v.message) for v in violations if is_told(v, causes)}
-        seen |= {message for _, message in told}
+        reported = {(v.field, v.message) for v in violations if is_reported(v, causes)}
         if not refused and not any(v.message.startswith(KEYWORDS) for v in violations):
-            assert told == {(v.field, v.message) for v in violations}, (obj, answer)
-        seen |= {text for text in refused if text in answer.get("message", "")}
+            assert reported == {(v.field, v.message) for v in violations}, (obj, answer)
+        seen.update(message for _, message in reported)
+        seen.update(text for text in refused if text in answer.error)
         ours = {rule.text(subject) for rule in warnings if rule.is_true_of(subject)}
         if verdict:
-            theirs = {line for line in warned if not line.startswith("unknown field")}
+            theirs = {line for line in answer.warnings if not line.startswith("unknown field")}
             assert theirs == ours, (obj, theirs, ours)
-            seen |= ours
+            seen.update(ours)
+
+    await each({str(number): obj for number, obj in enumerate(generated(kind))}, check)
     assert len(seen) >= _LEAST_SEEN[kind.kind], sorted(seen)
 
 

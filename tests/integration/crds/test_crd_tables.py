@@ -1,16 +1,26 @@
-"""What a user reads with `kubectl get`: the columns and cells that the API server prints."""
+"""The columns and cells that the API server prints for `kubectl get`."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from uuid import uuid4
 
 import pytest
 import yaml
+from tests.integration.crds.api import OURS, Api, Object, each, make
 
-NAMESPACE = "tables"
+from paddlewheel.kube.api import path_of
+from paddlewheel.kube.ports import (
+    PADDLE_JOBS,
+    PADDLE_SERVICES,
+    SAMPLE_JOBS,
+    SAMPLE_SETS,
+    TRIGGERS,
+    Resource,
+)
+
 OBJECTS = """
 - {kind: PaddleJob, metadata: {name: running}, status: {
     phase: Running, mode: Collective, ready: 2/2, reason: AllPodsRunning, message: "",
@@ -33,57 +43,49 @@ OBJECTS = """
     Stepping, message: "is watched", conditions: [{type: Ready, status: "True", reason: Serving, message: "",
     lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
 """
-TRIGGER = """
-apiVersion: events.paddlepaddle.org/v1alpha1
-kind: Trigger
-metadata: {name: t}
-spec:
-  when: {fact: {type: paddlewheel.datasets.v1.SampleSetReady}}
-  create: {sampleJob: {spec: {type: clear, sampleSetRef: {name: set}}}}
-"""
 AGE = re.compile(r"(\d+[smhdy])+")
+AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 Row = dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def table(kubectl: Callable[..., Any], make: Callable[..., Any]) -> Iterator[Callable[..., list[Row]]]:
-    """Rows of `kubectl get`, by column; ages as `AGE`."""
-    kubectl("create", "namespace", NAMESPACE)
-    for obj in yaml.safe_load(OBJECTS):
-        kind = obj["kind"]
-        manifest = yaml.safe_load(TRIGGER) if kind == "Trigger" else make(kind)
-        manifest["metadata"] = {**obj["metadata"], "namespace": NAMESPACE}
-        created = kubectl("create", "-f", "-", stdin=json.dumps(manifest))
-        assert created.returncode == 0, created.stderr
-        status = json.dumps({"status": obj["status"]})
-        name = obj["metadata"]["name"]
-        merge = ("-n", NAMESPACE, "--type=merge", "--subresource=status", "-p", status)
-        patched = kubectl("patch", kind.lower(), name, *merge)
-        assert patched.returncode == 0, patched.stderr
-
-    def get(resource: str, *options: str) -> list[Row]:
-        done = kubectl("get", resource, "-n", NAMESPACE, *options)
-        assert done.returncode == 0, done.stderr
-        return rows(done.stdout)
-
-    yield get
-    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+@pytest.fixture
+async def namespace(api: Api) -> AsyncIterator[str]:
+    """A namespace with the objects, each with its status."""
+    async with AsyncExitStack() as ends:
+        name = f"tables-{uuid4().hex[:6]}"
+        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        assert (await api.send(about, keep=True)).error == ""
+        ends.push_async_callback(api.delete, about)
+        for obj in yaml.safe_load(OBJECTS):
+            manifest = {**make(obj["kind"]), "metadata": {**obj["metadata"], "namespace": name}}
+            created = await api.send(manifest, keep=True)
+            assert created.error == ""
+            patched = await api.patch(created.stored, {"status": obj["status"]}, subresource="status")
+            assert patched.error == ""
+        yield name
 
 
-def rows(printed: str) -> list[Row]:
-    """Cells begin where their column's name does."""
-    head, *lines = printed.splitlines()
-    starts = [found.start() for found in re.finditer(r"(?:(?<=  )|^)\S", head)]
-    cuts = list(zip(starts, [*starts[1:], None], strict=True))
-    names = [head[a:b].strip() for a, b in cuts]
-    cells = ([AGE.sub("AGE", line[a:b].strip()) if i in _ages(names) else line[a:b].strip()
-              for i, (a, b) in enumerate(cuts)] for line in lines)  # fmt: skip
-    return [dict(zip(names, row, strict=True)) for row in cells]
+async def table(api: Api, resource: Resource, namespace: str, *, wide: bool) -> list[Row]:
+    """Cells by column as kubectl shows them; ages as `AGE`.
+
+    Args:
+        wide: with the columns of `-o wide`.
+    """
+    found = (await api.ask("GET", path_of(resource, namespace), accept=AS_TABLE)).stored
+    return [
+        {
+            column["name"].upper(): cell_of(column, cell)
+            for column, cell in zip(found["columnDefinitions"], row["cells"], strict=True)
+            if wide or not column["priority"]
+        }
+        for row in found["rows"]
+    ]
 
 
-def _ages(names: list[str]) -> set[int]:
-    return {i for i, name in enumerate(names) if name in ("AGE", "STARTED", "LAST")}
+def cell_of(column: Object, cell: object) -> str:
+    text = "" if cell is None else str(cell)
+    return AGE.sub("AGE", text) if column["name"].upper() in ("AGE", "STARTED", "LAST") else text
 
 
 def job_row(name: str, phase: str, ready: str, reason: str, started: str = "", duration: str = "") -> Row:
@@ -91,68 +93,93 @@ def job_row(name: str, phase: str, ready: str, reason: str, started: str = "", d
     return {"NAME": name, **why, "STARTED": started, "DURATION": duration, "AGE": "AGE"}
 
 
-JOBS = [
-    job_row("done", "Completed", "0/2", "Completed", "AGE", "3m20s"),
-    job_row("running", "Running", "2/2", "AllPodsRunning", "AGE"),
-    job_row("waiting", "Pending", "0/2", "SampleSetNotFound"),
-]
+ROWS: dict[Resource, list[tuple[Row, Row]]] = {
+    PADDLE_JOBS: [
+        (
+            job_row("done", "Completed", "0/2", "Completed", "AGE", "3m20s"),
+            {"PROGRESS": "", "MESSAGE": ""},
+        ),
+        (job_row("running", "Running", "2/2", "AllPodsRunning", "AGE"), {"PROGRESS": "42%", "MESSAGE": ""}),
+        (job_row("waiting", "Pending", "0/2", "SampleSetNotFound"), {"PROGRESS": "", "MESSAGE": "create it"}),
+    ],
+    SAMPLE_SETS: [
+        (
+            {
+                "NAME": "rejected",
+                **dict.fromkeys(("TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "RUNTIME"), ""),
+                "PHASE": "NotBound",
+                "REASON": "SecretNotFound",
+                "AGE": "AGE",
+            },
+            {"MESSAGE": "create the Secret"},
+        )
+    ],
+    SAMPLE_JOBS: [
+        (
+            {
+                "NAME": "warming",
+                "PHASE": "Running",
+                "SET": "set",
+                "TYPE": "warmup",
+                "DONE": "42%",
+                "REASON": "Running",
+                "AGE": "AGE",
+            },
+            {},
+        )
+    ],
+    TRIGGERS: [
+        (
+            {
+                "NAME": "blocked",
+                "READY": "True",
+                "REASON": "BusUnavailable",
+                "FIRED": "3",
+                "ACTIVE": "1",
+                "WAITING": "4",
+                "LAST": "",
+                "AGE": "AGE",
+            },
+            {"CREATED": "warm-x", "SKIPPED": "2", "NEXT": "", "MESSAGE": "no answer"},
+        )
+    ],
+    PADDLE_SERVICES: [
+        (
+            {
+                "NAME": "digits",
+                "URL": "http://digits.example.com",
+                "READY": "True",
+                "TRAFFIC": "digits-a=95 digits-b=5",
+                "REASON": "Stepping",
+                "AGE": "AGE",
+            },
+            {"MODE": "Kubernetes", "REPLICAS": "2", "MESSAGE": "is watched"},
+        )
+    ],
+}
+"""The columns that are always shown, and those of `-o wide`."""
 
 
-@pytest.mark.parametrize("name", ["pdj", "paddlejobs", "paddlejob"])
-def test_jobs_show_how_far_they_are_and_why(name: str, table: Callable[..., list[Row]]) -> None:
-    assert table(name) == JOBS
+async def test_every_kind_shows_its_state_and_the_reason(api: Api, namespace: str) -> None:
+    async def check(resource: Resource) -> None:
+        narrow = [row for row, _ in ROWS[resource]]
+        assert await table(api, resource, namespace, wide=False) == narrow
+        # A column of `-o wide` may be anywhere.
+        wide = [row | more for row, more in ROWS[resource]]
+        assert await table(api, resource, namespace, wide=True) == wide
+
+    await each({resource.kind: resource for resource in OURS}, check)
 
 
-def test_wide_adds_progress_and_message(table: Callable[..., list[Row]]) -> None:
-    said = {"done": "", "running": "", "waiting": "create it"}
-    done = {"done": "", "running": "42%", "waiting": ""}
-    assert table("pdj", "-o", "wide") == [
-        {**row, "PROGRESS": done[row["NAME"]], "MESSAGE": said[row["NAME"]]} for row in JOBS
-    ]
+async def test_every_kind_has_its_short_name_and_the_common_category(api: Api) -> None:
+    short = {"PaddleJob": "pdj", "SampleSet": "sset", "SampleJob": "sjob", "Trigger": "trg"}
+    short["PaddleService"] = "psvc"
 
+    async def check(resource: Resource) -> None:
+        found = (await api.ask("GET", f"/apis/{resource.api_version}")).stored["resources"]
+        [names] = [each for each in found if each["name"] == resource.plural]
+        assert names["singularName"] == resource.kind.lower()
+        assert names["shortNames"] == [short[resource.kind]]
+        assert "paddle" in names["categories"]
 
-@pytest.mark.parametrize("name", ["sset", "samplesets"])
-def test_a_rejected_set_shows_phase_and_reason(name: str, table: Callable[..., list[Row]]) -> None:
-    figures = dict.fromkeys(("TOTAL SIZE", "CACHED SIZE", "AVAIL SPACE", "RUNTIME"), "")
-    row = {"NAME": "rejected", **figures, "PHASE": "NotBound", "REASON": "SecretNotFound", "AGE": "AGE"}
-    assert table(name) == [row]
-    assert table(name, "-o", "wide") == [{**row, "MESSAGE": "create the Secret"}]
-
-
-@pytest.mark.parametrize("name", ["sjob", "samplejobs"])
-def test_an_operation_shows_its_set_type_and_percent(name: str, table: Callable[..., list[Row]]) -> None:
-    row = {"NAME": "warming", "PHASE": "Running", "SET": "set", "TYPE": "warmup", "DONE": "42%"}
-    assert table(name) == [{**row, "REASON": "Running", "AGE": "AGE"}]
-
-
-@pytest.mark.parametrize("name", ["trg", "triggers"])
-def test_a_trigger_shows_what_it_did_and_what_keeps_it(name: str, table: Callable[..., list[Row]]) -> None:
-    counts = {"FIRED": "3", "ACTIVE": "1", "WAITING": "4", "LAST": ""}
-    row = {"NAME": "blocked", "READY": "True", "REASON": "BusUnavailable", **counts, "AGE": "AGE"}
-    assert table(name) == [row]
-    wide = {"CREATED": "warm-x", "SKIPPED": "2", "NEXT": "", "MESSAGE": "no answer"}
-    assert table(name, "-o", "wide") == [{**row, **wide}]
-
-
-@pytest.mark.parametrize("name", ["psvc", "paddleservices"])
-def test_a_service_shows_where_it_is_and_who_gets_the_requests(
-    name: str, table: Callable[..., list[Row]]
-) -> None:
-    shares = {"TRAFFIC": "digits-a=95 digits-b=5", "REASON": "Stepping", "AGE": "AGE"}
-    row = {"NAME": "digits", "URL": "http://digits.example.com", "READY": "True", **shares}
-    assert table(name) == [row]
-    wide = {"MODE": "Kubernetes", "REPLICAS": "2", "MESSAGE": "is watched"}
-    assert table(name, "-o", "wide") == [{**row, **wide}]
-
-
-def test_the_category_shows_all_kinds(kubectl: Callable[..., Any], table: Callable[..., list[Row]]) -> None:
-    named = kubectl("get", "paddle", "-n", NAMESPACE, "-o", "name").stdout.split()
-    assert sorted(named) == [
-        "paddlejob.batch.paddlepaddle.org/done",
-        "paddlejob.batch.paddlepaddle.org/running",
-        "paddlejob.batch.paddlepaddle.org/waiting",
-        "paddleservice.elasticserving.paddlepaddle.org/digits",
-        "samplejob.batch.paddlepaddle.org/warming",
-        "sampleset.batch.paddlepaddle.org/rejected",
-        "trigger.events.paddlepaddle.org/blocked",
-    ]
+    await each({resource.kind: resource for resource in OURS}, check)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.integration.crds.api import Api, Object, each, make
 
 from paddlewheel.contracts.crds.podtemplate_gen import NEVER_IN_TEMPLATES, main
 
-Object = dict[str, Any]
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").rglob("*.yaml"))
 POD_SPEC = "io.k8s.api.core.v1.PodSpec"
 CONTAINER = {"name": "main", "image": "x"}
-TRIGGER: Object = {
-    "apiVersion": "events.paddlepaddle.org/v1alpha1",
-    "kind": "Trigger",
-    "metadata": {"name": "t", "namespace": "default"},
-    "spec": {"when": {"fact": {"type": "paddlewheel.datasets.v1.SampleSetReady"}}},
-}
 MISSPELT: list[tuple[Object, str]] = [
     ({"containers": [{**CONTAINER, "imagee": "y"}]}, "containers[0].imagee"),
     ({"containers": [{**CONTAINER, "resources": {"limit": {"cpu": 1}}}]}, "containers[0].resources.limit"),
@@ -37,60 +31,56 @@ MISSPELT: list[tuple[Object, str]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def refusal(kubectl: Callable[..., Any]) -> Callable[[Object], str]:
-    """What `kubectl create` says, with its default of strict validation."""
-
-    def said(manifest: Object) -> str:
-        done = kubectl("create", "-f", "-", "--dry-run=server", stdin=json.dumps(manifest))
-        return "" if done.returncode == 0 else done.stderr
-
-    return said
+async def refusal(api: Api, manifest: Object) -> str:
+    """The error under strict validation, which kubectl asks for by default."""
+    return (await api.send(manifest, validation="Strict")).error
 
 
-def trigger_with(job: Object) -> Object:
-    return {**TRIGGER, "spec": {**TRIGGER["spec"], "create": {"paddleJob": {"spec": job["spec"]}}}}
+async def test_a_misspelt_field_is_refused_as_in_a_pod(api: Api) -> None:
+    async def check(row: tuple[Object, str]) -> None:
+        spec, field = row
+        metadata = {"name": "p", "namespace": "default"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        assert f'unknown field "spec.{field}"' in await refusal(api, pod)
+        job = make("PaddleJob", {"spec.worker.template.spec": spec})
+        assert f'unknown field "spec.worker.template.spec.{field}"' in await refusal(api, job)
+        trigger = make("Trigger", {"spec.create": {"paddleJob": {"spec": job["spec"]}}})
+        created = f"spec.create.paddleJob.spec.worker.template.spec.{field}"
+        assert f'unknown field "{created}"' in await refusal(api, trigger)
+
+    await each({field: (spec, field) for spec, field in MISSPELT}, check)
 
 
-@pytest.mark.parametrize(("spec", "field"), MISSPELT, ids=[field for _, field in MISSPELT])
-def test_a_misspelt_field_is_refused_as_in_a_pod(
-    spec: Object, field: str, refusal: Callable[[Object], str], make: Callable[..., Object]
-) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
-    assert f'unknown field "spec.{field}"' in refusal(pod)
-    job = make("PaddleJob", {"spec.worker.template.spec": spec})
-    assert f'unknown field "spec.worker.template.spec.{field}"' in refusal(job)
-    created = f"spec.create.paddleJob.spec.worker.template.spec.{field}"
-    assert f'unknown field "{created}"' in refusal(trigger_with(job))
-
-
-@pytest.mark.parametrize("role", ["ps", "worker", "heter"])
-def test_the_template_of_every_role_is_checked(
-    role: str, refusal: Callable[[Object], str], make: Callable[..., Object]
-) -> None:
+async def test_the_template_of_every_role_is_checked(api: Api) -> None:
     template = {"metadata": {"label": {"a": "b"}}, "spec": {"containers": [{**CONTAINER, "imagee": "y"}]}}
-    said = refusal(make("PaddleJob", {"spec": {role: {"replicas": 1, "template": template}}}))
-    assert f'unknown field "spec.{role}.template.spec.containers[0].imagee"' in said
-    assert f'unknown field "spec.{role}.template.metadata.label"' in said
+
+    async def check(role: str) -> None:
+        job = make("PaddleJob", {"spec": {role: {"replicas": 1, "template": template}}})
+        refused = await refusal(api, job)
+        assert f'unknown field "spec.{role}.template.spec.containers[0].imagee"' in refused
+        assert f'unknown field "spec.{role}.template.metadata.label"' in refused
+
+    await each({role: role for role in ("ps", "worker", "heter")}, check)
 
 
-def test_without_strictness_the_client_is_warned(
-    send: Callable[..., Any], make: Callable[..., Object]
-) -> None:
-    answer = send(make("PaddleJob", {"spec.worker.template.spec.nodeselector": {"gpu": "a100"}}))
+async def test_without_strictness_the_client_is_warned(api: Api) -> None:
+    answer = await api.send(make("PaddleJob", {"spec.worker.template.spec.nodeselector": {"gpu": "a100"}}))
     assert answer.error == ""
     assert answer.warnings == ('unknown field "spec.worker.template.spec.nodeselector"',)
     assert "nodeselector" not in answer.stored["spec"]["worker"]["template"]["spec"]
 
 
-def test_every_field_of_a_pod_is_known(
-    kubectl: Callable[..., Any], send: Callable[..., Any], make: Callable[..., Object]
-) -> None:
-    schemas = json.loads(kubectl("get", "--raw", "/openapi/v3/api/v1").stdout)["components"]["schemas"]
+async def pod_document(api: Api) -> Object:
+    """The OpenAPI document of the core group."""
+    return (await api.ask("GET", "/openapi/v3/api/v1")).stored
+
+
+async def test_every_field_of_a_pod_is_known(api: Api) -> None:
+    schemas = (await pod_document(api))["components"]["schemas"]
     spec = example(schemas[POD_SPEC], schemas)
     for field in NEVER_IN_TEMPLATES:
         del spec[field]
-    answer = send(make("PaddleJob", {"spec.worker.template.spec": spec}))
+    answer = await api.send(make("PaddleJob", {"spec.worker.template.spec": spec}))
     assert (answer.error, answer.warnings) == ("", ())
     assert answer.stored["spec"]["worker"]["template"]["spec"] == spec
 
@@ -120,31 +110,30 @@ def example(node: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
     return "text"
 
 
-def test_nulls_count_as_absent(send: Callable[..., Any], make: Callable[..., Object]) -> None:
+async def test_nulls_count_as_absent(api: Api) -> None:
     nulls = {"env": None, "resources": None, "livenessProbe": None, "command": None}
     spec = {"containers": [{**CONTAINER, **nulls}], "volumes": None, "nodeSelector": None, "affinity": None}
-    answer = send(make("PaddleJob", {"spec.worker.template.spec": spec}))
+    answer = await api.send(make("PaddleJob", {"spec.worker.template.spec": spec}))
     assert (answer.error, answer.warnings) == ("", ())
     assert answer.stored["spec"]["worker"]["template"]["spec"] == {"containers": [CONTAINER]}
 
 
-def documents() -> Iterator[Any]:
-    for path in EXAMPLES:
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if "paddlepaddle.org" in document["apiVersion"]:
-                yield pytest.param(document, id=f"{path.parent.name}/{path.name}")
+async def test_every_example_passes_the_strict_validation(api: Api) -> None:
+    async def check(document: Object) -> None:
+        metadata = {**document["metadata"], "namespace": "default"}
+        assert await refusal(api, {**document, "metadata": metadata}) == ""
+
+    documents = {
+        f"{path.parent.name}/{path.name} {number}": document
+        for path in EXAMPLES
+        for number, document in enumerate(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        if "paddlepaddle.org" in document["apiVersion"]
+    }
+    await each(documents, check)
 
 
-@pytest.mark.parametrize("document", list(documents()))
-def test_every_example_passes_the_strict_validation(
-    document: Object, refusal: Callable[[Object], str]
+async def test_the_recorded_schema_is_that_of_this_kubernetes(
+    api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document["metadata"]["namespace"] = "default"
-    assert refusal(document) == ""
-
-
-def test_the_recorded_schema_is_that_of_this_kubernetes(
-    kubectl: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = kubectl("get", "--raw", "/openapi/v3/api/v1").stdout
+    document = json.dumps(await pod_document(api))
     assert main(["--check"], io.StringIO(document)) == 0, capsys.readouterr().err

@@ -23,6 +23,8 @@ from paddlewheel.devcluster.status import RUNNING, STOPPED, status
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 

@@ -28,6 +28,8 @@ from paddlewheel.testkit.charts import pod_specs, render
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
+pytestmark = pytest.mark.long
+
 VALUES = ("crds.install=false", "profile=production")
 SIZE = 3
 ROGUE = "rogue"

@@ -25,7 +25,16 @@ from paddlewheel.contracts.gen.protos import ROOT
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, entering, guest, install, running
+from paddlewheel.testkit.chart_bus import (
+    PATIENCE,
+    ChartBus,
+    Guest,
+    emptied,
+    entering,
+    guest,
+    install,
+    running,
+)
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually
 
@@ -54,10 +63,15 @@ SPOILED = "uid-2"
 """Of a job whose fact nobody can read."""
 
 
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[ChartBus]:
-    with running(tmp_path / "bus", *SERVICES) as started:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
+    with running(tmp_path_factory.mktemp("bus"), *SERVICES) as started:
         yield started
+
+
+@pytest.fixture
+async def bus(server: ChartBus) -> ChartBus:
+    return await emptied(server)
 
 
 def plain(bus: ChartBus, service: str) -> AbstractAsyncContextManager[Guest]:
@@ -179,6 +193,7 @@ async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_i
         assert await js.consumer_info("PW_JOBS", "notebooks-jobs")
 
 
+@pytest.mark.long
 async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp_path: Path) -> None:
     with running(tmp_path / "before", *SERVICES) as bus:
         await install(bus)
@@ -303,6 +318,7 @@ async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: Cha
         await offered(bus, "uid-9")
 
 
+@pytest.mark.long
 async def test_the_example_outlasts_what_passes_and_gives_up_what_does_not(bus: ChartBus) -> None:
     await install(bus)
     async with guest(bus, "operator") as operator, example(bus) as said:

@@ -44,6 +44,8 @@ from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.triggers import make_trigger
 from paddlewheel.testkit.wait import eventually
 
+pytestmark = pytest.mark.long
+
 LEARNS_WITHIN = 90.0
 """Seconds; the plugin looks every 30 s which kinds there are."""
 

@@ -20,7 +20,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, guest, install, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, emptied, guest, install, running
 from paddlewheel.testkit.wait import eventually, patiently
 
 TEAMS = (
@@ -33,10 +33,15 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 API = "$JS.API"
 
 
-@pytest.fixture
-def bus(tmp_path: Path) -> Iterator[ChartBus]:
-    with running(tmp_path / "bus", *TEAMS) as started:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartBus]:
+    with running(tmp_path_factory.mktemp("bus"), *TEAMS) as started:
         yield started
+
+
+@pytest.fixture
+async def bus(server: ChartBus) -> ChartBus:
+    return await emptied(server)
 
 
 def make_fact(number: int, namespace: str = "a") -> Event:
@@ -162,6 +167,7 @@ async def test_a_feed_that_was_lost_goes_on_where_the_copy_ends(bus: ChartBus) -
     assert ids(await read(bus, "team-a", 4)) == [f"a/{number}" for number in range(4)]
 
 
+@pytest.mark.long
 async def test_a_copy_that_is_ahead_of_a_stream_restored_from_a_backup_is_made_anew(
     bus: ChartBus, tmp_path: Path
 ) -> None:

@@ -61,10 +61,11 @@ class BusAuthStand:
     """One bus with token authentication.
 
     Args:
-        home: a namespace of this test alone, as that of the release.
+        home: a namespace of this test alone, with its accounts and data sets.
         folder: for files and logs.
         env: further settings of bus-auth, without their prefix.
         values: of the chart, beside `VALUES`.
+        release: the namespace that bus-auth runs in, where roles and teams are bound; "" = `home`.
     """
 
     cluster: ApiCluster
@@ -77,6 +78,20 @@ class BusAuthStand:
     port: int = 0
     service: Service | None = None
     made: list[tuple[Resource, Key]] = field(default_factory=list)
+    release: str = ""
+
+    def lent(self, cluster: ApiCluster, home: str) -> BusAuthStand:
+        """The same servers for one test.
+
+        Args:
+            cluster: the test's own client.
+            home: the test's own namespace.
+        """
+        return replace(self, cluster=cluster, home=home, release=self._release, made=[])
+
+    @property
+    def _release(self) -> str:
+        return self.release or self.home
 
     @property
     def log(self) -> str:
@@ -120,7 +135,10 @@ class BusAuthStand:
 
     async def bind(self, cluster_role: str, account: str, *, where: str = "", of: str = "") -> Key:
         """Bind a ClusterRole to an account of namespace `of`, in namespace `where` or, "", everywhere."""
-        metadata = {"name": f"{cluster_role}-{account}", **({"namespace": where} if where else {})}
+        metadata = {
+            "name": f"{cluster_role}-{account}-{self.home}",
+            **({"namespace": where} if where else {}),
+        }
         subject = {"kind": "ServiceAccount", "name": account, "namespace": of or self.home}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role}
         resource = ROLE_BINDINGS if where else CLUSTER_ROLE_BINDINGS
@@ -138,24 +156,24 @@ class BusAuthStand:
         """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
         await self._bound(role, f"bus-{role}")
         await self.account(role)
-        await self.in_force(role, "use", "busroles", where=self.home, name=role)
+        await self.in_force(role, "use", "busroles", where=self._release, name=role)
         return await self.token(role)
 
     async def allow_team(self, account: str, team: str = SUBSCRIBER) -> None:
         """The account belongs to the team."""
         await self._bound(account, f"bus-team-{team}")
-        await self.in_force(account, "use", "busteams", where=self.home, name=team)
+        await self.in_force(account, "use", "busteams", where=self._release, name=team)
 
     async def allow_service(self, service: str, account: str, *, of: str) -> None:
         """The chart's Role of a service of others, and what `kubectl create rolebinding --role` does."""
         name = f"bus-{service}"
         found = named(rendered(*self.values), "Role", name)
-        await self.create(RBAC_ROLES, {**found, "metadata": {"name": name, "namespace": self.home}})
+        await self.create(RBAC_ROLES, {**found, "metadata": {"name": name, "namespace": self._release}})
         subject = {"kind": "ServiceAccount", "name": account, "namespace": of}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-        metadata = {"name": service, "namespace": self.home}
+        metadata = {"name": service, "namespace": self._release}
         await self.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": [subject]})
-        await self.in_force(account, "use", "busroles", where=self.home, of=of, name=service)
+        await self.in_force(account, "use", "busroles", where=self._release, of=of, name=service)
 
     async def in_force(
         self,
@@ -193,15 +211,14 @@ class BusAuthStand:
         await eventually(is_so, what=f"{account} may {'' if is_allowed else 'not '}{verb} {resource}")
 
     async def _bound(self, account: str, role: str) -> None:
-        for kind, resource in (("Role", RBAC_ROLES), ("RoleBinding", ROLE_BINDINGS)):
-            found = named(rendered(*self.values), kind, role)
-            subjects = [
-                {**each, "name": account, "namespace": self.home} for each in found.get("subjects", [])
-            ]
-            metadata = {"name": role, "namespace": self.home}
-            await self.create(
-                resource, {**found, "metadata": metadata, **({"subjects": subjects} if subjects else {})}
-            )
+        metadata = {"name": f"{role}-{self.home}", "namespace": self._release}
+        made = named(rendered(*self.values), "Role", role)
+        await self.create(RBAC_ROLES, {**made, "metadata": metadata})
+        found = named(rendered(*self.values), "RoleBinding", role)
+        subjects = [{**each, "name": account, "namespace": self.home} for each in found["subjects"]]
+        reference = {**found["roleRef"], "name": metadata["name"]}
+        bound = {**found, "metadata": metadata, "roleRef": reference, "subjects": subjects}
+        await self.create(ROLE_BINDINGS, bound)
 
     async def token(
         self,
@@ -281,7 +298,7 @@ class BusAuthStand:
 
     def _own(self, name: str) -> str:
         """Cluster-wide names of this test alone: all tests share the API server."""
-        return f"{name}-{self.home}"
+        return f"{name}-{self._release}"
 
     async def _has_default_account(self, namespace: str) -> bool:
         return bool(
@@ -314,7 +331,7 @@ class BusAuthStand:
             "KEY_FILE": str(self.bus.folder / "bus-auth-key" / "tls.key"),
             "KUBECONFIG": str(self.folder / "kubeconfig"),
             "HTTP_PORT": str(self.port),
-            "POD_NAMESPACE": self.home,
+            "POD_NAMESPACE": self._release,
             **{name: env_of(AUTH, *self.values)[f"BUS_AUTH_{name}"] for name in ("TEAMS", "SERVICES")},
             **self.env,
             **env,

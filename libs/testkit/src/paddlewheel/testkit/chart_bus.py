@@ -10,14 +10,17 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nats.errors
+from nats.js.errors import NotFoundError
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
@@ -172,6 +175,29 @@ async def installing(bus: ChartBus, **changes: Any) -> AsyncIterator[None]:
         await installer.close()
 
 
+async def sweep(operator: BareClient, teams: Iterable[Team] = ()) -> None:
+    """Remove every stream with its consumers, and the copies of the teams: what an earlier test has left.
+
+    Args:
+        operator: a client that may do everything with the streams.
+        teams: with accounts of their own on this server.
+    """
+    js = operator.jetstream()
+    for info in await js.streams_info():
+        name = str(info.config.name)
+        for team in teams:
+            with suppress(NotFoundError):
+                await operator.jetstream(prefix=team.api).delete_stream(name)
+        await js.delete_stream(name)
+
+
+async def emptied(bus: ChartBus) -> ChartBus:
+    """A server that several tests share, without the streams of the test before."""
+    async with guest(bus, OPERATOR) as operator:
+        await sweep(operator.client, bus.teams)
+    return bus
+
+
 def _duty_of(role: str) -> StreamDuty:
     """As each role's program has it."""
     if role == INSTALLER:
@@ -222,9 +248,19 @@ def _server_keys(folder: Path) -> dict[str, str]:
     certificate = folder / _KEY / "tls.crt"
     if not certificate.exists():
         return {}
-    command = [sys.executable, "-m", "bus_auth", "server-keys", str(certificate), str(folder / "keys.conf")]
-    subprocess.run(command, check=True)
+    (folder / "keys.conf").write_bytes(_keys_of(certificate.read_bytes()))
     return {"../nats-callout/keys.conf": "keys.conf"}
+
+
+@cache
+def _keys_of(certificate: bytes) -> bytes:
+    """What the init container writes for a certificate; a process of a second, so once for each."""
+    with tempfile.TemporaryDirectory(prefix="paddlewheel-keys-") as folder:
+        given, made = Path(folder) / "tls.crt", Path(folder) / "keys.conf"
+        given.write_bytes(certificate)
+        command = [sys.executable, "-m", "bus_auth", "server-keys", str(given), str(made)]
+        subprocess.run(command, check=True)
+        return made.read_bytes()
 
 
 def tls_of(folder: Path, authority: Path | None = None) -> ssl.SSLContext:

@@ -1,0 +1,45 @@
+"""The chart's servers on which all attacks are tried: three, each with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+
+from tests.attacks.stand import SERVICES
+from tests.attacks.watchers import CONFIGURED
+
+from paddlewheel.testkit.bus_auth import VALUES
+from paddlewheel.testkit.chart_bus import ChartBus, running
+
+
+class Servers:
+    """Each server starts with the first attack on it. An attack first removes the streams of the one before.
+
+    Args:
+        folder: for their files.
+        ends: stops them.
+        change: to their configuration; `opened` makes servers that guard nothing.
+    """
+
+    def __init__(self, folder: Path, ends: ExitStack, change: Callable[[str], str] = str) -> None:
+        self._folder, self._ends, self._change = folder, ends, change
+
+    @cached_property
+    def with_certificates(self) -> ChartBus:
+        """Roles, and services of others."""
+        return self._start("certificates", *SERVICES)
+
+    @cached_property
+    def with_tokens(self) -> ChartBus:
+        """Agents of several data sets."""
+        return self._start("tokens", *VALUES)
+
+    @cached_property
+    def with_teams(self) -> ChartBus:
+        """Two teams of subscribers."""
+        return self._start("teams", *CONFIGURED)
+
+    def _start(self, name: str, *values: str) -> ChartBus:
+        return self._ends.enter_context(running(self._folder / name, *values, change=self._change))
