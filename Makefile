@@ -48,6 +48,7 @@ check: venv ## The inner loop: format, lint, types, unit tests, contract tests o
 check-style:
 	@$(RUN) ruff format --check --quiet .
 	@$(RUN) ruff check --quiet .
+	@$(RUN) python -m tests.english
 	@$(RUN) lint-imports
 
 check-types:
@@ -86,9 +87,10 @@ mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=pa
 	@$(UV) sync --frozen --quiet --group mutants
 	@$(RUN) python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-verify: venv ## Format, lint, types, imports, generated files, documentation, chart, CRDs, compose
+verify: venv ## Format, lint, plain English, types, imports, generated files, documentation, chart, CRDs, compose
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
+	$(RUN) python -m tests.english
 	$(RUN) mypy libs services tests examples
 	$(RUN) lint-imports
 	cd protos && ../.venv/bin/buf lint && ../.venv/bin/buf format --diff --exit-code

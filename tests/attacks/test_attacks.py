@@ -11,7 +11,7 @@ from tests.attacks.stand import installed, is_harmed
 
 
 def rows() -> Iterator[object]:
-    """One attack of each kind is in the short suite; the other roles that try the same are in the long one."""
+    """One attack of each kind is in the short suite; the other roles that try the same are long."""
     for attack in ATTACKS:
         marks = () if KINDS[attack.run] is attack else (pytest.mark.long,)
         yield pytest.param(attack, id=attack.name.replace(" ", "-"), marks=marks)

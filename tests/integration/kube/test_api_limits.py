@@ -62,7 +62,7 @@ async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.Mon
         await asyncio.Event().wait()
         return status(500, "Never")
 
-    monkeypatch.setattr(api, "CALL_TIMEOUT", 0.2)
+    monkeypatch.setattr(api, "CALL_TIMEOUT_SECONDS", 0.2)
     async with served(hang) as cluster:
         with pytest.raises(Retry, match="ApiServerTimeout"):
             await cluster.get(PODS, KEY)
@@ -124,7 +124,7 @@ async def test_a_refusal_of_a_watch_that_does_not_end_is_given_up(monkeypatch: p
         await asyncio.Event().wait()
         return answer
 
-    monkeypatch.setattr(api, "CALL_TIMEOUT", 0.2)
+    monkeypatch.setattr(api, "CALL_TIMEOUT_SECONDS", 0.2)
     async with served(stall) as cluster:
         with pytest.raises(Retry, match="ApiServerTimeout"):
             await cluster.open_stream(PODS, "team", {})

@@ -16,7 +16,13 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.events import EventRecorder
-from paddlewheel.kube.membership import EXPIRY, LABEL, PRUNE, RENEW, LeaseMembership
+from paddlewheel.kube.membership import (
+    LABEL,
+    LEASE_TIMEOUT_SECONDS,
+    PRUNE_GRACE_SECONDS,
+    RENEW_INTERVAL_SECONDS,
+    LeaseMembership,
+)
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, LEASES, PODS, Resource
 from paddlewheel.testkit.identities import chart_identities
@@ -58,7 +64,7 @@ async def test_a_replica_that_died_is_gone_after_its_lease_expired(
     cluster: ApiCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The clock stands still while a renewal is under way: none may be given up for a slow server's sake.
-    monkeypatch.setattr("paddlewheel.kube.membership.RENEWAL_TIMEOUT", 300.0)
+    monkeypatch.setattr("paddlewheel.kube.membership.RENEW_TIMEOUT_SECONDS", 300.0)
     clock = ManualClock()
     api = {"a": cluster, "b": cluster, "dead": Abandoned(cluster)}
     members = {n: LeaseMembership(c, cluster, namespace, "jobs", n, clock) for n, c in api.items()}
@@ -72,10 +78,10 @@ async def test_a_replica_that_died_is_gone_after_its_lease_expired(
         return all(now in leases[name] for name in ("jobs-a", "jobs-b"))
 
     for _ in range(3):
-        await clock.advance(RENEW)
+        await clock.advance(RENEW_INTERVAL_SECONDS)
         await eventually(have_renewed)
         assert all(members[name].members() == {*api} for name in ("a", "b"))
-    await clock.advance(EXPIRY - 3 * RENEW)
+    await clock.advance(LEASE_TIMEOUT_SECONDS - 3 * RENEW_INTERVAL_SECONDS)
     await eventually(lambda: all(members[name].members() == {"a", "b"} for name in ("a", "b")))
     for name in ("a", "b"):
         await end(tasks[name])
@@ -92,12 +98,16 @@ async def test_the_lease_of_a_replica_that_died_long_ago_is_deleted(
 ) -> None:
     """By the rights that the chart gives the service."""
     # The clock stands still: a renewal that was given up would not be tried again.
-    monkeypatch.setattr("paddlewheel.kube.membership.RENEWAL_TIMEOUT", 300.0)
+    monkeypatch.setattr("paddlewheel.kube.membership.RENEW_TIMEOUT_SECONDS", 300.0)
     identities = await chart_identities(test_run, api_server)
     clock = ManualClock()
     renewed = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     metadata = {"namespace": namespace, "name": f"{service}-dead", "labels": {LABEL: service}}
-    spec = {"holderIdentity": "dead", "leaseDurationSeconds": int(EXPIRY), "renewTime": renewed}
+    spec = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": int(LEASE_TIMEOUT_SECONDS),
+        "renewTime": renewed,
+    }
     await cluster.create(LEASES, {"metadata": metadata, "spec": spec})
     async with await connect(identities.get(service, api_server)) as api:
         living = LeaseMembership(api, api, namespace, service, "living", clock)
@@ -105,7 +115,7 @@ async def test_the_lease_of_a_replica_that_died_long_ago_is_deleted(
         await eventually(lambda: living.members() == {"dead", "living"})
 
         async def is_deleted() -> bool:
-            await clock.advance(PRUNE / 5)
+            await clock.advance(PRUNE_GRACE_SECONDS / 5)
             return [key_of(o).name for o in await cluster.list(LEASES, namespace)] == [f"{service}-living"]
 
         await eventually(is_deleted)

@@ -30,7 +30,7 @@ async def hangs() -> bool:
 
 
 async def test_readiness_names_the_checks_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CHECK_TIMEOUT", 0.05)
+    monkeypatch.setattr(http, "CHECK_TIMEOUT_SECONDS", 0.05)
     checks = {"a": yes, "b": no, "c": breaks, "d": hangs}
     async with http.serve(0, checks, host="127.0.0.1") as port, aiohttp.ClientSession() as session:
         async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:

@@ -328,7 +328,7 @@ async def test_whoever_is_ended_in_the_middle_of_a_chunk_removes_what_it_leaves(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when that takes so long that it is cancelled again: nobody may do the chunk after it."""
-    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_INTERVAL_SECONDS", 0.01)
     step = await _executing(bench)
     bench.may_tidy.clear()
     ending = asyncio.create_task(tasks.end(step))

@@ -36,7 +36,7 @@ class Work:
 async def test_whoever_ends_the_guarded_work_waits_for_it_however_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tasks, "_AGAIN", 0.01)
+    monkeypatch.setattr(tasks, "_CANCEL_INTERVAL_SECONDS", 0.01)
     work = Work()
     outer = asyncio.create_task(unless(asyncio.sleep(60), work.run()))
     await work.began.wait()

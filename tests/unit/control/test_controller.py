@@ -284,7 +284,7 @@ async def test_a_bug_is_logged_with_its_trace() -> None:
             await harness.pass_time(1)
     assert len(harness.calls) == 2
     assert [(r["event"], r["key"], r["exc_info"]) for r in records] == [
-        ("reconcile failed by a bug", "team/a", True)
+        ("reconcile failed because of a bug", "team/a", True)
     ]
 
 
@@ -296,7 +296,7 @@ async def test_each_kind_of_failure_is_counted_and_only_a_bug_is_an_error() -> N
             await harness.pass_time(5)
     assert [at for at, _ in harness.calls] == [0, 1, 3]
     assert harness.points("paddlewheel.reconciles") == {"bug": 1, "retry": 1, "permanent": 1}
-    assert [r["event"] for r in records if r["log_level"] == "error"] == ["reconcile failed by a bug"]
+    assert [r["event"] for r in records if r["log_level"] == "error"] == ["reconcile failed because of a bug"]
 
 
 def test_reconciles_of_a_few_milliseconds_and_of_a_second_are_told_apart() -> None:

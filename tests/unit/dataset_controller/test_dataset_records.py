@@ -49,7 +49,11 @@ from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.domain.plan import Applied
-from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.operator.failures import (
+    RETRY_MAX_INTERVAL_SECONDS,
+    RETRY_MIN_INTERVAL_SECONDS,
+    Owner,
+)
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.memory_cluster import MemoryCluster
@@ -196,7 +200,7 @@ async def test_a_record_that_is_refused_is_not_sent_again_in_every_pass(
         waits.append(applied.retry_after)
         await clock.advance(applied.retry_after)
     assert bus.tries[key] == 8
-    assert waits == [min(BACKOFF_BASE * 2**n, BACKOFF_CAP) for n in range(8)]
+    assert waits == [min(RETRY_MIN_INTERVAL_SECONDS * 2**n, RETRY_MAX_INTERVAL_SECONDS) for n in range(8)]
     assert SIZE_REMEDY in applied.troubles[0].message
     bus.errors.clear()
     assert await writer.apply(OWNER, [action]) == Applied()
@@ -212,7 +216,7 @@ async def test_an_answer_is_a_refusal_even_if_it_may_pass_and_silence_is_none() 
     assert [(t.kind, t.reason, t.message) for t in applied.troubles] == [
         (RECORD, "BusFull", "maximum bytes exceeded")
     ]
-    assert applied.retry_after == BACKOFF_BASE
+    assert applied.retry_after == RETRY_MIN_INTERVAL_SECONDS
     bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
     applied = await writer.apply(OWNER, actions)
     assert [(t.kind, t.reason) for t in applied.troubles] == [(RECORD, "BusFull"), (BUS, "BusUnreachable")]
@@ -227,7 +231,7 @@ async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is
     await writer.apply(OWNER, actions)
     bus.errors[RUN.cancel] = bus.errors[RUN.spec] = Unavailable("BusUnreachable", "no connection")
     for _ in range(3):
-        await clock.advance(BACKOFF_BASE * 3)
+        await clock.advance(RETRY_MIN_INTERVAL_SECONDS * 3)
         applied = await writer.apply(OWNER, actions)
         assert [t.reason for t in applied.troubles] == ["TooLarge", "BusUnreachable"]
         # Not at once, though the refused record is due.

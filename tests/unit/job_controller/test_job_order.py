@@ -13,7 +13,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Retry
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
-from paddlewheel.operator.outbox import CONFIRM_AFTER
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
@@ -121,7 +121,7 @@ async def test_killed_between_publish_and_confirmation_nothing_is_stored_twice(
     await harness.restart()
     await harness.clock.advance(pause)
     await harness.drain_queue()
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     assert (await harness.announced(key))["JobRunning"] is True
     assert harness.facts() == ["JobAccepted", "JobStarting", "JobRunning"]
 
@@ -139,7 +139,7 @@ async def test_a_confirmation_goes_with_the_next_write(harness: JobHarness) -> N
 async def test_a_confirmation_that_no_write_takes_along_is_written_alone(harness: JobHarness) -> None:
     key = await harness.to_running(kept())
     with harness.counted_writes() as early:
-        await harness.clock.advance(CONFIRM_AFTER - 0.01)
+        await harness.clock.advance(CONFIRM_GRACE_SECONDS - 0.01)
         await harness.reconcile(key)
     assert not early
     with harness.counted_writes() as writes:
@@ -160,7 +160,7 @@ async def test_a_resync_of_settled_jobs_reads_writes_and_publishes_nothing(
     await harness.drain_queue()
     await harness.end_pods("done-worker-0")
     await harness.drain_queue()
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     assert [(await harness.status(key))["phase"] for key in keys] == ["Running", "Completed"]
 
     published: list[Event] = []
@@ -192,7 +192,7 @@ async def test_own_writes_cause_no_pass(harness: JobHarness) -> None:
     # The first pod to run waited for others. Neither the ConfigMap nor the status causes a pass.
     await harness.advance(SPACING + BATCH)
     assert harness.replica.passes[key] == 4
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     confirmed = harness.replica.passes[key]
     await harness.advance(60)
     assert harness.replica.passes[key] == confirmed
@@ -200,7 +200,7 @@ async def test_own_writes_cause_no_pass(harness: JobHarness) -> None:
 
 async def test_another_writer_of_the_status_is_corrected(harness: JobHarness) -> None:
     key = await harness.to_running(kept())
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     await harness.set_status(key, {"phase": "Pending"})
     await harness.drain_queue()
     assert (await harness.status(key))["phase"] == "Running"

@@ -11,7 +11,7 @@ import pytest
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.events import BURST, REFILL, EventRecorder
+from paddlewheel.kube.events import BURST, REFILL_INTERVAL_SECONDS, EventRecorder
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import EVENTS, NODES, PADDLE_JOBS, Object, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
@@ -102,7 +102,7 @@ async def test_one_object_cannot_flood(harness: Harness) -> None:
             harness.recorder.normal(PADDLE_JOBS, JOB, "Step", f"step {i}")
         harness.recorder.normal(PADDLE_JOBS, other, "Step", "step 0")
     assert len(await harness.events()) == BURST + 1
-    await harness.clock.advance(REFILL)
+    await harness.clock.advance(REFILL_INTERVAL_SECONDS)
     async with writing(harness.recorder):
         harness.recorder.normal(PADDLE_JOBS, JOB, "Step", "later")
         harness.recorder.normal(PADDLE_JOBS, JOB, "Step", "too soon")

@@ -12,7 +12,12 @@ import pytest
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.membership import EXPIRY, LABEL, RENEW, LeaseMembership
+from paddlewheel.kube.membership import (
+    LABEL,
+    LEASE_TIMEOUT_SECONDS,
+    RENEW_INTERVAL_SECONDS,
+    LeaseMembership,
+)
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import LEASES, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
@@ -121,9 +126,9 @@ async def test_a_replica_that_is_killed_is_gone_10_seconds_after_its_last_renewa
     await fleet.start("a")
     await fleet.pass_time(offset, step=0.25)
     await fleet.start("b")
-    await fleet.pass_time(2 * RENEW + phase, step=0.25)
+    await fleet.pass_time(2 * RENEW_INTERVAL_SECONDS + phase, step=0.25)
     await fleet.kill("b")
-    await fleet.pass_time(EXPIRY - phase - 0.25, step=0.25)
+    await fleet.pass_time(LEASE_TIMEOUT_SECONDS - phase - 0.25, step=0.25)
     assert fleet.members("a") == "ab"
     fleet.changes.clear()
     await fleet.pass_time(0.25)

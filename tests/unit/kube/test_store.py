@@ -12,7 +12,7 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube import store as store_module
 from paddlewheel.kube.objects import version_of
 from paddlewheel.kube.ports import Change, Object
-from paddlewheel.kube.store import PATIENCE, WatchedStore
+from paddlewheel.kube.store import CONFIRM_TIMEOUT_SECONDS, WatchedStore
 
 KEY = Key("default", "a")
 
@@ -116,11 +116,11 @@ def test_deletions_are_remembered_for_a_while_and_in_bounded_number(
 
 async def test_a_deletion_is_forgotten_after_the_patience(store: WatchedStore, clock: ManualClock) -> None:
     store.apply(deleted(12))
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     store.wrote(obj(11))
     assert version(store) is None
     store.apply(deleted(12))
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     store.wrote(obj(11))
     assert version(store) is None
     await clock.advance(1)
@@ -139,12 +139,12 @@ async def test_a_late_repeat_of_an_older_deletion_changes_nothing(
     store: WatchedStore, clock: ManualClock
 ) -> None:
     store.apply(deleted(14))
-    await clock.advance(PATIENCE / 2)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS / 2)
     store.apply(deleted(12, uid="predecessor"))
     assert not store.apply(added(14))
     assert not store.apply(added(13, uid="predecessor"))
     assert version(store) is None
-    await clock.advance(PATIENCE / 2)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS / 2)
     assert version(store) is None
     assert not store._tombstones
 
@@ -165,7 +165,7 @@ def test_a_watch_event_confirms_an_own_write(store: WatchedStore, clock: ManualC
 async def test_a_confirmed_write_stays(store: WatchedStore, clock: ManualClock) -> None:
     store.wrote(obj(10))
     store.apply(added(10))
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS)
     assert version(store) == 10
 
 
@@ -178,7 +178,7 @@ async def test_an_unconfirmed_write_is_dropped_for_what_the_watch_last_reported(
 ) -> None:
     store.wrote(obj(10))
     assert [store.apply(event) for event in events] == [False for _ in events]
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     assert version(store) == 10
     await clock.advance(1)
     assert version(store) == left
@@ -189,11 +189,11 @@ async def test_a_later_write_starts_a_new_wait(store: WatchedStore, clock: Manua
     store.apply(added(5))
     store.wrote(obj(10))
     store.wrote(obj(10, name="b"))
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     store.wrote(obj(11))
     await clock.advance(1)
     assert store.list() == [obj(11)]
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     assert version(store) == 5
 
 
@@ -208,7 +208,7 @@ async def test_every_reader_drops_what_has_expired(store: WatchedStore, clock: M
     for reader in readers:
         store.wrote(obj(10))
         assert reader()
-        await clock.advance(PATIENCE)
+        await clock.advance(CONFIRM_TIMEOUT_SECONDS)
         assert not reader()
 
 
@@ -309,7 +309,7 @@ async def test_a_delete_that_the_watch_never_reports_is_taken_back(
     store.apply(added(10))
     store.deleting(KEY, "u", vanishes=vanishes)
     store.apply(modified(11))
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS)
     assert store.get(KEY) == obj(11)
     assert store.apply(modified(12))
     assert store.get(KEY) == obj(12)
@@ -434,7 +434,7 @@ async def test_a_write_that_was_cleared_does_not_come_back(store: WatchedStore, 
     store.apply(added(10))
     store.wrote(obj(11))
     store.clear()
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS)
     assert version(store) is None
 
 
@@ -443,7 +443,7 @@ async def test_an_event_after_the_patience_is_compared_with_what_the_watch_repor
 ) -> None:
     store.apply(added(10))
     store.wrote(obj(13))
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS)
     assert store.apply(modified(12))
     assert version(store) == 12
 
@@ -453,7 +453,7 @@ async def test_a_delete_after_the_patience_is_of_what_the_watch_reported(
 ) -> None:
     store.apply(added(10))
     store.wrote(obj(13, uid="successor"))
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS)
     store.deleting(KEY, "successor", vanishes=True)
     assert version(store) == 10
 
@@ -471,7 +471,7 @@ async def test_a_deletion_reported_again_is_remembered_longer(
 ) -> None:
     store.apply(deleted(12))
     store.apply(deleted(12, name="b"))
-    await clock.advance(PATIENCE - 1)
+    await clock.advance(CONFIRM_TIMEOUT_SECONDS - 1)
     store.apply(deleted(14))
     await clock.advance(1)
     store.wrote(obj(13))

@@ -15,7 +15,7 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.api_watch import differences
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
-from paddlewheel.kube.store import PATIENCE, WatchedStore
+from paddlewheel.kube.store import CONFIRM_TIMEOUT_SECONDS, WatchedStore
 
 KEYS = [Key("n", "a"), Key("n", "b")]
 
@@ -122,14 +122,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(part=st.sampled_from([0.1, 0.4]))
     def wait(self, part: float) -> None:
-        """Time passes, but answers never take as long as PATIENCE."""
+        """Time passes, but answers never take as long as CONFIRM_TIMEOUT_SECONDS."""
         for answer in self.answers:
             answer()
         self.answers.clear()
         if self.events:
             self.deliver(len(self.events))
         self.delivered.clear()
-        asyncio.run(self.clock.advance(PATIENCE * part))
+        asyncio.run(self.clock.advance(CONFIRM_TIMEOUT_SECONDS * part))
 
     @invariant()
     def never_shows_an_older_state(self) -> None:
@@ -149,7 +149,7 @@ class StoreMachine(RuleBasedStateMachine):
             shown, real = self.store.get(key), self.server.get(key)
             assert real is None or shown is None or without_deletion(shown) == real
             assert real is None or shown is not None
-        asyncio.run(self.clock.advance(PATIENCE))
+        asyncio.run(self.clock.advance(CONFIRM_TIMEOUT_SECONDS))
         assert {key: obj for key in KEYS if (obj := self.store.get(key))} == self.server
         assert not self.store._unconfirmed
         assert not self.store._tombstones

@@ -10,7 +10,11 @@ from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.operator import circuit_breaker
-from paddlewheel.operator.circuit_breaker import QUIET, TIMEOUT, CircuitBreaker
+from paddlewheel.operator.circuit_breaker import (
+    BUS_CALL_TIMEOUT_SECONDS,
+    BUS_RETRY_INTERVAL_SECONDS,
+    CircuitBreaker,
+)
 
 
 class Peer:
@@ -49,7 +53,7 @@ async def test_after_no_answer_no_call_is_made_for_a_while(
         with pytest.raises(Unavailable):
             await breaker.call(peer.call())
     assert peer.calls == 1
-    await clock.advance(QUIET)
+    await clock.advance(BUS_RETRY_INTERVAL_SECONDS)
     peer.error = None
     assert [await breaker.call(peer.call()) for _ in range(2)] == ["answer", "answer"]
 
@@ -66,7 +70,7 @@ async def test_a_refusal_is_an_answer(breaker: CircuitBreaker, answer: Paddlewhe
 async def test_a_call_that_does_not_end_is_given_up(
     breaker: CircuitBreaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(circuit_breaker, "TIMEOUT", 0.01)
+    monkeypatch.setattr(circuit_breaker, "BUS_CALL_TIMEOUT_SECONDS", 0.01)
     with pytest.raises(Unavailable, match="BusTimeout"):
         await breaker.call(asyncio.get_running_loop().create_future())
     with pytest.raises(Unavailable, match="a moment ago"):
@@ -78,7 +82,7 @@ async def test_only_one_call_tries_whether_the_bus_is_back(
 ) -> None:
     with pytest.raises(Unavailable):
         await breaker.call(Peer(Unavailable("BusUnreachable")).call())
-    await clock.advance(QUIET)
+    await clock.advance(BUS_RETRY_INTERVAL_SECONDS)
     trial = asyncio.get_running_loop().create_future()
     trying = asyncio.create_task(breaker.call(trial))
     await asyncio.sleep(0)
@@ -93,11 +97,11 @@ async def test_only_one_call_tries_whether_the_bus_is_back(
 async def test_a_cancelled_trial_does_not_keep_it_open(breaker: CircuitBreaker, clock: ManualClock) -> None:
     with pytest.raises(Unavailable):
         await breaker.call(Peer(Unavailable("BusUnreachable")).call())
-    await clock.advance(QUIET)
+    await clock.advance(BUS_RETRY_INTERVAL_SECONDS)
     trying = asyncio.create_task(breaker.call(asyncio.get_running_loop().create_future()))
     await asyncio.sleep(0)
     await end(trying)
-    await clock.advance(TIMEOUT)
+    await clock.advance(BUS_CALL_TIMEOUT_SECONDS)
     assert await breaker.call(Peer().call()) == "answer"
 
 

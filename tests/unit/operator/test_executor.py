@@ -13,7 +13,11 @@ from paddlewheel.kube import events
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, Delete, Patch, Trouble
 from paddlewheel.operator.executor import FIRST_BATCH, Executor
-from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP, Owner
+from paddlewheel.operator.failures import (
+    RETRY_MAX_INTERVAL_SECONDS,
+    RETRY_MIN_INTERVAL_SECONDS,
+    Owner,
+)
 from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 
 OWNER = Owner("uid-of-owner", 1)
@@ -90,7 +94,7 @@ async def test_wakes_do_not_multiply_the_tries_of_a_failing_child(harness: Execu
         applied = await harness.apply(*map(create, names))
         assert len(applied.troubles) == FIRST_BATCH
     assert sum(harness.tries.values()) == FIRST_BATCH
-    assert applied.retry_after == BACKOFF_BASE
+    assert applied.retry_after == RETRY_MIN_INTERVAL_SECONDS
 
 
 async def test_what_was_not_tried_behind_a_failed_batch_is_not_due_before_it(
@@ -102,7 +106,7 @@ async def test_what_was_not_tried_behind_a_failed_batch_is_not_due_before_it(
     await harness.apply(*map(create, names))
     left = names[1:]
     for _ in range(5):
-        await harness.clock.advance(BACKOFF_BASE)
+        await harness.clock.advance(RETRY_MIN_INTERVAL_SECONDS)
         applied = await harness.apply(*map(create, left))
         assert applied.retry_after is not None
         assert applied.retry_after > 0
@@ -147,7 +151,7 @@ async def test_tries_grow_apart_up_to_a_cap_and_end_with_success(harness: Execut
         assert applied.retry_after is not None
         waits.append(applied.retry_after)
         await harness.clock.advance(applied.retry_after)
-    assert waits == [min(BACKOFF_BASE * 2**n, BACKOFF_CAP) for n in range(9)]
+    assert waits == [min(RETRY_MIN_INTERVAL_SECONDS * 2**n, RETRY_MAX_INTERVAL_SECONDS) for n in range(9)]
     del harness.errors["create", "a"]
     assert await harness.apply(create("a")) == Applied(created=("Pod",))
     assert not harness.executor._failures._held
@@ -182,7 +186,7 @@ async def test_what_needs_a_kind_in_trouble_waits_and_the_rest_does_not(harness:
     await harness.apply(create("config", "ConfigMap"), needing, create("free"))
     assert await harness.pods() == ["free"]
     del harness.errors["create", "config"]
-    await harness.clock.advance(BACKOFF_BASE)
+    await harness.clock.advance(RETRY_MIN_INTERVAL_SECONDS)
     await harness.apply(create("config", "ConfigMap"), needing)
     assert await harness.pods() == ["free", "needing"]
 

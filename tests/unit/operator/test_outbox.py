@@ -12,8 +12,14 @@ from tests.unit.operator.conftest import OutboxHarness, make_source
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
-from paddlewheel.operator.circuit_breaker import QUIET
-from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY, Published, Republished, is_stored
+from paddlewheel.operator.circuit_breaker import BUS_RETRY_INTERVAL_SECONDS
+from paddlewheel.operator.outbox import (
+    CONFIRM_GRACE_SECONDS,
+    PUBLISH_RETRY_INTERVAL_SECONDS,
+    Published,
+    Republished,
+    is_stored,
+)
 
 WINDOW = JOBS.duplicate_window
 
@@ -25,7 +31,7 @@ async def test_pending_facts_are_published_in_order(harness: OutboxHarness) -> N
     facts = harness.declare("JobAccepted", "JobStarting")
     published = await harness.outbox().publish(make_source(), facts)
     assert harness.stored() == ["u/JobAccepted/0", "u/JobStarting/0"]
-    assert published == Published(is_settled=True, retry_after=CONFIRM_AFTER)
+    assert published == Published(is_settled=True, retry_after=CONFIRM_GRACE_SECONDS)
     assert harness.counts[("JobAccepted", "published")] == 1
 
 
@@ -36,7 +42,7 @@ async def test_an_hour_without_bus_loses_nothing(harness: OutboxHarness) -> None
         if minute == 30:
             facts = harness.declare("JobRunning", after=facts)
         published = await outbox.publish(make_source(), facts)
-        assert published == Published(is_settled=False, retry_after=PUBLISH_RETRY)
+        assert published == Published(is_settled=False, retry_after=PUBLISH_RETRY_INTERVAL_SECONDS)
         await harness.clock.advance(60)
     harness.bus.down = False
     assert (await outbox.publish(make_source(), facts)).is_settled
@@ -55,7 +61,7 @@ async def test_a_bus_that_failed_is_left_alone_for_a_moment(harness: OutboxHarne
     for _ in range(3):
         await outbox.publish(make_source(), facts)
     assert len(tries) == 1
-    await harness.clock.advance(QUIET)
+    await harness.clock.advance(BUS_RETRY_INTERVAL_SECONDS)
     await outbox.publish(make_source(), facts)
     assert len(tries) == 2
     assert harness.counts[("JobAccepted", "pending")] == 4
@@ -64,7 +70,7 @@ async def test_a_bus_that_failed_is_left_alone_for_a_moment(harness: OutboxHarne
 async def test_a_call_that_never_ends_is_given_up(
     harness: OutboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddlewheel.operator.circuit_breaker.TIMEOUT", 0.01)
+    monkeypatch.setattr("paddlewheel.operator.circuit_breaker.BUS_CALL_TIMEOUT_SECONDS", 0.01)
 
     async def hang(_: Event) -> None:
         await asyncio.get_running_loop().create_future()
@@ -80,7 +86,7 @@ async def test_a_fact_whose_id_another_one_has_waits_until_that_is_forgotten(har
     assert squatter
     await harness.bus.publish(replace(squatter, id="u/JobAccepted/0"))
     assert await outbox.publish(make_source(), facts) == Published(
-        is_settled=False, retry_after=PUBLISH_RETRY
+        is_settled=False, retry_after=PUBLISH_RETRY_INTERVAL_SECONDS
     )
     assert outbox.record("u", facts) == facts
     await harness.clock.advance(WINDOW)
@@ -124,7 +130,7 @@ async def test_the_confirmation_goes_with_the_next_write_or_is_due_by_itself(har
     await outbox.publish(make_source(), facts)
     assert [f.announced for f in outbox.record("u", facts)] == [True]
     assert not outbox.is_confirmation_due("u")
-    await harness.clock.advance(CONFIRM_AFTER)
+    await harness.clock.advance(CONFIRM_GRACE_SECONDS)
     assert outbox.is_confirmation_due("u")
 
 
@@ -133,7 +139,7 @@ async def test_what_is_published_and_not_confirmed_yet_is_not_published_again(ha
     for _ in range(3):
         published = await outbox.publish(make_source(), facts)
         await harness.clock.advance(1)
-    assert published.retry_after == CONFIRM_AFTER - 2
+    assert published.retry_after == CONFIRM_GRACE_SECONDS - 2
     assert harness.counts[("JobAccepted", "published")] == 1
 
 

@@ -22,7 +22,7 @@ from paddlewheel.operator.domain.facts import Fact, FactTable
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, KubernetesEvent, Plan
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
-from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Control, Host, Operator
 from paddlewheel.operator.settings import OperatorSettings
@@ -183,7 +183,7 @@ async def test_a_pass_records_publishes_and_then_rests(toy: ToyHarness) -> None:
     assert toy.facts() == ["JobAccepted"]
     assert (await toy.get(KEY))["metadata"]["finalizers"] == [FINALIZER]
     assert [e.reason for e in await toy.kubernetes_events()] == ["Scaled"]
-    await toy.advance(CONFIRM_AFTER)
+    await toy.advance(CONFIRM_GRACE_SECONDS)
     with toy.counted_writes() as writes:
         await toy.advance(3600)
     assert not writes
@@ -224,7 +224,7 @@ async def test_the_confirmation_is_written_alone_when_nothing_else_is(toy: ToyHa
     await toy.make(phase="Running")
     await toy.drain_queue()
     with toy.counted_writes() as writes:
-        await toy.advance(CONFIRM_AFTER)
+        await toy.advance(CONFIRM_GRACE_SECONDS)
     assert writes == {("patch-status", "paddlejobs"): 1}
     assert await toy.announced() == [True]
 
@@ -235,7 +235,7 @@ async def test_a_bus_that_is_down_holds_nothing_up_and_loses_nothing(toy: ToyHar
         await toy.drain_queue()
         assert len(await toy.names(PODS)) == 2
         assert (await toy.status(KEY))["phase"] == "Failed"
-    await toy.advance(PUBLISH_RETRY)
+    await toy.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert toy.facts() == ["JobAccepted", "JobFailed"]
 
 
@@ -254,7 +254,7 @@ async def test_killed_between_publish_and_confirmation_nothing_is_stored_twice(t
     await toy.clock.advance(3600)
     await toy.restart()
     await toy.drain_queue()
-    await toy.advance(CONFIRM_AFTER)
+    await toy.advance(CONFIRM_GRACE_SECONDS)
     assert toy.facts() == ["JobAccepted"]
     assert await toy.announced() == [True]
 
@@ -271,8 +271,8 @@ async def test_a_childs_trouble_keeps_the_status_from_nothing(toy: ToyHarness) -
 
 async def test_the_earliest_wish_decides_about_the_next_pass(toy: ToyHarness) -> None:
     await toy.make(phase="Running")
-    assert (await toy.reconcile(KEY)).requeue_after == CONFIRM_AFTER
-    await toy.advance(CONFIRM_AFTER)
+    assert (await toy.reconcile(KEY)).requeue_after == CONFIRM_GRACE_SECONDS
+    await toy.advance(CONFIRM_GRACE_SECONDS)
     assert (await toy.reconcile(KEY)).requeue_after == 60.0
 
 
@@ -383,7 +383,7 @@ async def test_the_last_fact_is_recorded_and_published_before_the_object_goes(to
         await toy.delete(KEY)
         await toy.drain_queue()
         assert (await toy.status(KEY))["phase"] == "Deleted"
-    await toy.advance(PUBLISH_RETRY)
+    await toy.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert toy.facts() == ["JobAccepted", "JobDeleted"]
     assert not await toy.exists(KEY)
     await toy.drain_queue()
@@ -396,6 +396,6 @@ async def test_a_deleted_object_waits_for_the_bus_only_so_long(toy: ToyHarness) 
     with toy.bus_down():
         await toy.delete(KEY)
         await toy.drain_queue()
-        for _ in range(int(PATIENCE.total_seconds() / PUBLISH_RETRY) + 1):
-            await toy.advance(PUBLISH_RETRY)
+        for _ in range(int(PATIENCE.total_seconds() / PUBLISH_RETRY_INTERVAL_SECONDS) + 1):
+            await toy.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
         assert not await toy.exists(KEY)

@@ -20,7 +20,7 @@ from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object
-from paddlewheel.operator.outbox import CONFIRM_AFTER, PUBLISH_RETRY
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
 from paddlewheel.testkit.triggers import make_store_trigger, make_trigger
 from trigger_controller.domain.facts import FACTS, OUTBOX_LIMIT, Case, outbox_room
 
@@ -88,7 +88,7 @@ async def test_killed_between_record_and_publish_nothing_is_lost_and_nothing_rep
             for job in await harness.sample_jobs():
                 await harness.delete_job(job)
             await harness.restart()
-        await harness.advance(PUBLISH_RETRY)
+        await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
         await harness.reconcile(WARM)
         published = [e.data for e in harness.published if isinstance(e.data, TriggerFired)]
         assert {fact.event_id for fact in published} == {"e-1", "e-2", "e-3"}
@@ -109,7 +109,7 @@ async def test_killed_between_publish_and_confirmation_the_fact_is_stored_once(
         await harness.clock.advance(dead_for)
         await harness.reconcile(WARM)
         assert harness.facts() == ["TriggerFired"]
-        await harness.advance(CONFIRM_AFTER)
+        await harness.advance(CONFIRM_GRACE_SECONDS)
         await harness.settle(WARM)
         assert [a["announced"] for a in await outbox(harness)] == [True]
 
@@ -123,7 +123,7 @@ async def test_what_is_confirmed_leaves_the_status_but_for_the_last_of_each_fact
     await harness.advance(61)
     await harness.publish_ready(*(f"e-{n}" for n in range(1, 6)))
     assert len(harness.facts()) == 7
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     assert [(a["fact"], a["attempt"], a["announced"]) for a in await outbox(harness)] == [
         ("TriggerFailed", 0, True),
         ("TriggerFired", 5, True),
@@ -139,7 +139,7 @@ async def test_one_confirmation_costs_one_write_and_rides_along_with_the_next_st
     assert harness.status_writes() - before == 1
     await harness.publish_ready("e-2")
     assert harness.status_writes() - before == 2
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     await harness.advance(600)
     assert harness.status_writes() - before == 3
 
@@ -168,7 +168,7 @@ async def test_events_wait_on_the_bus_while_the_outbox_is_full(
         assert len(await outbox(harness)) == OUTBOX_LIMIT
         assert harness.jobs_created() == OUTBOX_LIMIT
     for _ in range(4):
-        await harness.advance(PUBLISH_RETRY)
+        await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert harness.jobs_created() == total
     published = [e.data.event_id for e in harness.published if isinstance(e.data, TriggerFired)]
     assert sorted(published) == sorted(f"e-{n}" for n in range(total))
@@ -188,7 +188,7 @@ async def test_gathered_events_wait_in_the_status_while_the_outbox_is_full(
         await harness.advance(60)
         assert harness.jobs_created() == 1
     for _ in range(4):
-        await harness.advance(PUBLISH_RETRY)
+        await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert harness.jobs_created() == 2
     assert harness.facts() == ["TriggerFired"] * 2
 
@@ -203,7 +203,7 @@ def test_the_room_of_an_outbox() -> None:
 async def test_after_the_bus_lost_its_data_the_last_facts_are_back(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger())
     await harness.publish_ready("e-1", "e-2")
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     [_, last] = harness.published
     assert isinstance(last.data, TriggerFired)
     harness.bus.lose_facts(STREAM.name)
@@ -217,7 +217,7 @@ async def test_after_the_bus_lost_its_data_the_last_facts_are_back(harness: Trig
 async def test_the_command_rebuild_is_answered(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger())
     await harness.publish_ready("e-1")
-    await harness.advance(CONFIRM_AFTER)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     harness.bus.lose_facts(STREAM.name)
     subject = command_subject("trigger-controller", "rebuild")
     asking = asyncio.create_task(harness.bus.ask_all(subject, b"{}"))

@@ -1,4 +1,4 @@
-"""The reconcile loop: workers over a keyed queue, backoff, a full resync on a timer."""
+"""The reconcile loop: workers that take keys from a queue, backoff, and a periodic resync of all keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ tracer = trace.get_tracer(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """What a reconcile asks for next: seconds until the key is reconciled again, None for no such wish."""
+    """The result of a reconcile: seconds until the next one. None waits for a change."""
 
     requeue_after: float | None = None
 
@@ -40,21 +40,26 @@ def _none(_: Key) -> bool:
 
 
 class Controller:
-    """Calls `reconcile` for each key that was woken, never twice at once for one key.
+    """Calls `reconcile` for each key that was woken. A key is never reconciled by two workers at once.
 
-    Retry waits for its own `after` or the backoff; a Conflict (the object has changed) for the backoff; a
-    Permanent for the backoff's cap, since only a change of the object helps and that wakes it at once; any
-    other exception is a bug: logged with its trace, then the backoff.
+    The error decides when a failed key is reconciled again:
 
-    A key is reconciled at the earliest of all times asked for: each success replaces what the one before
-    asked for and ends the retries, a failure leaves it in force; a delayed `wake` comes in any case. What is
-    only looked at again, by a resync or because a success asked for it, lets changes and retries go first.
+    - Retry: after its `after` seconds, or after the backoff.
+    - Conflict (the object has changed): after the backoff.
+    - Permanent: after the cap of the backoff. Only a change of the object helps, and a change wakes the key.
+    - Any other exception is a bug. It is logged with its traceback, and retried after the backoff.
+
+    A key is reconciled at the earliest of its scheduled times. A success cancels the retries and replaces the
+    requeue time of the previous success. A failure keeps that requeue time. Neither changes a delayed `wake`.
+    Changes and retries have priority over routine work: a resync, or a requeue after a success.
 
     Args:
-        name: label of the metrics, one word.
-        keys: all keys there are, read at start and every `resync` seconds.
-        owns: which keys are this replica's share; asked again just before the work.
-        is_first: of keys that have changed, which go before the others.
+        name: label of the metrics, a single token.
+        keys: returns all existing keys. Called at the start and every `resync` seconds.
+        owns: whether a key belongs to this replica. Called again just before each reconcile.
+        is_first: whether a changed key has priority over other changed keys.
+        workers: number of keys that are reconciled at the same time.
+        resync: seconds between two resyncs of all keys.
     """
 
     def __init__(
@@ -84,23 +89,23 @@ class Controller:
         self._metrics = make_instruments(meter or metrics.get_meter(__name__), name, self._queue.__len__)
 
     def wake(self, key: Key, after: float = 0.0) -> None:
-        """Reconcile the key soon, or `after` seconds; keys of other replicas are left alone."""
+        """Reconcile the key now, or after `after` seconds. Keys of other replicas are ignored."""
         if self._owns(key):
             self._queue.add_after(key, after)
 
     def resync(self) -> None:
-        """Look again at every key of this replica's share (on a timer, and when the membership changes)."""
+        """Reconcile every key of this replica. Runs periodically, and when the members change."""
         keys = list(self._keys())
         self._backoff.retain(set(keys))
         for key in filter(self._owns, keys):
             self._queue.add(key, routine=True)
 
     def stop(self) -> None:
-        """Let the workers finish the key they are at; `run` returns then."""
+        """Let the workers finish their current keys. Then `run` returns."""
         self._stopped.set()
 
     async def run(self) -> None:
-        """Work until `stop()`; cancellation passes at once and is safe, as reconciles are idempotent."""
+        """Work until `stop()`. Cancellation is safe at any time, because reconciles are idempotent."""
         async with asyncio.TaskGroup() as group:
             timers = [group.create_task(self._queue.run()), group.create_task(self._resync_forever())]
             for _ in range(self._workers):
@@ -121,7 +126,7 @@ class Controller:
                 await self._process(key)
             finally:
                 self._queue.done(key)
-            # A pass that finds nothing to do waits for nothing: many of them would hold up all else.
+            # A reconcile without work never awaits. A row of them would block every other task.
             await asyncio.sleep(0)
 
     async def _process(self, key: Key) -> None:
@@ -135,13 +140,13 @@ class Controller:
         self._metrics.record(outcome, self._clock.monotonic() - started)
 
     def _rest(self, key: Key, seconds: float | None) -> None:
-        """Nothing is to be retried; the key is due after `seconds`, None for never."""
+        """Cancel the retries, and schedule the key after `seconds`. None means not at all."""
         self._backoff.reset(key)
         self._queue.set_timer(key, "retry", None)
         self._queue.set_timer(key, "requeue", seconds)
 
     async def _attempt(self, key: Key) -> Outcome:
-        """Reconcile, set the timer for the next try, and return how it ended."""
+        """Reconcile the key, and set the timer for its next attempt."""
         try:
             result = await self._reconcile(key)
         except Exception as error:
@@ -152,17 +157,17 @@ class Controller:
         return "success" if result.requeue_after is None else "requeue"
 
     def _failure(self, key: Key, error: Exception) -> tuple[Outcome, float]:
-        """What kind of failure it is, and the seconds until the next try."""
+        """The kind of the failure, and the seconds until the next attempt."""
         fields = {"controller": self._name, "key": str(key), "error": str(error)}
         if isinstance(error, Retry):
-            log.info("reconcile will be retried", **fields)
+            log.info("reconcile failed, will be retried", **fields)
             wait = self._backoff.next(key)
             return "retry", error.after or wait
         if isinstance(error, Conflict):
-            log.debug("object changed meanwhile", **fields)
+            log.debug("object changed during the reconcile, will be retried", **fields)
             return "retry", self._backoff.next(key)
         if isinstance(error, Permanent):
-            log.warning("reconcile cannot succeed", **fields)
+            log.warning("reconcile cannot succeed until the object changes", **fields)
             return "permanent", self._backoff.cap
-        log.exception("reconcile failed by a bug", controller=self._name, key=str(key))
+        log.exception("reconcile failed because of a bug", controller=self._name, key=str(key))
         return "bug", self._backoff.next(key)

@@ -1,4 +1,7 @@
-"""A queue of keys: repeats collapse, a key is never handed out twice at once, changes go before routine."""
+"""A queue of keys with priorities.
+
+A key that is added twice is returned once, and two workers never hold the same key.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from paddlewheel.core.clock import Clock
 K = TypeVar("K")
 
 Timer = Literal["wake", "requeue", "retry"]
-"""Why a key will be added: somebody outside asked for it, the last success did, or the last try failed."""
+"""Why a key is scheduled: a call of `add_after`, a requeue after a success, or a retry after a failure."""
 
-LATER_SHARE = 4
-"""Of so many keys one is of a later lane while several wait: it is late, but never starved."""
+LOW_PRIORITY_SHARE = 4
+"""While several lanes have keys, one of every 4 keys is taken from a lower lane, so that no lane starves."""
 FIRST, CHANGED, ROUTINE = range(3)
 
 
 class _Ready(Generic[K]):
-    """Keys in order of arrival in each of three lanes: what comes first, other changes, what is routine."""
+    """Keys in three lanes: first, changed and routine. Each lane keeps the order of arrival."""
 
     def __init__(self) -> None:
         self._lanes: tuple[OrderedDict[K, None], ...] = (OrderedDict(), OrderedDict(), OrderedDict())
@@ -32,7 +35,7 @@ class _Ready(Generic[K]):
         return sum(map(len, self._lanes))
 
     def add(self, key: K, lane: int) -> bool:
-        """Whether the key is new; one that waits in a later lane moves to this one."""
+        """Add a key, or move it up from a lower lane. Returns True when the key is new."""
         found = next((number for number, keys in enumerate(self._lanes) if key in keys), None)
         if found is not None and found <= lane:
             return False
@@ -44,23 +47,23 @@ class _Ready(Generic[K]):
     def pop(self) -> K:
         self._handed_out += 1
         lanes, turn = [lane for lane in self._lanes if lane], self._handed_out
-        while len(lanes) > 1 and turn % LATER_SHARE == 0:
-            lanes, turn = lanes[1:], turn // LATER_SHARE
+        while len(lanes) > 1 and turn % LOW_PRIORITY_SHARE == 0:
+            lanes, turn = lanes[1:], turn // LOW_PRIORITY_SHARE
         key, _ = lanes[0].popitem(last=False)
         return key
 
 
 class KeyedQueue(Generic[K]):
-    """Keys waiting for work.
+    """A queue of keys that wait for a worker.
 
-    A key added while it is being worked on is handed out again after `done`. Delayed adds need `run()` as a
-    task of the owner. A key has one timer of each sort, and the earliest counts.
+    A key that is added while a worker holds it is returned again after `done`. The owner runs `run()` as a
+    task, which adds delayed keys. A key has at most one timer of each kind, and the earliest timer adds it.
 
-    Routine keys are those that nothing is known to have happened to: they are looked at again because time
-    has passed. They wait for the others, or a change would wait for a resync of all objects.
+    A routine key is reconciled because time has passed, not because it changed. Routine keys wait for all
+    other keys. Otherwise a change would wait until a resync of all objects is done.
 
     Args:
-        is_first: of keys that have changed, which go before the others.
+        is_first: whether a changed key has priority over other changed keys.
     """
 
     def __init__(self, clock: Clock, is_first: Callable[[K], bool] = lambda _: False) -> None:
@@ -74,16 +77,16 @@ class KeyedQueue(Generic[K]):
         self._alarm = Alarm(clock)
 
     def __len__(self) -> int:
-        """Keys ready or to be handed out again; delayed ones do not count."""
+        """Number of keys that are ready or will be ready after `done`. Delayed keys do not count."""
         return len(self._ready) + len(self._again)
 
     @property
     def delayed(self) -> int:
-        """Timers that are running."""
+        """Number of running timers."""
         return len(self._timers)
 
     def add(self, key: K, *, routine: bool = False) -> None:
-        """Hand the key out as soon as a worker is free."""
+        """Return the key from `get` as soon as a worker is free."""
         if key in self._working:
             self._again[key] = routine and self._again.get(key, True)
         elif self._ready.add(key, self._lane_of(key, routine=routine)):
@@ -95,7 +98,7 @@ class KeyedQueue(Generic[K]):
         return FIRST if self._is_first(key) else CHANGED
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key once `seconds` have passed; of several such delays the earliest counts."""
+        """Add the key after `seconds`. If it has such a delay already, the earlier time counts."""
         if seconds <= 0:
             self.add(key)
             return
@@ -104,7 +107,7 @@ class KeyedQueue(Generic[K]):
             self.set_timer(key, "wake", seconds)
 
     def set_timer(self, key: K, timer: Timer, seconds: float | None) -> None:
-        """Add the key once `seconds` have passed, in place of what this timer was set to; None stops it."""
+        """Set a timer that adds the key after `seconds`, or replace its time. None stops the timer."""
         self._timers.discard((key, timer))
         if seconds is None:
             return
@@ -118,7 +121,7 @@ class KeyedQueue(Generic[K]):
             self._alarm.ring()
 
     async def get(self) -> K | None:
-        """The next key, now being worked on until `done(key)`; None once the queue is closed."""
+        """The next key. The caller holds it until `done(key)`. None when the queue is closed."""
         await self._places.acquire()
         if not self._ready:
             self._places.release()
@@ -128,18 +131,18 @@ class KeyedQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work on the key has ended; it is handed out again if it was added meanwhile."""
+        """Release the key. If it was added meanwhile, it is ready again."""
         self._working.discard(key)
         if key in self._again:
             self.add(key, routine=self._again.pop(key))
 
     def close(self) -> None:
-        """Every `get` from now on returns None after the keys that are ready."""
-        # One place more than there are keys: it is found and left by every worker.
+        """Close the queue. `get` still returns the keys that are ready, and then None."""
+        # One place without a key. Every worker that takes it puts it back.
         self._places.release()
 
     async def run(self) -> None:
-        """Add delayed keys when they are due, forever; a requeue is routine."""
+        """Add delayed keys when they are due, forever. A requeue is routine."""
         while True:
             for key, timer in self._timers.pop_due(self._clock.monotonic()):
                 self.add(key, routine=timer == "requeue")

@@ -1,4 +1,4 @@
-"""Due times per key, of which the earliest is found at once."""
+"""One timer per key, with fast access to the earliest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 
 SPARE = 64
-"""Superseded entries that are kept in any case; more than the live ones are removed."""
+"""Number of replaced entries that the heap may always hold. It may also hold as many as there are timers."""
 
 
 class Timers(Generic[K]):
-    """One due time per key. Times are of one monotonic clock, in seconds."""
+    """At most one timer per key. All times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -23,26 +23,26 @@ class Timers(Generic[K]):
         return len(self._due)
 
     def get(self, key: K) -> float | None:
-        """When the key is due, None when it has no timer."""
+        """The time when the key is due. None when it has no timer."""
         return self._due.get(key)
 
     def set(self, key: K, due: float) -> None:
-        """Replaces the key's timer."""
+        """Set the timer of the key, or replace it."""
         self._due[key] = due
         self._pushed += 1
         heapq.heappush(self._heap, (due, self._pushed, key))
         self._remove_superseded()
 
     def discard(self, key: K) -> None:
-        """Stop the key's timer, if it has one."""
+        """Stop the timer of the key, if it has one."""
         self._due.pop(key, None)
 
     def next_due(self) -> float | None:
-        """When the earliest is due; may be too early after a replacement, never too late."""
+        """The time of the earliest timer. After a replacement it can be too early, but never too late."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> list[K]:
-        """The keys whose time has come, earliest first; their timers are stopped."""
+        """The keys that are due, earliest first. Their timers are stopped."""
         keys = []
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)

@@ -1,1 +1,1 @@
-"""Errors, clock, settings base and telemetry set-up shared by every package."""
+"""Errors, clock, settings and telemetry that every package shares."""

@@ -1,4 +1,4 @@
-"""Waits for a deadline that may become earlier in the meantime."""
+"""A wait for a deadline that may move to an earlier time while the task waits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from paddlewheel.core.tasks import end
 
 
 class Alarm:
-    """For one waiting task, which re-evaluates its deadlines after each `wait`."""
+    """Wakes one waiting task at a deadline, or earlier on `ring`.
+
+    The task computes its deadline again after each `wait`.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
-        """End the current `wait`, or else the next one, at once."""
+        """End the current `wait` at once. Without a current `wait`, end the next one."""
         self._rung.set()
 
     async def wait(self, due: float | None) -> None:
-        """Return when the monotonic clock reaches `due` (None: never), or on `ring`."""
+        """Return on `ring`, or when the monotonic clock reaches `due`. None means no deadline."""
         if due is None:
             await self._rung.wait()
         elif due > self._clock.monotonic():
@@ -36,6 +39,6 @@ class Alarm:
             await end(sleeper, rung)
 
     async def _sleep_until(self, due: float) -> None:
-        """The clock may have advanced before this task runs."""
+        # The clock may have advanced before this task runs.
         if (seconds := due - self._clock.monotonic()) > 0:
             await self._clock.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Exponential backoff: how long a failed operation waits before the next attempt."""
+"""Exponential backoff between the attempts of a failing operation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Backoff(Generic[K]):
-    """Doubles the delay of each key from `base` to `cap` seconds, until `reset`.
+    """Doubles the delay of each key from `base` to `cap` seconds. `reset` starts again at `base`.
 
     Args:
         jitter: fraction by which each delay is randomly shortened or lengthened, even beyond the cap, so that
@@ -35,7 +35,7 @@ class Backoff(Generic[K]):
         """Record a failure and return the seconds to wait."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        # Without a bound the power would overflow a float after a thousand failures.
+        # Without this bound the power overflows a float after a thousand failures.
         wait = min(self.cap, self.base * 2.0 ** min(failures, 64))
         return wait * self._uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else wait
 
@@ -44,10 +44,10 @@ class Backoff(Generic[K]):
         return self._failures.get(key, 0)
 
     def reset(self, key: K) -> None:
-        """Forget the key: it succeeded, or is gone."""
+        """Forget the failures of a key. Call this after a success, or when the key is gone."""
         self._failures.pop(key, None)
 
     def retain(self, keys: Container[K]) -> None:
-        """Forget all keys but these."""
+        """Forget all other keys."""
         for key in [key for key in self._failures if key not in keys]:
             del self._failures[key]

@@ -1,4 +1,4 @@
-"""Bearer tokens of requests."""
+"""Bearer tokens of HTTP requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hmac
 
 
 def is_bearer(authorization: str, token: str) -> bool:
-    """Whether the header Authorization holds the token, compared in constant time."""
-    # A header may hold any bytes.
+    """Whether the Authorization header holds the token. The comparison takes constant time."""
+    # A header can hold any bytes.
     given = authorization.encode(errors="surrogateescape")
     return hmac.compare_digest(given, f"Bearer {token}".encode())

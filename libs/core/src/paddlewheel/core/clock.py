@@ -1,4 +1,4 @@
-"""Time as a dependency: the real clock for services, a manual one for tests."""
+"""Clocks: the system clock for services, and a manual clock for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Source of time."""
+    """Source of time that a caller passes in, so that tests can replace it."""
 
     def now(self) -> datetime:
         """Wall-clock time as an aware datetime in UTC."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`; cancellation passes."""
+        """Return after `seconds`. Cancellation is not caught."""
         ...
 
 
@@ -60,11 +60,11 @@ class ManualClock:
         await wake
 
     def set_wall(self, seconds: float) -> None:
-        """Set the wall clock forwards or, with a negative number, backwards: monotonic time goes on."""
+        """Move the wall clock forwards, or backwards by a negative number. Monotonic time does not change."""
         self._start += timedelta(seconds=seconds)
 
     async def advance(self, seconds: float) -> None:
-        """Advance the time and let every sleeper that is due run."""
+        """Advance the time, and let every task run whose sleep has ended."""
         self._elapsed += seconds
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             _, _, wake = heapq.heappop(self._sleepers)

@@ -1,5 +1,5 @@
-"""The kinds of failure. Adapters map errors to these in one place; any other exception is a bug."""
-# ruff: noqa: N818 - the names say how to react to the failure.
+"""The kinds of failure. Each adapter maps its errors to these in one place. Any other exception is a bug."""
+# ruff: noqa: N818 - a name describes how to react to the failure.
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ class PaddlewheelError(Exception):
     """Base of all errors that this project raises deliberately."""
 
     exit_code = 1
-    """Of a process that this error ends."""
+    """Exit code of a process that this error ends."""
 
 
 class Retry(PaddlewheelError):
-    """The effect did not happen and may succeed later.
+    """The operation failed, and may succeed later.
 
     Args:
         reason: CamelCase identifier for metrics and conditions.
         message: human-readable description.
-        after: seconds to wait before the next attempt; None leaves it to the caller's backoff.
+        after: seconds to wait before the next attempt. None means the caller's backoff.
     """
 
     def __init__(self, reason: str, message: str = "", *, after: float | None = None) -> None:
@@ -28,12 +28,19 @@ class Retry(PaddlewheelError):
 
 
 class Unavailable(Retry):
-    """The peer is away for everybody: no connection, or a bus that is silent. Any other Retry is about this
-    call, as an answer is, or a call that takes too long although the peer is up."""
+    """The server is unreachable for every call: there is no connection, or the bus does not answer.
+
+    Any other Retry concerns one call: the server answered with an error, or this call took too long.
+    """
 
 
 class Permanent(PaddlewheelError):
-    """The effect can never succeed as asked; `reason` is CamelCase, `message` names the remedy."""
+    """The operation can never succeed as requested.
+
+    Args:
+        reason: CamelCase identifier for metrics and conditions.
+        message: what is wrong, and what to do.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -50,4 +57,4 @@ class AlreadyExists(PaddlewheelError):
 
 
 class Conflict(PaddlewheelError):
-    """The object changed since it was read (HTTP 409, or a newer revision of a key)."""
+    """The object has changed since it was read (HTTP 409, or a newer revision of a key)."""

@@ -1,4 +1,4 @@
-"""The HTTP endpoints of every service: /healthz, /readyz and /metrics, and limits for clients."""
+"""The HTTP endpoints /healthz, /readyz and /metrics of every service, and limits for their clients."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from aiohttp.typedefs import Handler
 from paddlewheel.core.telemetry import metrics_text
 
 Check = Callable[[], Awaitable[bool | str]]
-"""True when ready; otherwise False, or a text that says why not."""
-CHECK_TIMEOUT = 2.0
-"""Seconds a readiness check may take."""
+"""Returns True when ready. Otherwise returns False, or a text with the cause."""
+CHECK_TIMEOUT_SECONDS = 2.0
+"""Maximum duration of a readiness check."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may hold.
+    """Limits on the connections of clients.
 
     Args:
-        connections: open at once; further ones get 503 and are closed.
-        idle: seconds in which the head of a request must have arrived, from the start of the connection or
-            the end of the answer before. Longer than the 90 s that Go's proxies (Traefik, Knative) keep an
-            idle connection: who closes first can break a request that is on its way.
-        answer: seconds in which an answer must have been read.
+        connections: maximum number of open connections. Any further connection gets 503 and is closed.
+        idle: maximum seconds until the head of a request arrives, counted from the start of the connection or
+            the end of the previous answer. This is longer than the 90 s that Go's proxies (Traefik, Knative)
+            keep an idle connection: if the server closed first, a request already sent could fail.
+        answer: maximum seconds until the client has read an answer.
     """
 
     connections: int = 1000
@@ -52,12 +52,12 @@ async def serve(
     host: str = "0.0.0.0",
     limits: Limits = _USUAL,
 ) -> AsyncIterator[int]:
-    """Serve while the context is open; yields the port that was bound.
+    """Serve while the context is open. Yields the port that was bound.
 
     Args:
-        port: 0 selects a free one.
-        checks: name -> readiness check; /readyz is 200 when all are True, else 503; its body has each answer.
-            None answers nothing but the extra routes, for clients that are not the cluster's own.
+        port: port to listen on. 0 selects a free port.
+        checks: readiness checks by name. /readyz returns 200 when all are True, else 503. Its body has the
+            result of each check. With None only the extra routes are served, for clients outside the cluster.
         extra_routes: further endpoints of the service.
     """
     app = _application(checks, extra_routes, limits)
@@ -77,11 +77,15 @@ async def serve(
 
 
 async def send(request: web.Request, answer: web.StreamResponse, within: float) -> bool:
-    """Return when the kernel has the answer; False when the client left, or did not read and was cut off."""
+    """Send an answer, and return when the kernel has all of it.
+
+    Returns:
+        False when the client closed the connection, or was disconnected because it did not read in time.
+    """
     transport = request.transport
     if transport is None or transport.is_closing():
         return False
-    # Or a rest stays in the transport, which waits for the client for ever even when it is closed.
+    # Otherwise the transport keeps a part, and waits for the client without a limit even after `close`.
     transport.set_write_buffer_limits(0)
     try:
         async with asyncio.timeout(within):
@@ -90,7 +94,7 @@ async def send(request: web.Request, answer: web.StreamResponse, within: float) 
     except ConnectionError:
         return False
     except TimeoutError:
-        log.warning("client does not read its answer")
+        log.warning("client did not read its answer in time")
         transport.abort()
         return False
     return True
@@ -98,7 +102,7 @@ async def send(request: web.Request, answer: web.StreamResponse, within: float) 
 
 @asynccontextmanager
 async def _listening(runner: web.AppRunner, host: str, port: int, most: int) -> AsyncIterator[int]:
-    """aiohttp's own sites have no limit of connections."""
+    # The sites of aiohttp cannot limit the number of connections.
     assert runner.server is not None, "the runner is set up"
     gate = partial(_Gate, runner.server, most)
     listener = await asyncio.get_running_loop().create_server(gate, host, port, backlog=128)
@@ -109,7 +113,10 @@ async def _listening(runner: web.AppRunner, host: str, port: int, most: int) -> 
 
 
 class _Gate(asyncio.Protocol):
-    """Hands a connection on, or refuses it; not when it is accepted, for the loop accepts many at once."""
+    """Passes a connection to the server, or refuses it.
+
+    The check runs once the connection is made, because the event loop accepts many connections at once.
+    """
 
     def __init__(self, server: web.Server, most: int) -> None:
         self._server = server
@@ -165,7 +172,7 @@ def _usual_routes(checks: Mapping[str, Check]) -> list[web.RouteDef]:
 
 
 def _refusal(request: web.Request, error: web.HTTPClientError) -> web.Response:
-    """What aiohttp refuses by itself, as JSON like all other refusals: no such path, or method."""
+    """A refusal by aiohttp itself (unknown path or method), in JSON like all other refusals."""
     message = f"{request.method} {request.path[:200]}: {error.reason}"
     allowed = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
     return web.json_response({"error": message}, status=error.status, headers=allowed)
@@ -176,9 +183,9 @@ def _all_true(results: Mapping[str, bool | str]) -> bool:
 
 
 async def _is_ready(name: str, check: Check) -> bool | str:
-    """A check that raises or hangs counts as failed: the endpoint must always answer."""
+    """The result of a check. A check that raises or hangs has failed: the endpoint must always answer."""
     try:
-        async with asyncio.timeout(CHECK_TIMEOUT):
+        async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
             return await check()
     except Exception as error:
         log.warning("readiness check failed", check=name, error=repr(error))

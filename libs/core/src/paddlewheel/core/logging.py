@@ -1,4 +1,4 @@
-"""JSON logs on stderr: constant messages with fields, from our code and from libraries alike."""
+"""JSON logs on stderr, with constant messages and fields, for our code and for libraries."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from structlog.tracebacks import ExceptionDictTransformer
 Fields = MutableMapping[str, Any]
 
 _TRACEBACKS = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
-"""Values of variables may be keys."""
+"""Renders tracebacks without the values of variables, which may be secret keys."""
 
 
 def set_up(service: str, level: str = "info") -> None:
-    """Route structlog and the standard library's logging to one JSON line per record.
+    """Write each record of structlog and of the standard library's logging as one JSON line.
 
     Args:
-        service: field of every record.
-        level: debug, info, warning or error.
+        service: name of the service, a field of every record.
+        level: lowest level that is written: debug, info, warning or error.
     """
 
     def name_service(_: Any, __: str, fields: Fields) -> Fields:
@@ -62,8 +62,8 @@ def _install_handler(shared: list[structlog.typing.Processor], level: str) -> No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("asyncio").addFilter(_is_news)
-    # One line per request would drown out ours.
+    logging.getLogger("asyncio").addFilter(_is_relevant)
+    # One line for each request would hide our own lines.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
@@ -78,6 +78,6 @@ def _to_json(fields: Any, **_: Any) -> str:
     return orjson.dumps(fields, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """asyncio warns whenever the peer closes a TLS connection first; there is nothing to act on."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """False for asyncio's warning that a peer closed a TLS connection first: it needs no action."""
     return "eof_received()" not in record.getMessage()

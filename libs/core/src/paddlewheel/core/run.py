@@ -1,4 +1,4 @@
-"""Runs a service's main coroutine as a process: event loop, signals, exit code."""
+"""Runs the main coroutine of a service as a process: event loop, signals and exit code."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from paddlewheel.core.errors import PaddlewheelError
 Main = Callable[[asyncio.Event], Awaitable[None]]
 
 _COLLECT = (700, 10, 1000)
-"""Thresholds of the cyclic garbage collector: a hundredth of the full collections that it makes by default.
-One visits every object that the informers hold: it stops the service for 0.5 s with 1,000 jobs, and frees
-next to nothing, for objects of the API are trees. `make bench ONLY=bus` shows such pauses as p99."""
+"""Thresholds of the cyclic garbage collector, for a hundredth of the full collections of the default.
+
+A full collection visits every object that the informers hold. With 1,000 jobs it stops the service for 0.5 s,
+and it frees almost nothing, because API objects have no cycles. `make bench ONLY=bus` shows this as p99.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 def run_service(main: Main) -> int:
-    """Run `main(stop)` until it returns; SIGTERM and SIGINT set `stop`, a second signal cancels.
+    """Run `main(stop)` until it returns. SIGTERM and SIGINT set `stop`. A second signal cancels `main`.
 
     Returns:
-        0 when `main` returned, the error's code or 1 after an error (logged), 130 when a second signal
-        cancelled it.
+        0 when `main` returned, 130 when a second signal cancelled it. For an error, which is logged, its exit
+        code, or 1.
     """
     collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -35,7 +37,7 @@ def run_service(main: Main) -> int:
 
 
 def collect_rarely() -> None:
-    """As services do."""
+    """Make full garbage collections rare, as every service does."""
     gc.set_threshold(*_COLLECT)
 
 

@@ -1,4 +1,4 @@
-"""Settings that every service reads from its environment, parsed once and passed explicitly."""
+"""Settings that every service reads once from its environment, and passes on explicitly."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from paddlewheel.core.errors import Permanent
 
 Profile = Literal["development", "production"]
-"""Guarantees required of the bus: `production` rejects a server that may lose acknowledged messages."""
+"""Required guarantees of the bus. `production` rejects a server that may lose acknowledged messages."""
 
 
 class ProcessSettings(BaseSettings):
-    """What every process has; a subclass sets `model_config = SettingsConfigDict(env_prefix=...)`."""
+    """Settings of every process. A subclass sets `model_config = SettingsConfigDict(env_prefix=...)`."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore")
 
     http_port: int = Field(default=8080, ge=0, le=65535)
-    """Port of /healthz, /readyz and /metrics; 0 selects a free one."""
+    """Port of /healthz, /readyz and /metrics. 0 selects a free port."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class ServiceSettings(ProcessSettings):
-    """Base of the settings of a service that works on the bus."""
+    """Settings of every service that uses the bus."""
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_creds_file: Path | None = None
     nats_tls_dir: Path | None = None
-    """Folder with ca.crt, and tls.crt with tls.key when the server requires client certificates."""
+    """Directory with ca.crt. It also holds tls.crt and tls.key if the server requires client certificates."""
     nats_token_file: Path | None = None
-    """Projected service-account token, where the server lets in by tokens instead of certificates."""
+    """File with a projected service account token, for a server that uses tokens instead of certificates."""
     nats_replicas: int = Field(default=1, ge=1, le=5)
-    """Replicas of every stream."""
+    """Number of replicas of every stream."""
     nats_profile: Profile = "development"
     nats_monitor_url: str = ""
-    """URL of the NATS server's HTTP monitor, used to check durability; "" disables the check."""
+    """URL of the NATS server's HTTP monitor, which the durability check reads. "" disables the check."""
     kubeconfig: str | None = None
-    """Path; None means KUBECONFIG, then the pod's service account."""
+    """Path of a kubeconfig file. None means KUBECONFIG, then the service account of the pod."""
     namespace: str = ""
-    """Namespace whose objects are reconciled; "" means all."""
+    """Namespace whose objects are reconciled. "" means all namespaces."""
     pod_name: str = Field(default_factory=socket.gethostname, min_length=1)
-    """This replica's name in its Lease."""
+    """Name of this replica in its Lease."""
     pod_namespace: str = Field(default="default", min_length=1)
-    """Namespace of the service itself and its Leases."""
+    """Namespace of the service and of its Leases."""
     workers: int = Field(default=4, ge=1, le=256)
 
 
@@ -54,10 +54,10 @@ SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
 
 
 def load_settings(model: type[SettingsT]) -> SettingsT:
-    """Read the environment.
+    """Read the settings from the environment.
 
     Raises:
-        Permanent: a value is invalid; the message names each variable and its error.
+        Permanent: a value is invalid. The message names each such variable and its error.
     """
     try:
         return model()

@@ -1,4 +1,4 @@
-"""Finds free ports."""
+"""Finds free local ports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 _RANGE: Final = range(12_000, 22_000)
-"""Below the kernel's ephemeral ports (from 32,768), so that no outgoing connection takes a port before the
-caller listens on it, nor the port 10,000 above, which some servers also use."""
+"""Candidate ports. Some servers also use the port 10,000 above their own. Both are below the ephemeral ports
+of the kernel (from 32,768), so no outgoing connection can take them before the caller listens."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct loopback ports that are currently unused.
+    """Distinct ports of the loopback interface that are currently unused.
 
     Raises:
-        OSError: not enough ports are free.
+        OSError: too few ports are free.
     """
     with ExitStack() as probes:
         found: list[int] = []

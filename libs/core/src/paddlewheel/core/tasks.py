@@ -1,4 +1,4 @@
-"""Cancels tasks reliably, and lets some work finish all the same."""
+"""Cancels tasks reliably, and protects work that must finish from cancellation."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_AGAIN = 0.5
+_CANCEL_INTERVAL_SECONDS = 0.5
+"""Interval between two cancellations of a task that has not ended."""
 
 
 async def end(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel the tasks and wait for them; their results and errors are dropped.
+    """Cancel the tasks and wait until they end. Their results and errors are dropped.
 
-    Cancels repeatedly until each task is done: `asyncio.wait_for` of Python 3.11, used by nats-py, swallows a
-    cancellation that arrives together with its result. Cancellation of the caller is propagated.
+    Each task is cancelled repeatedly until it ends: nats-py uses `asyncio.wait_for`, which in Python 3.11
+    drops a cancellation that arrives together with the result. Cancellation of the caller is not caught.
     """
     live = {task for task in tasks if task is not None and not task.done()}
     while live:
         for task in live:
             task.cancel()
-        _, live = await asyncio.wait(live, timeout=_AGAIN)
+        _, live = await asyncio.wait(live, timeout=_CANCEL_INTERVAL_SECONDS)
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for the work however often the caller is cancelled, and raise the cancellation afterwards.
+    """Wait until the work is done, even if the caller is cancelled. Then raise the cancellation.
 
-    The work must end by itself, and soon: `end` waits for it.
+    The work must end by itself, and soon, because `end` waits for it.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -37,7 +38,7 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        # Or asyncio complains that nobody looked at it.
+        # Reading the exception keeps asyncio from warning that it was never retrieved.
         _ = task.cancelled() or task.exception()
         raise cancelled
     return task.result()

@@ -1,4 +1,4 @@
-"""OpenTelemetry set-up: one meter and one tracer per process, metrics read by Prometheus."""
+"""OpenTelemetry set-up: one meter and one tracer per process. Prometheus reads the metrics."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Telemetry:
 
 
 def set_up(service: str, registry: CollectorRegistry = REGISTRY) -> Telemetry:
-    """Install the process's providers; libraries use them through the OpenTelemetry API.
+    """Install the providers of the process. Libraries use them through the OpenTelemetry API.
 
     Args:
         service: the `service.name` of metrics and spans.
-        registry: the registry that Prometheus scrapes; tests pass their own.
+        registry: the registry that Prometheus scrapes. Tests pass their own.
     """
     resource = Resource.create({SERVICE_NAME: service})
     reader = PrometheusMetricReader(scope_info_enabled=False, registry=registry)
@@ -47,7 +47,7 @@ def set_up(service: str, registry: CollectorRegistry = REGISTRY) -> Telemetry:
 
 
 def metrics_text(registry: CollectorRegistry = REGISTRY) -> bytes:
-    """Metrics in Prometheus text format."""
+    """The metrics in Prometheus text format."""
     return generate_latest(registry)
 
 

@@ -1,4 +1,4 @@
-"""The Cluster port and its API-server adapter, list/watch."""
+"""Access to the Kubernetes API: ports, an adapter for an API server, and watched copies."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ if TYPE_CHECKING:
 
 
 async def connect(kubeconfig: str | None = None, *, context: str = "") -> ApiCluster:
-    """A client of the API server of `kubeconfig`, else of KUBECONFIG, else of the pod's service account.
+    """Open a client for the API server of `kubeconfig`, of KUBECONFIG, or of the pod's service account.
 
-    Nothing is sent yet. The caller closes it (`async with`).
+    The first of these three that is set is used. Nothing is sent yet. The caller closes the client
+    (`async with`).
 
     Args:
-        context: of the file; default: its current one.
+        context: a context of the file. "" means the current context.
 
     Raises:
         Permanent: there is no usable configuration.
     """
-    # The client library takes a second to import; those who use only the ports do not pay for it.
+    # The client library takes a second to import, which programs that use only the ports need not spend.
     from paddlewheel.kube.configuration import open_cluster
 
     return await open_cluster(kubeconfig, context)

@@ -1,4 +1,4 @@
-"""The Cluster and Watches ports over the real API server, in raw JSON."""
+"""The adapter of the Cluster and Watches ports for a real API server. It exchanges raw JSON."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from paddlewheel.kube.api_watch import ApiWatch
 from paddlewheel.kube.objects import without_managed_fields
 from paddlewheel.kube.ports import LEASES, PODS, Change, Keep, Object, Objects, Resource, whole
 
-CALL_TIMEOUT = 15.0
-"""Seconds one call may take, from sending to the last byte."""
-CONNECT_TIMEOUT = 5.0
-LIST_TIMEOUT = 60.0
+CALL_TIMEOUT_SECONDS = 15.0
+"""Maximum duration of one call, from sending to the last byte."""
+CONNECT_TIMEOUT_SECONDS = 5.0
+LIST_TIMEOUT_SECONDS = 60.0
 LIST_TRIES = 3
 PAGE_SIZE = 500
 MAX_CALLS = 32
-"""Calls in flight at once; more wait their turn. Streams and calls about Leases do not count."""
-WATCH_SILENCE = 150.0
-"""Seconds without a byte after which a watch is taken for dead; bookmarks come about every 60 s."""
+"""Maximum number of concurrent calls. Further calls wait. Streams and calls about Leases do not count."""
+WATCH_IDLE_TIMEOUT_SECONDS = 150.0
+"""Seconds without a byte after which a watch counts as broken. Bookmarks arrive about every 60 s."""
 REQUESTS = "paddlewheel.kube.requests"
 
 Query = Mapping[str, str]
@@ -43,7 +43,7 @@ Query = Mapping[str, str]
 
 @dataclass(frozen=True)
 class _Request:
-    """One call; `verb` is Kubernetes' word for it, by which calls are counted."""
+    """One call. `verb` is its Kubernetes verb, a label of the metric."""
 
     verb: str
     method: str
@@ -55,18 +55,18 @@ class _Request:
 
     @property
     def timeout(self) -> aiohttp.ClientTimeout:
-        total = LIST_TIMEOUT if self.verb == "list" else CALL_TIMEOUT
-        # Shorter: a server that cannot be connected to is told from a call that takes too long.
-        return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT)
+        total = LIST_TIMEOUT_SECONDS if self.verb == "list" else CALL_TIMEOUT_SECONDS
+        # The shorter limit distinguishes a server that is unreachable from a call that takes too long.
+        return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
 class ApiCluster:
-    """One API server. Use as an async context manager, or `close()` it.
+    """A client of one API server. Use it as an async context manager, or call `close()`.
 
     Args:
-        client: holds address, TLS and credentials.
-        renew: gets new credentials into the client's configuration; called when the server refuses them.
-        page_size: objects per page of a list.
+        client: holds the address, TLS settings and credentials.
+        renew: loads new credentials into the configuration of `client`. Called when the server rejects them.
+        page_size: number of objects in one page of a list.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ApiCluster:
         meter: Meter | None = None,
     ) -> None:
         self.writes: Counter[tuple[str, str]] = Counter()
-        """Successful writes by (verb, plural); a status patch counts as "patch-status"."""
+        """Number of successful writes by (verb, plural). A status patch counts as "patch-status"."""
         self._client = client
         self._clock = clock or SystemClock()
         self._renew = renew
@@ -110,7 +110,7 @@ class ApiCluster:
         return objects
 
     async def list_versioned(self, resource: Resource, namespace: str, query: Query) -> tuple[Objects, str]:
-        """All objects and the resourceVersion to watch from; begins again when the page token expires."""
+        """All objects, and the resourceVersion to watch from. Starts again when the page token expires."""
         for _ in range(LIST_TRIES - 1):
             with contextlib.suppress(Expired):
                 return await self._list_pages(resource, namespace, query)
@@ -154,7 +154,7 @@ class ApiCluster:
         except NotFound:
             return
         except Conflict as error:
-            # Only the uid precondition may be passed over: another object has taken the name.
+            # Ignore only a failed uid precondition: the name belongs to another object now.
             if not uid or "UID" not in str(error):
                 raise
 
@@ -173,30 +173,31 @@ class ApiCluster:
         return ApiWatch(self, self._clock, resource, namespace, query, keep).follow(on_synced, on_absent)
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
-        """The open answer of a GET without an end; the caller closes it."""
+        """The open response of a watch, which has no end. The caller closes it."""
         request = _Request("watch", "GET", resource, path_of(resource, namespace), query)
-        return await self._open(request, WATCH_SILENCE)
+        return await self._open(request, WATCH_IDLE_TIMEOUT_SECONDS)
 
     async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
         path = path_of(PODS, pod.namespace, pod.name, "log")
         query = {"container": container, "tailLines": str(lines)}
         request = _Request("log", "GET", PODS, path, query)
         tail = bytearray()
-        async with self._calls, await self._open(request, CALL_TIMEOUT) as response:
+        async with self._calls, await self._open(request, CALL_TIMEOUT_SECONDS) as response:
             try:
                 async for chunk in response.content.iter_any():
                     tail += chunk
-                    # Not by `limitBytes` of the API, which keeps the beginning.
+                    # `limitBytes` of the API does not help: it keeps the beginning.
                     del tail[:-limit_bytes]
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise unreachable(error) from error
         return tail.decode(errors="replace")
 
     async def stream_log(self, pod: Key, query: Query) -> AsyncGenerator[bytes, None]:
-        """Lines with their ends, as `log_lines` splits them; with `follow` until the container ends.
+        """The lines of a log, split by `log_lines`. With `follow`, lines come until the container ends.
 
         Args:
-            query: `container`, and what else the API takes: `follow`, `tailLines`, `sinceTime`, `timestamps`
+            query: `container`, and further parameters of the API: `follow`, `tailLines`, `sinceTime`,
+                `timestamps`.
         """
         path = path_of(PODS, pod.namespace, pod.name, "log")
         async with await self._open(_Request("log", "GET", PODS, path, query), None) as response:
@@ -207,12 +208,14 @@ class ApiCluster:
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise unreachable(error) from error
 
-    async def _open(self, request: _Request, silence: float | None) -> aiohttp.ClientResponse:
-        """The open answer, which may be silent for `silence` seconds."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
+    async def _open(self, request: _Request, idle_timeout: float | None) -> aiohttp.ClientResponse:
+        """The open response. Reading fails after `idle_timeout` seconds without a byte."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_timeout
+        )
         response = await self._send(request, timeout)
         opened = response.status in (200, 204)
-        body = b"" if opened else await _whole(response, CALL_TIMEOUT)
+        body = b"" if opened else await _whole(response, CALL_TIMEOUT_SECONDS)
         await self._note(request, response.status)
         if opened:
             return response
@@ -226,7 +229,7 @@ class ApiCluster:
             page = await self._call(
                 _Request("list", "GET", resource, path_of(resource, namespace), page_query)
             )
-            # Items of a built-in kind's list carry neither.
+            # The items of a list of a built-in kind have neither field.
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             objects.extend(without_managed_fields({**kind, **item}) for item in page.get("items") or ())
             token = page["metadata"].get("continue", "")
@@ -247,8 +250,8 @@ class ApiCluster:
         return without_managed_fields(answer)
 
     async def _answer(self, request: _Request) -> bytes:
-        """One call and its whole answer; every failure leaves here as one of our errors."""
-        # Waiting behind calls to a slow server, a replica could not renew its Lease in time.
+        """The body of the response to one call. Every failure is raised as one of our errors."""
+        # Calls about Leases do not wait: behind calls to a slow server, a replica could not renew in time.
         async with contextlib.nullcontext() if request.resource == LEASES else self._calls:
             response = await self._send(request, request.timeout)
             data = await _whole(response)
@@ -264,7 +267,7 @@ class ApiCluster:
         url = self._client.configuration.host + request.path + query
         method, body = request.method, request.body
         try:
-            # Refreshes a token that is about to expire.
+            # This refreshes a token that is about to expire.
             await self._client.update_params_for_auth(
                 headers, [], ["BearerToken"], request.path, method, body
             )
@@ -275,7 +278,7 @@ class ApiCluster:
         return response
 
     async def _note(self, request: _Request, status: int) -> None:
-        """Count an answer; after a 401 the next call has new credentials."""
+        """Count a response. After a 401, load new credentials for the next call."""
         labels = {"verb": request.verb, "resource": request.resource.plural, "status": str(status)}
         self._requests.add(1, labels)
         if status == 401 and self._renew:
@@ -283,7 +286,7 @@ class ApiCluster:
 
 
 async def _whole(response: aiohttp.ClientResponse, within: float | None = None) -> bytes:
-    """The body to its end."""
+    """The whole body of a response."""
     try:
         async with asyncio.timeout(within), response:
             return await response.read()
@@ -303,6 +306,6 @@ def path_of(resource: Resource, namespace: str = "", name: str = "", subresource
 
 
 def selection(label_selector: str, field_selector: str) -> dict[str, str]:
-    """The query of a list or watch."""
+    """The query parameters of a list or watch."""
     both = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {name: value for name, value in both.items() if value}

@@ -1,4 +1,4 @@
-"""The one place where HTTP answers and broken connections become this project's errors."""
+"""The only place that maps HTTP responses and broken connections to the errors of this project."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from paddlewheel.core.errors import (
 
 
 class Expired(Retry):
-    """410: the resourceVersion or the page token is too old; list again from the start."""
+    """HTTP 410: the resourceVersion or the page token is too old. List again from the start."""
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> PaddlewheelError:
-    """The error for an HTTP status other than 2xx, with the message of the server."""
-    reason, message = _words(status, body)
+    """The error for an HTTP status that is not 2xx, with the message of the server."""
+    reason, message = _reason_and_message(status, body)
     if status == 404:
         return NotFound(message)
     if status == 409:
         return AlreadyExists(message) if reason == "AlreadyExists" else Conflict(message)
     if status == 410:
         return Expired(reason, message)
-    # 401: a service account token has just been rotated and is read again within a minute.
+    # 401: the service account token was rotated. The client reads the new token within a minute.
     if status in (401, 408, 429) or status >= 500:
         return Retry(reason, message, after=_retry_after(headers))
     return Permanent(reason, message)
 
 
 def unreachable(error: Exception) -> Retry:
-    """The server did not answer; whether the effect took place is not known.
+    """The error for a call without a response. It is unknown whether the call had an effect.
 
-    A time-out of a call that was sent may be due to this call alone, as to the admission webhook of a
-    namespace: it is no `Unavailable`.
+    The time-out of a call that was sent is not `Unavailable`: it may concern this call only, for example when
+    the admission webhook of one namespace is slow.
     """
     message = str(error) or type(error).__name__
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -49,8 +49,8 @@ def unreachable(error: Exception) -> Retry:
     return Unavailable("ApiServerUnreachable", message)
 
 
-def _words(status: int, body: bytes) -> tuple[str, str]:
-    """Reason and message of the `Status` object in the body, if it is one."""
+def _reason_and_message(status: int, body: bytes) -> tuple[str, str]:
+    """Reason and message of the `Status` object in the body, or the HTTP status and the body."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Splitting a container's output into lines of bounded length."""
+"""Splits the output of a container into lines of bounded length."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 
 LONGEST = 1 << 20
-"""Bytes of a line; a longer one is cut."""
-# A carriage return at the end of a chunk waits for its line feed.
+"""Maximum bytes of a line. A longer line is split."""
+# A carriage return at the end of a chunk waits for the next chunk, which may begin with its line feed.
 _END = re.compile(rb"\r?\n|\r(?=[^\n])")
 
 
 async def log_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Lines with their ends; the carriage return of a progress bar ends one too."""
+    """The lines with their line ends. The carriage return of a progress bar ends a line, too."""
     rest = b""
     async for chunk in chunks:
         rest += chunk

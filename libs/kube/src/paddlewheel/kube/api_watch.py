@@ -1,4 +1,4 @@
-"""List, then follow forever: keeps an informer correct through time-outs, restarts and expired versions."""
+"""Lists a resource and then watches it forever, across time-outs, restarts and expired resourceVersions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of, without_managed_fields
 from paddlewheel.kube.ports import Change, Keep, Object, Objects, Resource, whole
 
-SERVER_TIMEOUT = (240, 300)
-"""Seconds after which the server ends a watch, drawn at random so that watches do not end together."""
-PAUSE = (0.2, 10.0)
-"""Seconds between tries while the server fails: first, and at most."""
-LOOK_AGAIN = 4.0
-"""Seconds at most between tries for a resource that may be absent; the jitter comes on top."""
+WATCH_TIMEOUT_SECONDS = (240, 300)
+"""Range of the random time after which the server ends a watch, so that watches do not end together."""
+RETRY_INTERVAL_SECONDS = (0.2, 10.0)
+"""Smallest and largest interval between attempts while the server fails."""
+ABSENT_RETRY_INTERVAL_SECONDS = 4.0
+"""Largest interval between attempts, without jitter, for a resource that may not be installed."""
 JITTER = 0.2
 
 log = structlog.get_logger(__name__)
 
 
 class Lister(Protocol):
-    """What a watch needs of the client."""
+    """The calls of the client that a watch uses."""
 
     async def list_versioned(
         self, resource: Resource, namespace: str, query: Mapping[str, str]
@@ -43,7 +43,7 @@ class Lister(Protocol):
 
 
 class ApiWatch:
-    """One watch: what it has reported so far, and from which resourceVersion it continues."""
+    """One watch. It remembers the objects it has reported, and the resourceVersion to continue from."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class ApiWatch:
         self._keep = keep
         self._known: dict[Key, Object] = {}
         self._version = ""
-        self._backoff: Backoff[Resource] = Backoff(*PAUSE, jitter=JITTER)
+        self._backoff: Backoff[Resource] = Backoff(*RETRY_INTERVAL_SECONDS, jitter=JITTER)
 
     async def follow(
         self, on_synced: Callable[[], None] | None = None, on_absent: Callable[[], None] | None = None
     ) -> AsyncGenerator[Change, None]:
-        """All changes, forever; errors are waited out, all of them: a missing CRD or role may come."""
+        """All changes, forever. Every error is retried, because a missing CRD or role may appear later."""
         if on_absent:
-            self._backoff.cap = LOOK_AGAIN
+            self._backoff.cap = ABSENT_RETRY_INTERVAL_SECONDS
         while True:
             try:
                 if not self._version:
@@ -93,11 +93,11 @@ class ApiWatch:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Short after a watch that brought news, longer each time it did not."""
+        """Wait before the next attempt: briefly after a watch with events, longer after each one without."""
         await self._clock.sleep(self._backoff.next(self._resource))
 
     async def _relist(self) -> list[Change]:
-        """List again and return the differences to what was known."""
+        """List again, and return the differences from the known objects."""
         objects, self._version = await self._lister.list_versioned(
             self._resource, self._namespace, self._query
         )
@@ -112,7 +112,7 @@ class ApiWatch:
             "watch": "1",
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(random.randint(*SERVER_TIMEOUT)),  # noqa: S311 - spreads load only
+            "timeoutSeconds": str(random.randint(*WATCH_TIMEOUT_SECONDS)),  # noqa: S311 - spreads load only
         }
         response = await self._lister.open_stream(self._resource, self._namespace, query)
         try:
@@ -125,21 +125,21 @@ class ApiWatch:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(error) from error
         finally:
-            # Not released to the pool: the answer has no end.
+            # Close instead of releasing the connection to the pool: the response has no end.
             response.close()
 
     def _read(self, line: bytes) -> Change | None:
-        """Raises Retry when the line, perhaps from a proxy, is no event."""
+        """Apply the event of a line. Raises Retry for a line without an event, perhaps from a proxy."""
         try:
             return self._apply(orjson.loads(line))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise Retry("NoWatchEvent", f"the watch sent something that is no event: {error!r}") from error
+            raise Retry("NoWatchEvent", f"the watch returned a line without an event: {error!r}") from error
 
     def _apply(self, event: Object) -> Change | None:
-        """Record what the event reports; a bookmark moves the version only.
+        """Record the change of an event. A bookmark only moves the version.
 
         Raises:
-            Expired: the version is too old.
+            Expired: the resourceVersion is too old.
             Retry: the server ends the watch for another reason.
         """
         obj: Object = without_managed_fields(event["object"])
@@ -158,10 +158,10 @@ class ApiWatch:
 
 
 def differences(known: Mapping[Key, Object], listed: Mapping[Key, Object], version: str) -> list[Change]:
-    """What must have happened between the two; a re-created object is deleted and added.
+    """The changes from the known objects to the listed ones. A re-created object is deleted and added.
 
     Args:
-        version: the resourceVersion of the list, by which absent objects were deleted.
+        version: the resourceVersion of the list. Absent objects are reported as deleted at this version.
     """
     changes = []
     for key, obj in known.items():
@@ -187,7 +187,7 @@ def _is_same(old: Object, new: Object | None) -> bool:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Lines of any length: an object may exceed the buffer that `readline` is limited to."""
+    """Lines of any length. `readline` is limited to a buffer, which an object can exceed."""
     rest = b""
     async for chunk in response.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")

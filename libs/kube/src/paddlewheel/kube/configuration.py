@@ -1,4 +1,4 @@
-"""Finding the API server and the credentials for it."""
+"""Finds the API server and its credentials."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from paddlewheel.kube.kubeconfig import present_files
 
 
 async def open_cluster(kubeconfig: str | None = None, context: str = "") -> ApiCluster:
-    """See `paddlewheel.kube.connect`."""
+    """Open a client: see `paddlewheel.kube.connect`."""
     settings = Configuration()
-    # Unlimited: calls are limited by ApiCluster, and streams must not hold up each other or calls.
+    # No limit here: ApiCluster limits calls, and streams must not block calls or other streams.
     settings.connection_pool_maxsize = 0
     path = kubeconfig or os.environ.get("KUBECONFIG")
     try:
@@ -34,15 +34,15 @@ async def open_cluster(kubeconfig: str | None = None, context: str = "") -> ApiC
 
 
 def _client(settings: Configuration) -> ApiClient:
-    # Trusting the environment, aiohttp reads ~/.netrc in a thread before each request, and raises when that
-    # has a default login beside our token. Of the environment only the proxy is wanted.
+    # With trust_env, aiohttp reads ~/.netrc in a thread before each request, and fails if that file has a
+    # default login in addition to our token. The proxy is the only setting needed from the environment.
     settings.client_session_kwargs = {"trust_env": False}
     settings.proxy = settings.proxy or proxy_of(settings.host)
     return ApiClient(configuration=settings)
 
 
 def proxy_of(url: str) -> str | None:
-    """HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY names the host."""
+    """The proxy from HTTPS_PROXY or HTTP_PROXY. None if NO_PROXY names the host."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
@@ -50,7 +50,7 @@ def proxy_of(url: str) -> str | None:
 
 
 async def _load_files(path: str, context: str, settings: Configuration) -> None:
-    """Runs a credential plugin too, if the file names one."""
+    """Load the files into `settings`. This also runs a credential plugin that a file names."""
     await load_kube_config(  # type: ignore[no-untyped-call]
         config_file=path, context=context or None, client_configuration=settings, persist_config=False
     )
@@ -58,4 +58,4 @@ async def _load_files(path: str, context: str, settings: Configuration) -> None:
 
 def _check_files(path: str) -> None:
     if not present_files(path):
-        raise Permanent("NoCluster", f"{path} does not exist; set KUBECONFIG to a file that does")
+        raise Permanent("NoCluster", f"{path} does not exist; set KUBECONFIG to an existing file")

@@ -1,4 +1,4 @@
-"""Kubernetes Events about our objects: repeats are counted in one, the rate is limited, nothing is raised."""
+"""Kubernetes Events about our objects. Repeats increase a count, the rate is limited, failures are logged."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import EVENTS, Cluster, Object, Resource
 
 BURST = 25.0
-"""Events one object may cause at once; it earns one more every `REFILL` seconds."""
-REFILL = 60.0
+"""Maximum number of Events about one object in a row. One more is allowed every `REFILL_INTERVAL_SECONDS`."""
+REFILL_INTERVAL_SECONDS = 60.0
 WAITING = 512
-"""Events that may wait to be written; more are dropped."""
+"""Maximum number of Events that wait to be written. Further Events are dropped."""
 TRACKED = 4096
-"""Objects whose rate is remembered."""
+"""Maximum number of objects whose rate is remembered."""
 MESSAGE_LIMIT = 1024
-"""Characters the API server takes."""
+"""Maximum number of characters that the API server accepts."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """One call of the recorder; those of equal `name` are one Event."""
+    """One call of the recorder. Calls with the same `name` share one Event."""
 
     key: Key
     regarding: tuple[tuple[str, str], ...]
@@ -42,17 +42,17 @@ class _Occurrence:
 
     @property
     def name(self) -> str:
-        words = "\0".join((str(self.regarding), self.type, self.reason, self.message))
-        digest = hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+        parts = "\0".join((str(self.regarding), self.type, self.reason, self.message))
+        digest = hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
         return f"{self.key.name[:200].rstrip('.-')}.{digest}"
 
 
 class EventRecorder:
-    """Accepts events at once and writes them in `run`, which the owner runs as a task.
+    """Queues Events and writes them in `run`, which the owner runs as a task.
 
     Args:
-        component: the service, shown by `kubectl describe` as the source.
-        instance: the replica.
+        component: name of the service, which `kubectl describe` shows as the source.
+        instance: name of the replica.
     """
 
     def __init__(self, cluster: Cluster, component: str, instance: str, clock: Clock) -> None:
@@ -64,15 +64,15 @@ class EventRecorder:
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def normal(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
-        """Something went as it should. `reason` is CamelCase."""
+        """Record an expected change. `reason` is CamelCase."""
         self._accept(resource, obj, "Normal", reason, message)
 
     def warning(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
-        """Something needs a person."""
+        """Record a problem that a person has to fix. `reason` is CamelCase."""
         self._accept(resource, obj, "Warning", reason, message)
 
     async def run(self) -> None:
-        """Write events forever."""
+        """Write the queued Events, forever."""
         while True:
             event = await self._waiting.get()
             try:
@@ -83,7 +83,7 @@ class EventRecorder:
                 self._waiting.task_done()
 
     async def flush(self) -> None:
-        """Return when every event accepted so far has been written or dropped."""
+        """Return when every queued Event has been written or dropped."""
         await self._waiting.join()
 
     def _accept(
@@ -99,7 +99,7 @@ class EventRecorder:
     def _take_token(self, uid: str) -> bool:
         now = self._clock.monotonic()
         tokens, at = self._tokens.pop(uid, (BURST, now))
-        tokens = min(BURST, tokens + (now - at) / REFILL)
+        tokens = min(BURST, tokens + (now - at) / REFILL_INTERVAL_SECONDS)
         allowed = tokens >= 1
         self._tokens[uid] = (tokens - 1 if allowed else tokens, now)
         if len(self._tokens) > TRACKED:
@@ -119,7 +119,7 @@ class EventRecorder:
             again = {"count": int(seen.get("count") or 1) + 1, "lastTimestamp": event.at}
             await self._cluster.patch(EVENTS, key, again)
         except NotFound:
-            # The server drops Events after an hour; this one just went.
+            # The server deletes Events after an hour, and has just deleted this one.
             await self._cluster.create(EVENTS, self._manifest(event))
 
     def _manifest(self, event: _Occurrence) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class EventRecorder:
 
 
 def _regarding(resource: Resource, obj: Object) -> tuple[tuple[str, str], ...]:
-    """The reference, without the resourceVersion, which would make every repeat another Event."""
+    """The reference to the object. A resourceVersion would make every repeat a new Event."""
     key = key_of(obj)
     fields = {
         "apiVersion": resource.api_version,
@@ -152,5 +152,5 @@ def _regarding(resource: Resource, obj: Object) -> tuple[tuple[str, str], ...]:
 
 
 def _namespace(key: Key) -> str:
-    """Events about cluster-wide objects live in `default`."""
+    """The namespace of the Event: `default` for objects without a namespace."""
     return key.namespace or "default"

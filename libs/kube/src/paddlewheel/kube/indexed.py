@@ -1,4 +1,4 @@
-"""Objects by key, with secondary indexes; a change costs the same however many objects there are."""
+"""Objects by key, with secondary indexes. The cost of a change does not depend on the number of objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class IndexedObjects:
     """A dictionary of objects in insertion order.
 
     Args:
-        indexes: name -> the values under which an object is found by `by_index`.
+        indexes: index functions by name. Each returns the values under which `by_index` finds an object.
     """
 
     def __init__(self, indexes: Mapping[str, Index] | None = None) -> None:
@@ -26,7 +26,7 @@ class IndexedObjects:
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
 
     def get(self, key: Key) -> Object | None:
-        """The object, None when it is absent."""
+        """The object. None when it does not exist."""
         return self._objects.get(key)
 
     def keys(self) -> Keys:
@@ -34,7 +34,7 @@ class IndexedObjects:
         return list(self._objects)
 
     def list(self, namespace: str = "") -> Objects:
-        """All objects, or those of one namespace."""
+        """All objects, or all objects of one namespace."""
         if not namespace:
             return list(self._objects.values())
         return [obj for key, obj in self._objects.items() if key.namespace == namespace]
@@ -44,23 +44,23 @@ class IndexedObjects:
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
     def count_by_index(self, index: str, value: str) -> int:
-        """How many `by_index` would return, in constant time."""
+        """The number of objects that `by_index` returns. Takes constant time."""
         return len(self._indexes[index].get(value, ()))
 
     def put(self, key: Key, obj: Object) -> None:
-        """Add or replace; an object that is replaced keeps its place in the order."""
+        """Add an object, or replace it. A replaced object keeps its position in the order."""
         self._objects[key] = obj
         for name, function in self._functions.items():
             self._index(name, key, list(dict.fromkeys(function(obj))))
 
     def remove(self, key: Key) -> None:
-        """Remove the object if it is there."""
+        """Remove the object if it exists."""
         if self._objects.pop(key, None) is not None:
             for name in self._functions:
                 self._index(name, key, [])
 
     def _index(self, name: str, key: Key, values: Values) -> None:
-        """Find the object under these values of one index, and no longer under its old ones."""
+        """Replace the values of the object in one index."""
         index, old = self._indexes[name], self._values[name].pop(key, [])
         if values:
             self._values[name][key] = values

@@ -1,4 +1,4 @@
-"""A watched, read-only copy of one resource that shows this process's own writes at once."""
+"""A watched, read-only copy of one resource that shows the writes of this process at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def _ignore(_: object) -> None:
 
 
 class Informer(WatchedStore):
-    """A read-only copy of one resource, in no order. `run` keeps it up to date; the owner runs it as a task.
+    """A read-only copy of one resource that `run` keeps up to date. The owner runs `run` as a task.
 
     Args:
-        namespace: "" means everywhere.
-        optional: its CRD may be missing, come and go; without it the store is empty and counts as synced.
-        indexes: name -> the values under which an object is found by `by_index`.
-        keep: what of an object is kept, in place of all of it; indexes and `on_change` get no more.
+        namespace: the watched namespace. "" means all namespaces.
+        optional: whether the CRD may be missing, or be installed and removed at any time. Without the CRD the
+            store is empty, and counts as synced.
+        indexes: index functions by name. Each returns the values under which `by_index` finds an object.
+        keep: returns the part of an object to store. Indexes and `on_change` get only this part.
     """
 
     def __init__(
@@ -62,28 +63,29 @@ class Informer(WatchedStore):
 
     @property
     def resource(self) -> Resource:
-        """What is watched."""
+        """The watched resource."""
         return self._resource
 
     @property
     def synced(self) -> bool:
-        """The first list is in the store, or an optional resource is known to be absent."""
+        """True when the first list is in the store, or when an optional resource is not installed."""
         return self._synced.is_set()
 
     @property
     def installed(self) -> bool:
-        """The server knows the resource, and the store holds its objects."""
+        """True when the server has the resource and the store holds its objects."""
         return self._installed
 
     async def wait_synced(self) -> None:
-        """Return when `synced`; the caller sets the deadline."""
+        """Return when `synced` is True. The caller sets the time-out."""
         await self._synced.wait()
 
     async def write(self, key: Key, call: Awaitable[Object]) -> Object:
-        """Await a write of ours to the object and apply its answer.
+        """Await a write of this process to the object, and apply the response.
 
-        The watch event often arrives before the answer. Changes of the object that arrive meanwhile are
-        applied at once but passed on only when the answer is there, so that `is_own` knows ours among them.
+        The watch event often arrives before the response. Changes of the object that arrive during the call
+        are applied to the store at once, but reported only after the response, so that `is_own` can recognize
+        the event of this write.
         """
         self._writing[key] += 1
         try:
@@ -105,10 +107,10 @@ class Informer(WatchedStore):
         on_change: Callable[[Change], None] = _ignore,
         on_installed: Callable[[bool], None] = _ignore,
     ) -> None:
-        """Follow the resource forever; `on_change` is called after the store has applied the change.
+        """Watch the resource forever. `on_change` is called after the store has applied the change.
 
-        Stale changes (older than an own write or a deletion that the store knows of) are not passed on.
-        `on_installed` is called when `installed` has changed: once the store is filled, and once it is empty.
+        Stale changes, which are older than an own write or a known deletion, are not reported. `on_installed`
+        is called when `installed` has changed, after the store was filled or emptied.
         """
         self._on_change = on_change
         changes = self._watches.watch(

@@ -1,4 +1,4 @@
-"""Which files a KUBECONFIG names; imports no client, so that commands start fast."""
+"""The files that KUBECONFIG names. This module imports no client, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def present_files(paths: str) -> list[Path]:
-    """The files of a KUBECONFIG that exist; the others are ignored, as by kubectl."""
+    """The existing files of a KUBECONFIG value. Missing files are ignored, as kubectl does."""
     files = [Path(part).absolute() for part in paths.split(os.pathsep) if part]
     return [file for file in files if file.exists()]

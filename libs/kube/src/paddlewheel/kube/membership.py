@@ -1,8 +1,8 @@
-"""Which replicas of a service are alive: each renews a Lease of its own, all watch all.
+"""The live replicas of a service. Each replica renews its own Lease and watches the Leases of all replicas.
 
-A replica that dies without releasing its Lease leaves the members EXPIRY seconds after the others have seen
-its last renewal, so at most EXPIRY plus the latency of the watch after its death. With 10 s, takeover takes
-less than 15 s, and two renewals in a row may fail.
+A replica that is killed cannot release its Lease. The other replicas remove it from the members
+LEASE_TIMEOUT_SECONDS after its last renewal, plus the latency of the watch. With 10 s, takeover takes less
+than 15 s, and two renewals in a row may fail.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import LEASES, Change, Cluster, Object, Watches
 
-RENEW = 3.0
-"""Seconds between renewals."""
-RENEWAL_TIMEOUT = 2 * RENEW
-"""Seconds for one renewal."""
-EXPIRY = 10.0
-"""Seconds without a renewal after which a replica counts as dead."""
-PRUNE = 300.0
-"""Seconds without a renewal after which the Lease of a dead replica is deleted by the others."""
+RENEW_INTERVAL_SECONDS = 3.0
+"""Interval between two renewals."""
+RENEW_TIMEOUT_SECONDS = 2 * RENEW_INTERVAL_SECONDS
+"""Maximum duration of one renewal."""
+LEASE_TIMEOUT_SECONDS = 10.0
+"""Time without a renewal after which a replica counts as dead."""
+PRUNE_GRACE_SECONDS = 300.0
+"""Time without a renewal after which the other replicas delete the Lease."""
 LABEL = "paddlepaddle.org/replica-of"
-LEAVE_TIMEOUT = 2.0
+RELEASE_TIMEOUT_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _Sighting:
-    """What the watch last reported of one Lease.
+    """The last report of the watch about one Lease.
 
-    Times are of our own monotonic clock, since the wall clocks of others may be off: `renewed_at` is when we
-    saw the last renewal, or when it must have been if it is older than our watch; `seen_at` is never earlier
-    than our watch.
+    Times are those of our own monotonic clock, because the wall clocks of other replicas may be wrong.
+
+    Args:
+        renewed_at: when the watch reported the last renewal. For a renewal before the watch started, the
+            estimated time.
+        seen_at: when the watch reported the last renewal, never before the watch started.
     """
 
     holder: str
@@ -53,12 +56,12 @@ class _Sighting:
 
 
 class LeaseMembership:
-    """This replica's Lease and the watch of everybody's.
+    """The Lease of this replica, and the watch of the Leases of all replicas.
 
     Args:
-        namespace: of the service.
-        service: its name; Leases are called `<service>-<me>` and labelled with it.
-        me: this replica's name, unique among live ones (the pod's name).
+        namespace: the namespace of the service.
+        service: the name of the service. A Lease is called `<service>-<me>` and has a label with the service.
+        me: the name of this replica (the pod's name). It must be unique among the live replicas.
     """
 
     def __init__(
@@ -77,13 +80,13 @@ class LeaseMembership:
         self._renewal = Alarm(clock)
 
     def members(self) -> frozenset[str]:
-        """Names of the live replicas; without this one while its own Lease is not renewed in time."""
+        """Names of the live replicas. This replica is not among them while its own Lease is expired."""
         return self._members if self._is_renewed() else self._members - {self._me}
 
     async def run(self, on_change: Callable[[], None] = lambda: None) -> None:
-        """Renew and watch forever; `on_change` is called when the members have changed.
+        """Renew and watch forever. `on_change` is called when the members have changed.
 
-        Ends only by cancellation, and releases the Lease then, so that others take over at once.
+        Only cancellation ends this method. It then releases the Lease, so that others take over at once.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -99,18 +102,18 @@ class LeaseMembership:
         while True:
             started = self._clock.monotonic()
             await self._renew(started)
-            await self._renewal.wait(started + RENEW)
+            await self._renewal.wait(started + RENEW_INTERVAL_SECONDS)
 
     async def _renew(self, started: float) -> None:
-        """A failure is waited out: this replica leaves the members when its Lease expires."""
+        """Renew the Lease. A failure is logged; if renewals keep failing, the Lease expires."""
         try:
-            async with asyncio.timeout(RENEWAL_TIMEOUT):
+            async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
                 await self._write(self._lease())
         except (PaddlewheelError, TimeoutError) as error:
             log.warning("lease not renewed", lease=str(self._key), error=repr(error))
             return
         if not self._is_renewed():
-            # Nobody has noticed yet that it was out; coming back must be a change all the same.
+            # The Lease had expired, perhaps unnoticed. Remove this replica, so that its return is a change.
             self._members -= {self._me}
         self._renewed_at = started
         self._expiry.ring()
@@ -130,7 +133,7 @@ class LeaseMembership:
             },
             "spec": {
                 "holderIdentity": self._me,
-                "leaseDurationSeconds": int(EXPIRY),
+                "leaseDurationSeconds": int(LEASE_TIMEOUT_SECONDS),
                 "renewTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             },
         }
@@ -151,26 +154,26 @@ class LeaseMembership:
         if seen and (seen.uid, seen.renew_time) == (uid, renew_time):
             return replace(seen, holder=holder)
         now = self._clock.monotonic()
-        # A Lease that is there when the watch begins may be a dead replica's.
+        # A Lease that exists when the watch begins may belong to a dead replica.
         age = self._age(renew_time) if seen is None and change.listed else 0.0
         return _Sighting(holder, uid, renew_time, renewed_at=now - age, seen_at=now)
 
     def _age(self, renew_time: str) -> float:
-        """Seconds since the renewal by the wall clock: all there is to go by at first sight."""
+        """Seconds since a renewal before the watch started, estimated by the wall clock."""
         try:
             return max(0.0, (self._clock.now() - datetime.fromisoformat(renew_time)).total_seconds())
         except (ValueError, TypeError):
-            return EXPIRY
+            return LEASE_TIMEOUT_SECONDS
 
     async def _update_forever(self, on_change: Callable[[], None]) -> None:
-        """Evaluate the members after every change, and when the earliest expiry is due."""
+        """Compute the members after every change, and when the next Lease expires."""
         while True:
             self._update(on_change)
             await self._expiry.wait(self._next_expiry())
 
     def _update(self, on_change: Callable[[], None]) -> None:
         alive = {s.holder for s in self._sightings.values() if s.holder and self._is_fresh(s.renewed_at)}
-        # A replica knows more from its own writes than from the watch: both must hold.
+        # This replica is alive only if its own renewal and the watch both confirm it.
         members = frozenset(alive if self._is_renewed() else alive - {self._me})
         if members == self._members:
             return
@@ -180,25 +183,25 @@ class LeaseMembership:
 
     def _next_expiry(self) -> float | None:
         renewals = [self._renewed_at, *(sighting.renewed_at for sighting in self._sightings.values())]
-        return min((at + EXPIRY for at in renewals if self._is_fresh(at)), default=None)
+        return min((at + LEASE_TIMEOUT_SECONDS for at in renewals if self._is_fresh(at)), default=None)
 
     def _is_fresh(self, renewed_at: float) -> bool:
-        return self._clock.monotonic() < renewed_at + EXPIRY
+        return self._clock.monotonic() < renewed_at + LEASE_TIMEOUT_SECONDS
 
     def _is_renewed(self) -> bool:
         return self._is_fresh(self._renewed_at)
 
     async def _prune_forever(self) -> None:
-        """Pods get new names, so Leases of replicas that were killed would pile up."""
+        """Delete Leases of killed replicas, forever. They would pile up, because new pods have new names."""
         while True:
-            await self._clock.sleep(PRUNE / 5)
+            await self._clock.sleep(PRUNE_GRACE_SECONDS / 5)
             now = self._clock.monotonic()
             for key, sighting in [*self._sightings.items()]:
-                if key != self._key and now - sighting.seen_at >= PRUNE:
+                if key != self._key and now - sighting.seen_at >= PRUNE_GRACE_SECONDS:
                     await self._prune(key, sighting)
 
     async def _prune(self, key: Key, sighting: _Sighting) -> None:
-        """Read the Lease again first: our watch may have missed its renewals."""
+        """Delete the Lease, unless a read shows a renewal that the watch has missed."""
         try:
             lease = await self._cluster.get(LEASES, key)
             if _renew_time(lease) == sighting.renew_time:
@@ -210,7 +213,7 @@ class LeaseMembership:
 
     async def _release(self) -> None:
         try:
-            async with asyncio.timeout(LEAVE_TIMEOUT):
+            async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
                 await self._cluster.delete(LEASES, self._key)
         except (PaddlewheelError, TimeoutError) as error:
             log.info("lease not released; it will expire", lease=str(self._key), error=repr(error))

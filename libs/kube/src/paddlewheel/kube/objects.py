@@ -1,4 +1,4 @@
-"""Reading raw objects, and references to them; the pure readers are in `paddlewheel.contracts.objects`."""
+"""Functions for raw objects. Those without I/O types are in `paddlewheel.contracts.objects`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def owner_reference(owner: Object, resource: Resource) -> dict[str, Any]:
-    """For `metadata.ownerReferences` of a child that `owner` controls."""
+    """An entry for `metadata.ownerReferences` of a child that `owner` controls."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -43,9 +43,10 @@ def owner_reference(owner: Object, resource: Resource) -> dict[str, Any]:
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """The same object, changed in place: without the record of who set which field, which nobody here reads.
+    """The same object, changed in place: `metadata.managedFields` is removed.
 
-    It is up to half of an object. An update that lacks it leaves it on the server as it is.
+    No code here reads managedFields, which can be half of an object. An update without it does not change it
+    on the server.
     """
     obj.get("metadata", {}).pop("managedFields", None)
     return obj

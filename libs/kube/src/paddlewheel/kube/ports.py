@@ -1,4 +1,4 @@
-"""What services need of Kubernetes: raw JSON objects, no generated models. The adapter is `api`."""
+"""The Kubernetes API as services use it: raw JSON objects, no generated models. The adapter is `api`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal, Protocol
 from paddlewheel.contracts.keys import Key
 
 Object = dict[str, Any]
-"""One Kubernetes object as parsed JSON. What a store returns is shared: never change it in place."""
+"""One Kubernetes object as parsed JSON. Objects from a store are shared: never change them in place."""
 
 Objects = list[Object]
-"""Named here since the ports have methods called `list`."""
+"""An alias, because classes with a method `list` cannot use `list[Object]`."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Where a kind lives in the API."""
+    """The place of a kind in the API."""
 
     group: str
     version: str
@@ -27,7 +27,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As in a manifest."""
+        """The `apiVersion` of a manifest."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
@@ -75,8 +75,10 @@ PADDLE_SERVICES = Resource("elasticserving.paddlepaddle.org", "v1", "paddleservi
 class Change:
     """One watch event.
 
-    On DELETED, `obj` is the last known state, with the resourceVersion at which its end was noticed.
-    `listed`: found by listing, so that several changes may have become one.
+    Args:
+        obj: the object. On DELETED, its last known state, with the resourceVersion at which the deletion was
+            detected.
+        listed: the change was found by listing, so it may combine several changes.
     """
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
@@ -85,10 +87,12 @@ class Change:
 
 
 class Cluster(Protocol):
-    """Reads and writes. Every call has a time-out; errors are mapped once:
+    """Reads and writes. Every call has a time-out. Failures are mapped to these errors:
 
-    404 NotFound, 409 AlreadyExists or Conflict, 400/403/422 Permanent(reason, message of the server),
-    429, 5xx and connection errors Retry.
+    - 404: NotFound
+    - 409: AlreadyExists or Conflict
+    - 400, 403, 422: Permanent, with reason and message of the server
+    - 429, 5xx and connection errors: Retry
     """
 
     async def get(self, resource: Resource, key: Key) -> Object: ...
@@ -96,7 +100,7 @@ class Cluster(Protocol):
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Objects:
-        """All objects (namespace "" = everywhere), read in pages."""
+        """All objects of a namespace ("" means all namespaces), read in pages."""
         ...
 
     async def create(self, resource: Resource, obj: Object) -> Object: ...
@@ -109,8 +113,11 @@ class Cluster(Protocol):
         *,
         subresource: Literal["", "status"] = "",
     ) -> Object:
-        """JSON merge patch. Put metadata.resourceVersion into `patch` for compare-and-set (Conflict), and
-        metadata.uid to leave another object of the same name alone (Permanent or Conflict)."""
+        """Apply a JSON merge patch.
+
+        With metadata.resourceVersion in `patch`, the call raises Conflict if the object has changed. With
+        metadata.uid, it raises Permanent or Conflict for another object of the same name.
+        """
         ...
 
     async def delete(
@@ -122,12 +129,14 @@ class Cluster(Protocol):
         grace_seconds: int | None = None,
         propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
     ) -> None:
-        """Idempotent: an absent object, or one with another uid, is left alone silently."""
+        """Delete the object. Do nothing if it does not exist, or has another uid."""
         ...
 
     async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
-        """The last lines that a container has written, cut to their last `limit_bytes`; none for a pod that
-        is on no node. Permanent when the container waits to be started."""
+        """The last lines of a container's output, at most their last `limit_bytes`.
+
+        Returns "" for a pod that is on no node. Raises Permanent when the container has not started.
+        """
         ...
 
 
@@ -135,12 +144,12 @@ Keep = Callable[[Object], Object]
 
 
 def whole(obj: Object) -> Object:
-    """All of an object is kept."""
+    """Keep the whole object."""
     return obj
 
 
 class Watches(Protocol):
-    """Starts a watch of one resource."""
+    """Watches resources."""
 
     def watch(
         self,
@@ -153,12 +162,15 @@ class Watches(Protocol):
         on_absent: Callable[[], None] | None = None,
         keep: Keep = whole,
     ) -> AsyncGenerator[Change, None]:
-        """List, then follow forever; relists by itself and reports the differences as changes.
+        """List the resource, then yield its changes forever. A relist is yielded as changes, too.
 
-        `keep` makes of each object what is reported and remembered of it: its metadata and what is read.
-        `on_synced` is called once every object of a (re)list has been yielded. `on_absent` is called when the
-        server does not know the resource (its CRD is not installed): it holds no objects then, and is looked
-        for again within 5 s. Close the generator when done.
+        Close the generator when done.
+
+        Args:
+            keep: returns the part of an object that is reported and remembered. It must include the metadata.
+            on_synced: called after every object of a list or relist has been yielded.
+            on_absent: called when the server does not have the resource (its CRD is not installed). The
+                resource then has no objects, and the next attempt follows within 5 s.
         """
         ...
 

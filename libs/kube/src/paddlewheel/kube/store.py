@@ -1,8 +1,8 @@
-"""A local copy of one resource, fed by its watch and by the answers to this process's own writes.
+"""A local copy of one resource, updated by its watch and by the responses to the writes of this process.
 
-A watch is always a little late. Without its own writes, a controller would create pods once more at every
-event that arrives in the meantime, and write a status again that it has just written.
-Which of two states is newer is decided by resourceVersion, compared as an integer.
+A watch is always a little late. Without its own writes in the copy, a controller would create pods twice, and
+repeat a status write, when another event arrives before the watch has reported the write.
+The state with the higher resourceVersion, compared as an integer, is newer.
 """
 
 from __future__ import annotations
@@ -17,21 +17,25 @@ from paddlewheel.kube.indexed import Index, IndexedObjects, Keys
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object, Objects
 
-PATIENCE = 30.0
-"""Seconds an own write waits for its watch event before the watch is believed again.
+CONFIRM_TIMEOUT_SECONDS = 30.0
+"""Time until the watch must report an own write. After it, the store shows the state of the watch again.
 
-Longer than a call may take, so that a deletion is remembered when the answer to an earlier write arrives.
+This is longer than a call can take, so that a deletion is still remembered when the response to an earlier
+write arrives.
 """
 TOMBSTONES = 8192
-"""Deletions remembered at most; a forgotten one costs at worst a ghost for PATIENCE."""
+"""Maximum number of remembered deletions. At worst, the object of a forgotten deletion reappears for
+CONFIRM_TIMEOUT_SECONDS."""
 
 
 @dataclass
 class _Unconfirmed:
     """An own write to one object that the watch has not reported yet.
 
-    `reported` is what the watch last reported (None: no object), `deleting` the uid of the object whose
-    deletion the API server has accepted, `hidden` that object while it is not shown any more.
+    Args:
+        reported: the state that the watch last reported. None means no object.
+        deleting: uid of the object whose deletion the API server has accepted.
+        hidden: that object, while the store does not show it.
     """
 
     reported: Object | None
@@ -48,10 +52,12 @@ class _Tombstone:
 
 
 class WatchedStore:
-    """Never shows an older state than before, except when an own write goes unconfirmed for PATIENCE.
+    """A copy that never goes back to an older state.
+
+    The only exception is an own write that the watch does not report for CONFIRM_TIMEOUT_SECONDS.
 
     Args:
-        indexes: name -> the values under which an object is found by `by_index`.
+        indexes: index functions by name. Each returns the values under which `by_index` finds an object.
     """
 
     def __init__(self, clock: Clock, indexes: Mapping[str, Index] | None = None) -> None:
@@ -62,12 +68,12 @@ class WatchedStore:
         self._own_versions: dict[Key, list[int]] = {}
 
     def get(self, key: Key) -> Object | None:
-        """The newest known state. Shared: do not change it."""
+        """The newest known state. It is shared: do not change it."""
         self._drop_expired()
         return self._objects.get(key)
 
     def list(self, namespace: str = "") -> Objects:
-        """All objects, or those of one namespace, in no particular order."""
+        """All objects, or all objects of one namespace, in no particular order."""
         self._drop_expired()
         return self._objects.list(namespace)
 
@@ -77,17 +83,17 @@ class WatchedStore:
         return self._objects.by_index(index, value)
 
     def count_by_index(self, index: str, value: str) -> int:
-        """How many objects `by_index` would return, in constant time."""
+        """The number of objects that `by_index` returns. Takes constant time."""
         self._drop_expired()
         return self._objects.count_by_index(index, value)
 
     def keys(self) -> Keys:
-        """All keys: what a Controller resyncs over."""
+        """All keys, for the resync of a Controller."""
         self._drop_expired()
         return self._objects.keys()
 
     def wrote(self, obj: Object) -> None:
-        """The API server answered one of our writes with this object."""
+        """Apply the object from the response to an own write."""
         self.read(obj)
         key = key_of(obj)
         stored = self._objects.get(key)
@@ -95,7 +101,7 @@ class WatchedStore:
             self._mark_own(obj)
 
     def read(self, obj: Object) -> None:
-        """The API server answered a GET with this object."""
+        """Apply the object from the response to a GET."""
         self._drop_expired()
         key, uid = key_of(obj), uid_of(obj)
         if _is_gone(obj):
@@ -110,11 +116,11 @@ class WatchedStore:
         return None
 
     def deleting(self, key: Key, uid: str, *, vanishes: bool = False) -> None:
-        """The API server accepted our delete of this very object.
+        """Record that the API server accepted our deletion of this object.
 
         Args:
-            vanishes: the object is removed at once, having no grace period and no finalizers (ConfigMaps);
-                others are shown with a deletionTimestamp until the watch reports on them.
+            vanishes: the object has no grace period and no finalizers (ConfigMaps), so it is removed at once.
+                Other objects are shown with a deletionTimestamp until the watch reports them.
         """
         self._drop_expired()
         stored = self._objects.get(key)
@@ -128,10 +134,10 @@ class WatchedStore:
             self._objects.put(key, self._marked(pending, stored))
 
     def is_own(self, change: Change) -> bool:
-        """True when this change is our own last write and hides no change by others.
+        """True when this change is our own last write and includes no change by another client.
 
-        To be called from `on_change`. False as well for changes found by listing, which may hide others, and
-        when the event arrived before the answer to a write that was not awaited by `Informer.write`.
+        Call this from `on_change`. It also returns False for a change found by listing, which may include
+        other changes, and for a write outside `Informer.write` whose event arrived before the response.
         """
         return (
             change.type != "DELETED"
@@ -140,13 +146,16 @@ class WatchedStore:
         )
 
     def is_reported(self, key: Key) -> bool:
-        """The watch has reported every write of ours to the object, and so all writes to others before them:
-        it reports the changes of one resource in their order."""
+        """True when the watch has reported all our writes to the object.
+
+        The watch reports the changes of one resource in order. So it has also reported all earlier writes to
+        other objects.
+        """
         self._drop_expired()
         return key not in self._unconfirmed
 
     def apply(self, change: Change) -> bool:
-        """Apply what the watch reports; False when it was stale and must not be passed on."""
+        """Apply a change from the watch. Returns False for a stale change, which must not be reported."""
         self._drop_expired()
         key = key_of(change.obj)
         if change.type == "DELETED":
@@ -167,7 +176,7 @@ class WatchedStore:
         return True
 
     def clear(self) -> Objects:
-        """Forget everything; returns what was shown."""
+        """Remove all objects, and return them."""
         shown = self.list()
         for key in self.keys():
             self._objects.remove(key)
@@ -180,31 +189,31 @@ class WatchedStore:
         self._own_versions.setdefault(key_of(obj), []).append(_version(obj))
 
     def _is_outdated(self, key: Key, obj: Object) -> bool:
-        """The store, or a deletion that the watch has reported, is newer than this answer."""
+        """True when the store, or a deletion that the watch has reported, is newer than this response."""
         newest = self._newest(key)
         return self._is_buried(key, obj) or (newest is not None and _version(newest) >= _version(obj))
 
     def _newest(self, key: Key) -> Object | None:
-        """What is shown, or hidden as vanishing."""
+        """The newest state of the object, even while it is hidden."""
         pending = self._unconfirmed.get(key)
         return self._objects.get(key) or (pending.hidden if pending else None)
 
     def _is_hidden(self, key: Key, obj: Object) -> bool:
-        """Our delete of this very object has been accepted, and it vanishes."""
+        """True when our deletion of this object was accepted and the store hides it."""
         pending = self._unconfirmed.get(key)
         is_hidden = pending is not None and pending.hidden is not None and pending.deleting == uid_of(obj)
         return is_hidden and not _is_terminating(obj)
 
     def _start_waiting(self, key: Key) -> _Unconfirmed:
-        """The entry of the key, moved to the end of the queue with a new deadline."""
+        """The entry of the key, with a new deadline and therefore at the end of the queue."""
         old = self._unconfirmed.pop(key, None)
         pending = old or _Unconfirmed(self._objects.get(key), 0.0)
-        pending.until = self._clock.monotonic() + PATIENCE
+        pending.until = self._clock.monotonic() + CONFIRM_TIMEOUT_SECONDS
         self._unconfirmed[key] = pending
         return pending
 
     def _marked(self, pending: _Unconfirmed, obj: Object) -> Object:
-        """With a deletionTimestamp if this object's deletion has been accepted."""
+        """The object, with a deletionTimestamp if its deletion was accepted."""
         if pending.deleting != uid_of(obj) or _is_terminating(obj):
             return obj
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -215,7 +224,9 @@ class WatchedStore:
         if old and old.version > _version(obj):
             return
         self._tombstones.pop(key, None)
-        self._tombstones[key] = _Tombstone(uid_of(obj), _version(obj), self._clock.monotonic() + PATIENCE)
+        self._tombstones[key] = _Tombstone(
+            uid_of(obj), _version(obj), self._clock.monotonic() + CONFIRM_TIMEOUT_SECONDS
+        )
         if len(self._tombstones) > TOMBSTONES:
             self._tombstones.popitem(last=False)
 
@@ -224,7 +235,7 @@ class WatchedStore:
         if tombstone is None:
             return False
         version = _version(obj)
-        # A relist reports the deletion of an object with the version of its successor.
+        # A relist reports the deletion of an object with the version of the new object of that name.
         is_same = tombstone.uid == uid_of(obj)
         return version < tombstone.version or (is_same and version == tombstone.version)
 
@@ -240,10 +251,10 @@ class WatchedStore:
         if pending and (pending.reported is None or version >= _version(pending.reported)):
             pending.reported = None if change.type == "DELETED" else change.obj
         if change.type == "DELETED" and newest is not None and uid_of(newest) != uid_of(change.obj):
-            # The end of the object whose name ours has taken is news to its owner.
+            # Report the deletion: the owner of that object waits for it. Our object reuses its name.
             return True
         if change.listed or version not in self._own_versions.get(key, ()):
-            # Somebody else's change is part of our own write: its event must not pass as ours alone.
+            # Our write includes a change by another client, so its event must not count as our own.
             self._own_versions.pop(key, None)
         return False
 
@@ -252,7 +263,7 @@ class WatchedStore:
         return change.type != "DELETED" and pending.deleting == uid_of(obj) and not _is_terminating(obj)
 
     def _update_deleting(self, key: Key, change: Change, pending: _Unconfirmed) -> bool:
-        """An update from before our delete: what vanishes stays hidden, the rest is shown as terminating."""
+        """Apply an update from before our deletion. A hidden object stays hidden, others are terminating."""
         pending.reported = change.obj
         self._own_versions.pop(key, None)
         if pending.hidden is not None:
@@ -262,13 +273,13 @@ class WatchedStore:
         return True
 
     def _confirm_own(self, key: Key, change: Change) -> None:
-        """Of our versions only the one that the watch has just reported is remembered."""
+        """Forget our own versions, except the one that the watch has just reported."""
         version = _version(change.obj)
         if version in self._own_versions.pop(key, ()) and not change.listed and change.type != "DELETED":
             self._own_versions[key] = [version]
 
     def _drop_expired(self) -> None:
-        """Give up on own writes and forget deletions whose time is over; both queues are in order of time."""
+        """Drop own writes and deletions whose time has passed. Both queues are ordered by time."""
         if not self._unconfirmed and not self._tombstones:
             return
         now = self._clock.monotonic()
@@ -292,6 +303,6 @@ def _is_terminating(obj: Object) -> bool:
 
 
 def _is_gone(obj: Object) -> bool:
-    """With the last finalizer the API server removes the object, unless a grace period is running."""
+    """True when the API server has removed the object: it has no finalizer and no grace period."""
     meta = obj["metadata"]
     return _is_terminating(obj) and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")

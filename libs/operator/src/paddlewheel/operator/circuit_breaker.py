@@ -9,9 +9,9 @@ from typing import TypeVar
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError, Unavailable
 
-TIMEOUT = 3.0
+BUS_CALL_TIMEOUT_SECONDS = 3.0
 """Seconds one call may take."""
-QUIET = 2.0
+BUS_RETRY_INTERVAL_SECONDS = 2.0
 """Seconds without a call after one that was not answered, so that many objects do not wait in turn."""
 
 T = TypeVar("T")
@@ -37,13 +37,13 @@ class CircuitBreaker:
         """
         self._admit(call)
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(BUS_CALL_TIMEOUT_SECONDS):
                 answer = await call
         except TimeoutError as error:
-            self._open(QUIET)
-            raise Unavailable("BusTimeout", f"no answer within {TIMEOUT} s") from error
+            self._open(BUS_RETRY_INTERVAL_SECONDS)
+            raise Unavailable("BusTimeout", f"no answer within {BUS_CALL_TIMEOUT_SECONDS} s") from error
         except Unavailable:
-            self._open(QUIET)
+            self._open(BUS_RETRY_INTERVAL_SECONDS)
             raise
         except PaddlewheelError:
             self._open_until = None
@@ -58,7 +58,7 @@ class CircuitBreaker:
             _drop(call)
             raise Unavailable("BusUnavailable", "the bus did not answer a moment ago")
         # This call tries; a cancelled one keeps the others waiting no longer than it might have taken.
-        self._open(TIMEOUT)
+        self._open(BUS_CALL_TIMEOUT_SECONDS)
 
     def _open(self, seconds: float) -> None:
         self._open_until = self._clock.monotonic() + seconds

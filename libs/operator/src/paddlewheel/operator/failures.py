@@ -10,8 +10,8 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.operator.domain.plan import Trouble
 
-BACKOFF_BASE = 1.0
-BACKOFF_CAP = 60.0
+RETRY_MIN_INTERVAL_SECONDS = 1.0
+RETRY_MAX_INTERVAL_SECONDS = 60.0
 """Seconds between two tries of work that keeps failing."""
 
 W = TypeVar("W", bound=Hashable)
@@ -40,7 +40,9 @@ class Failures(Generic[W]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._backoff: Backoff[tuple[str, W]] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
+        self._backoff: Backoff[tuple[str, W]] = Backoff(
+            RETRY_MIN_INTERVAL_SECONDS, RETRY_MAX_INTERVAL_SECONDS
+        )
         self._held: dict[str, dict[W, _Held]] = {}
 
     def of(self, owner_uid: str) -> tuple[Trouble, ...]:

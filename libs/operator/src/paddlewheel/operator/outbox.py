@@ -32,11 +32,11 @@ Outcome = Literal["published", "pending", "refused"]
 Count = Callable[[str, Outcome], None]
 """Counts the outcome for a fact, by its name."""
 
-SKEW: Final = timedelta(seconds=60)
+CLOCK_SKEW_GRACE_SECONDS: Final = timedelta(seconds=60)
 """Assumed bound of the difference between this clock and the server's."""
-CONFIRM_AFTER: Final = 3.0
+CONFIRM_GRACE_SECONDS: Final = 3.0
 """Seconds after which a confirmation that no other status write took along is written by itself."""
-PUBLISH_RETRY: Final = 5.0
+PUBLISH_RETRY_INTERVAL_SECONDS: Final = 5.0
 """Seconds after which facts that the bus did not take are published again."""
 _EVENT_ID: Final = "ce-id"
 
@@ -135,7 +135,9 @@ class Outbox:
     def is_confirmation_due(self, uid: str) -> bool:
         """No other write took the confirmation along: it deserves one of its own."""
         unconfirmed = self._unconfirmed.get(uid)
-        return unconfirmed is not None and self._clock.monotonic() >= unconfirmed.since + CONFIRM_AFTER
+        return (
+            unconfirmed is not None and self._clock.monotonic() >= unconfirmed.since + CONFIRM_GRACE_SECONDS
+        )
 
     async def publish(self, source: FactSource, recorded: Announcements) -> Published:
         """Publish in order what is pending; the first fact that the bus does not take stops the rest.
@@ -156,7 +158,7 @@ class Outbox:
             left = next(f for f in pending(stored) if (source.uid, f) not in self._refused)
             log.info("fact stays pending", fact=left.fact, key=str(source.key), error=str(error))
             self._count(left.fact, "pending")
-            return Published(is_settled=False, retry_after=PUBLISH_RETRY)
+            return Published(is_settled=False, retry_after=PUBLISH_RETRY_INTERVAL_SECONDS)
         return Published(retry_after=self._confirm_after(source.uid, recorded))
 
     async def republish(
@@ -211,7 +213,7 @@ class Outbox:
 
     def _is_older_than_stream(self, fact: Announcement) -> bool:
         since = self._since.get(self._stream_of(fact).name)
-        return since is not None and datetime.fromisoformat(fact.at) < since + SKEW
+        return since is not None and datetime.fromisoformat(fact.at) < since + CLOCK_SKEW_GRACE_SECONDS
 
     def _stream_of(self, fact: Announcement) -> StreamSpec:
         return self._elsewhere.get(fact.fact, self._stream)
@@ -293,7 +295,7 @@ class Outbox:
         if not unconfirmed.facts:
             del self._unconfirmed[uid]
             return None
-        return max(0.0, unconfirmed.since + CONFIRM_AFTER - self._clock.monotonic())
+        return max(0.0, unconfirmed.since + CONFIRM_GRACE_SECONDS - self._clock.monotonic())
 
 
 def _announced(facts: Announcements) -> Announcements:

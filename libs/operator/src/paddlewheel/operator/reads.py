@@ -10,7 +10,7 @@ from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.operator.domain.plan import Trouble
-from paddlewheel.operator.failures import BACKOFF_BASE, BACKOFF_CAP
+from paddlewheel.operator.failures import RETRY_MAX_INTERVAL_SECONDS, RETRY_MIN_INTERVAL_SECONDS
 
 T = TypeVar("T")
 _Target = tuple[str, Key]
@@ -21,7 +21,7 @@ class Reads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._backoff: Backoff[_Target] = Backoff(BACKOFF_BASE, BACKOFF_CAP)
+        self._backoff: Backoff[_Target] = Backoff(RETRY_MIN_INTERVAL_SECONDS, RETRY_MAX_INTERVAL_SECONDS)
         self._held: dict[_Target, tuple[Trouble, float]] = {}
 
     async def attempt(self, kind: str, key: Key, read: Callable[[], Awaitable[T]]) -> T | Trouble:

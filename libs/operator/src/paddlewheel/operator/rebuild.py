@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 tracer = trace.get_tracer(__name__)
 
 SPAN: Final = "rebuild"
-LOOK_EVERY: Final = 10.0
+STREAM_CHECK_INTERVAL_SECONDS: Final = 10.0
 """Seconds: interval at which the stream's creation time is checked."""
-PAUSE: Final = 0.005
+REPUBLISH_INTERVAL_SECONDS: Final = 0.005
 """Seconds of rest after each object whose facts were looked for: live facts go first."""
 
 
@@ -110,10 +110,13 @@ class Rebuilder:
     async def _give_way(self, facts: Republished) -> None:
         await asyncio.sleep(0)
         if facts.checked:
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REPUBLISH_INTERVAL_SECONDS)
 
     async def _rest(self) -> None:
-        waits = [asyncio.ensure_future(w) for w in (self._clock.sleep(LOOK_EVERY), self._woken.wait())]
+        waits = [
+            asyncio.ensure_future(w)
+            for w in (self._clock.sleep(STREAM_CHECK_INTERVAL_SECONDS), self._woken.wait())
+        ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -39,7 +39,7 @@ from paddlewheel.operator.watch import Watch
 MANY_CLIENTS = http.Limits(connections=20_000)
 """For ports that every pod of a cluster may wait at."""
 _OTHER_FILES = 1000
-FLUSH = 2.0
+EVENTS_FLUSH_TIMEOUT_SECONDS = 2.0
 """Seconds that the last Kubernetes events get when the service stops."""
 
 Task = Callable[[], Coroutine[None, None, None]]
@@ -295,7 +295,7 @@ class Operator:
         if controllers:
             await asyncio.wait(controllers)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.events.flush(), FLUSH)
+            await asyncio.wait_for(self.events.flush(), EVENTS_FLUSH_TIMEOUT_SECONDS)
 
     async def _is_synced(self) -> bool:
         return self.watch.synced

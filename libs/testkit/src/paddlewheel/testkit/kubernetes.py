@@ -127,7 +127,7 @@ def kill_api_server(started: Cluster) -> None:
 @pytest.fixture
 async def cluster(api_server: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiCluster]:
     """A client with all rights, whose calls outlast a server that stands still for a moment."""
-    for limit in ("CALL_TIMEOUT", "CONNECT_TIMEOUT"):
+    for limit in ("CALL_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS"):
         monkeypatch.setattr(f"paddlewheel.kube.api.{limit}", 90.0)
     async with await connect(api_server) as connected:
         yield connected

@@ -1,4 +1,4 @@
-"""A cluster in memory that behaves as the API server does, as far as services can tell; no kubelet."""
+"""A cluster in memory that behaves like the API server for our services. It has no kubelet."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _let_pass(_: Verb, __: Resource, ___: Key) -> None:
 
 
 class MemoryCluster:
-    """Cluster and Watches over dictionaries.
+    """The Cluster and Watches ports, with dictionaries as the store.
 
-    Deleting takes effect at once unless finalizers hold the object; children of an owner that is gone are
-    deleted at once (propagation Background and Foreground) or lose their owner (Orphan).
+    An object without finalizers is deleted at once. Its children are then deleted at once (propagation
+    Background and Foreground), or lose their owner reference (Orphan).
 
     Args:
-        now: the wall clock of timestamps, UTC.
-        intercept: called before each call; what it raises, the caller gets. Tests put faults here.
+        now: the wall clock for timestamps, in UTC.
+        intercept: called before each call. Tests raise errors here, which the caller gets.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class MemoryCluster:
     ) -> None:
         self.intercept = intercept
         self.writes: Counter[tuple[str, str]] = Counter()
-        """Successful writes by (verb, plural); a status patch counts as "patch-status"."""
+        """Number of successful writes by (verb, plural). A status patch counts as "patch-status"."""
         self.logs: dict[tuple[Key, str], str] = {}
-        """What containers have written, by pod and container: there is no kubelet."""
+        """The output of containers, by pod and container name. Tests set it."""
         self._now = now
         self._version = 0
         self._objects: dict[Resource, dict[Key, Object]] = {}
@@ -61,7 +61,7 @@ class MemoryCluster:
         self._absent: set[Resource] = set()
 
     def uninstall(self, resource: Resource) -> None:
-        """As deleting its CRD: all objects go, and every call is answered with NotFound."""
+        """Simulate the deletion of a CRD: its objects are deleted, and every call fails with NotFound."""
         for obj in list(self._of(resource).values()):
             self._remove(resource, obj)
         self._absent.add(resource)
@@ -69,18 +69,18 @@ class MemoryCluster:
             watch.end(resource)
 
     def install(self, resource: Resource) -> None:
-        """As creating its CRD; every resource is installed at first."""
+        """Simulate the creation of a CRD. Every resource is installed at first."""
         self._absent.discard(resource)
         for watch in self._watches:
             watch.start(resource, [])
 
     def cut_watches(self) -> None:
-        """As a broken connection: watches hear of nothing until `relist_watches`."""
+        """Simulate a broken connection: watches receive nothing until `relist_watches`."""
         for watch in self._watches:
             watch.cut()
 
     def relist_watches(self) -> None:
-        """As when the versions that the watches have seen are too old (410 Gone): they list again."""
+        """Simulate that the versions of the watches are too old (410 Gone): the watches list again."""
         for watch in self._watches:
             watch.relist(self._select(watch.resource, ""), str(self._version))
 
@@ -171,7 +171,7 @@ class MemoryCluster:
             self._watches.remove(watch)
 
     async def _begin(self, verb: Verb, resource: Resource, key: Key) -> None:
-        # A real call always lets other tasks run; callers must not rely on the opposite.
+        # A real call always lets other tasks run, so callers must not rely on being undisturbed.
         await asyncio.sleep(0)
         if resource in self._absent:
             raise NotFound("the server could not find the requested resource")
@@ -213,7 +213,7 @@ class MemoryCluster:
         return _copy(obj)
 
     def _replace(self, resource: Resource, old: Object, new: Object) -> Object:
-        """Store what a patch made of an object, unless nothing changed."""
+        """Store the patched object, unless nothing changed."""
         if new == old:
             return _copy(old)
         if _without_status(new) != _without_status(old):
@@ -287,7 +287,7 @@ def _check_name(resource: Resource, key: Key) -> None:
 
 
 def _patched(resource: Resource, old: Object, patch: Mapping[str, Any], subresource: str) -> Object:
-    """What the server makes of the patch: the status through its subresource only, its own fields never."""
+    """The patched object. The status changes only through its subresource, and server fields never change."""
     if subresource:
         return _copy(merge(old, {k: v for k, v in patch.items() if k == "status"}))
     body = {k: v for k, v in patch.items() if k != "status" or resource in WITHOUT_STATUS}
@@ -298,5 +298,5 @@ def _patched(resource: Resource, old: Object, patch: Mapping[str, Any], subresou
 
 
 def _without_status(obj: Object) -> Object:
-    """What the generation counts: all but metadata and status."""
+    """The object without metadata and status. A change of this part increments the generation."""
     return {name: value for name, value in obj.items() if name not in ("metadata", "status")}

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """A new value: null removes, objects merge, all else replaces. Neither argument is changed."""
+    """A new value. Null removes, objects are merged, and any other value replaces. No argument is changed."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Label and field selectors as the API server understands them; used by the memory adapter."""
+"""Label and field selectors with the syntax of the API server, for the memory adapter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Requirement = Callable[[Labels], bool]
 
 
 def matches(obj: Object, label_selector: str, field_selector: str) -> bool:
-    """Does the object satisfy both selectors; "" is satisfied by all.
+    """Whether the object matches both selectors. "" matches every object.
 
     Raises:
         Permanent: a selector cannot be parsed.
@@ -30,7 +30,7 @@ def matches(obj: Object, label_selector: str, field_selector: str) -> bool:
 
 
 def _split(selector: str) -> list[str]:
-    """At commas outside of parentheses."""
+    """Split at commas outside parentheses."""
     return [part for part in re.split(r",(?![^(]*\))", selector) if part.strip()]
 
 

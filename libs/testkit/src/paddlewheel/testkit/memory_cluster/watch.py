@@ -1,4 +1,4 @@
-"""One watcher of the memory cluster."""
+"""One watch of the cluster in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddlewheel.testkit.memory_cluster.selectors import matches
 
 
 class MemoryWatch:
-    """Turns all changes into those a selector sees: an object that stops matching counts as deleted."""
+    """Filters changes by a selector. An object that stops matching counts as deleted."""
 
     def __init__(self, resource: Resource, namespace: str, label_selector: str, field_selector: str) -> None:
         self.resource = resource
@@ -24,7 +24,7 @@ class MemoryWatch:
         self._changes: asyncio.Queue[Change | Literal["synced", "absent"]] = asyncio.Queue()
 
     def start(self, resource: Resource, objects: Iterable[Object]) -> None:
-        """The list that comes before the watch."""
+        """Report the listed objects, which come before the watched changes."""
         if resource != self.resource:
             return
         for obj in objects:
@@ -32,22 +32,22 @@ class MemoryWatch:
         self._changes.put_nowait("synced")
 
     def end(self, resource: Resource) -> None:
-        """The resource is not installed, or not any more."""
+        """Report that the resource is not installed."""
         if resource == self.resource:
             self._seen.clear()
             self._changes.put_nowait("absent")
 
     def cut(self) -> None:
-        """Nothing is heard until `relist`."""
+        """Drop all changes until `relist`."""
         self._is_cut = True
 
     def relist(self, objects: Iterable[Object], version: str) -> None:
-        """As after 410 Gone: the differences to what was seen last.
+        """Report the differences from the last reported objects, as a client does after 410 Gone.
 
         Args:
-            version: of the list.
+            version: the resourceVersion of the list.
         """
-        # The client takes a moment to import, which most tests should not pay.
+        # The client is slow to import, and most tests do not need it.
         from paddlewheel.kube.api_watch import differences
 
         self._is_cut, known = False, self._seen
@@ -56,7 +56,7 @@ class MemoryWatch:
             self._changes.put_nowait(change)
 
     def put(self, resource: Resource, change: Change) -> None:
-        """A change of any object of the cluster."""
+        """Report a change of any object of the cluster, if the selectors match."""
         key = key_of(change.obj)
         if self._is_cut or resource != self.resource or self._namespace not in ("", key.namespace):
             return
@@ -74,7 +74,7 @@ class MemoryWatch:
     async def follow(
         self, on_synced: Callable[[], None] | None, on_absent: Callable[[], None] | None
     ) -> AsyncGenerator[Change, None]:
-        """The changes as they come, forever."""
+        """Yield the changes as they arrive, forever."""
         marks = {"synced": on_synced, "absent": on_absent}
         while True:
             change = await self._changes.get()
