@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "$ "
 ELSEWHERE: Mapping[str, str] = {
     "make demo": "the fixture `paddlewheel_cluster` and tests/e2e/test_digits.py: the same stages",
-    "make test": "this run",
+    "paddlewheel cluster up --with gateway": "tests/e2e/devcluster/test_addons.py",
+    "paddlewheel cluster up --with knative": "tests/e2e/devcluster/test_addons.py",
 }
 """Commands that run elsewhere, and where."""
 _PAGE_TIMEOUT = 900.0

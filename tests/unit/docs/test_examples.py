@@ -79,7 +79,7 @@ def commands() -> list[tuple[str, str]]:
     """Every shell command that a page shows, without its prompt."""
     return [
         (str(block), line.removeprefix("$ "))
-        for block in blocks("console", "text", "sh")
+        for block in blocks("console", "bash", "text")
         for line in map(str.strip, block.text.replace("\\\n", " ").splitlines())
         if line.startswith(("$ ", "make ", "helm ", "kubectl ", "paddlewheel "))
     ]

@@ -13,6 +13,7 @@ from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import Object
+from paddlewheel.operator.domain.hindrance import find_hindrance
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role, running_status
 
 OWNER = {"kind": "PaddleJob", "name": "demo", "uid": "j", "controller": True}
@@ -75,6 +76,25 @@ def test_failure_with_code_reason_and_last_line() -> None:
     assert pod.failure == Failure(
         "demo-worker-0", "OOMKilled", 137, "Killed: no memory", "2026-01-01T00:10:00Z", Reason.OOM_KILLED
     )
+
+
+def test_the_reason_of_a_failed_rank_is_its_exception_not_paddles_last_line() -> None:
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "/code/train.py", line 7, in <module>\n'
+        "    raise ValueError(label)\n"
+        "ValueError: label 12 is out of range\n"
+        "I1127 21:42:47.57 27220 tcp_store.cc:292] receive shutdown event and so quit from MasterDaemon run loop\n"
+    )
+    pod = parse_pod(make_pod(ended_status(exit_code=1, reason="Error", message=log)))
+    assert pod is not None
+    assert pod.failure is not None
+    assert pod.failure.last_line == "ValueError: label 12 is out of range"
+    waiting: Object = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    waiting["lastState"] = {"terminated": {"exitCode": 1, "message": log}}
+    hindrance = find_hindrance({"status": {"containerStatuses": [waiting]}})
+    assert hindrance is not None
+    assert hindrance.message == "container main ended with exit code 1: ValueError: label 12 is out of range"
 
 
 def test_failure_of_an_evicted_pod_and_of_an_init_container() -> None:

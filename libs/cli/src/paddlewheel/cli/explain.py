@@ -21,12 +21,14 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.log_reason import telling_lines
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
 
 _STALLED = "Stalled"
 """The condition of a job that has not reported progress for too long."""
 LINES = 10
 """Of the output of the pod that is the cause."""
+_LOG_LINES = 80
 _LOG_LIMIT = 16 * 1024
 _CAUSE = re.compile(r"^pod (?P<pod>[a-z0-9.-]+):? (?:(?:failed in )?container (?P<container>[a-z0-9-]+) )?")
 _SPEAK_BY_THEIR_LOG = frozenset(
@@ -162,7 +164,7 @@ async def with_lines(api: Cluster, said: Explanation) -> Explanation:
     pod = Key(said.key.partition("/")[0], named["pod"])
     try:
         container = named["container"] or (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
-        text = await api.read_log(pod, container=container, lines=LINES, limit_bytes=_LOG_LIMIT)
+        text = await api.read_log(pod, container=container, lines=_LOG_LINES, limit_bytes=_LOG_LIMIT)
     except (NotFound, Permanent, Retry):
         return said
-    return replace(said, pod=pod.name, lines=tuple(text.splitlines()))
+    return replace(said, pod=pod.name, lines=telling_lines(text, LINES))

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 from paddlewheel.docs.errors import DocsError
+from paddlewheel.docs.shown import MARK
 
 _FENCE = re.compile(
-    r'^(?P<open>```\w+ title="(?P<path>[^"]+)"\n)(?P<body>.*?)^```$', re.MULTILINE | re.DOTALL
+    rf'^(?P<open>```\w+ title="(?!{MARK}")(?P<path>[^"]+)"\n)(?P<body>.*?)^```$', re.MULTILINE | re.DOTALL
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from paddlewheel.docs.errors import DocsError
 from paddlewheel.docs.links import complaints, read
+from paddlewheel.docs.shown import unmarked
 
 CONFIG = "zensical.toml"
 _LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
@@ -26,8 +27,11 @@ def build(root: Path) -> None:
     """Build the site into its folder.
 
     Raises:
-        DocsError: a link leads nowhere, a page is wrong, or the site would load something from elsewhere.
+        DocsError: a link leads nowhere, a page is wrong, commands are neither tested nor marked, or the site
+            would load something from elsewhere.
     """
+    if wrong := unmarked(root):
+        raise DocsError("\n".join(wrong))
     project = tomllib.loads((root / CONFIG).read_text(encoding="utf-8"))["project"]
     stage(root, root / project["docs_dir"], {*_pages(project["nav"]), *project["extra_css"]})
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(root / CONFIG)]

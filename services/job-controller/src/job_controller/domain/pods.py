@@ -12,7 +12,8 @@ from job_controller.domain import names
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
-from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance, last_line
+from paddlewheel.core.log_reason import reason_line
+from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance
 
 Raw = Mapping[str, Any]
 _BEGAN = ("Running", "Succeeded", "Failed")
@@ -312,13 +313,13 @@ def _failure(raw: Raw) -> Failure | None:
     container, ended = _ended_badly(raw)
     if ended is None:
         reason = str(status.get("reason") or "Failed")
-        words = last_line(str(status.get("message") or ""))
-        return Failure(name, reason, None, words, cause=_disruption(raw) or Reason.POD_FAILED)
+        why = reason_line(str(status.get("message") or ""))
+        return Failure(name, reason, None, why, cause=_disruption(raw) or Reason.POD_FAILED)
     return Failure(
         pod=name,
         reason=str(status.get("reason") or ended.get("reason") or "Error"),
         exit_code=int(ended["exitCode"]),
-        last_line=last_line(str(ended.get("message") or status.get("message") or "")),
+        last_line=reason_line(str(ended.get("message") or status.get("message") or "")),
         finished_at=str(ended.get("finishedAt") or ""),
         cause=_disruption(raw) or _cause_of(ended),
         container="" if container == _first_container(raw) else container,

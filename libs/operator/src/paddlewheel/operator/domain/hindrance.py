@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.log_reason import reason_line
 
 Raw = Mapping[str, Any]
-_LINE_LIMIT = 300
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
         return f"{text}: {why}" if why else text
     if reason is Reason.CRASH_LOOP_BACK_OFF:
         ended = (container.get("lastState") or {}).get("terminated") or {}
-        line = last_line(str(ended.get("message") or ""))
+        line = reason_line(str(ended.get("message") or ""))
         text = f"container {container.get('name', '')} ended with exit code {ended.get('exitCode', '?')}"
         return f"{text}: {line}" if line else text
     return message
@@ -89,8 +89,3 @@ def container_statuses(status: Raw) -> Iterable[Raw]:
     """Of init containers, then of the others."""
     return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
 
-
-def last_line(text: str) -> str:
-    """The last line that is not empty, cut to 300 characters."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_LINE_LIMIT] if lines else ""

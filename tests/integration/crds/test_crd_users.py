@@ -1,0 +1,115 @@
+"""What users with Kubernetes' own roles in a namespace can do with each kind, by the chart's ClusterRoles."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from tests.integration.crds.conftest import Kubectl, Object
+
+from paddlewheel.contracts.crds import KINDS
+from paddlewheel.testkit.charts import services
+from paddlewheel.testkit.triggers import make_trigger
+from paddlewheel.testkit.wait import eventually
+
+PLURALS = [kind.plural for kind in KINDS]
+AGGREGATION_TIMEOUT_SECONDS = 60.0
+"""kube-controller-manager adds new rules to the roles in the background."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """A namespace in which the users `view`, `edit` and `admin` have the role of that name."""
+
+    namespace: str
+    kubectl: Kubectl
+
+    def run(self, user: str, *args: str, manifest: Object | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as this user in the namespace."""
+        stdin = json.dumps(manifest) if manifest else ""
+        return self.kubectl("--as", self.name_of(user), "--namespace", self.namespace, *args, stdin=stdin)
+
+    def name_of(self, user: str) -> str:
+        return f"{user}-of-{self.namespace}"
+
+
+@pytest.fixture(scope="module")
+def team(kubectl: Kubectl) -> Iterator[Team]:
+    made = Team(f"users-{uuid.uuid4().hex[:8]}", kubectl)
+    ok(kubectl("create", "namespace", made.namespace))
+    roles = [manifest for manifest in services() if is_for_users(manifest)]
+    for role in roles:
+        # Another test may have the whole chart on this server.
+        renamed = {
+            **role,
+            "metadata": {**role["metadata"], "name": f"{role['metadata']['name']}-{made.namespace}"},
+        }
+        ok(kubectl("create", "-f", "-", stdin=json.dumps(renamed)))
+    for role in ("view", "edit", "admin"):
+        binding = ("create", "rolebinding", role, f"--clusterrole={role}", f"--user={made.name_of(role)}")
+        ok(kubectl("--namespace", made.namespace, *binding))
+    yield made
+    for role in roles:
+        kubectl("delete", "clusterrole", f"{role['metadata']['name']}-{made.namespace}")
+    kubectl("delete", "namespace", made.namespace, "--wait=false")
+
+
+@pytest.fixture
+def manifests(make: Callable[..., Object], team: Team) -> dict[str, Object]:
+    """One good object of each kind, by plural."""
+    found = {}
+    for kind in KINDS:
+        manifest = make_trigger() if kind.kind == "Trigger" else make(kind.kind)
+        found[kind.plural] = {**manifest, "metadata": {"name": "made", "namespace": team.namespace}}
+    return found
+
+
+def is_for_users(manifest: Object) -> bool:
+    return any("/aggregate-to-" in label for label in manifest["metadata"].get("labels", {}))
+
+
+def ok(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def test_viewers_read_each_kind_and_write_none(team: Team, manifests: dict[str, Object]) -> None:
+    async def can_read() -> bool:
+        return all(team.run("view", "get", plural).returncode == 0 for plural in PLURALS)
+
+    await eventually(can_read, within=AGGREGATION_TIMEOUT_SECONDS, every=1, what="viewers read each kind")
+    for manifest in manifests.values():
+        refused = team.run("view", "create", "-f", "-", manifest=manifest)
+        assert "(Forbidden)" in refused.stderr
+
+
+@pytest.mark.parametrize("user", ["edit", "admin"])
+async def test_editors_create_change_and_delete_each_kind_but_write_no_status(
+    user: str, team: Team, manifests: dict[str, Object]
+) -> None:
+    async def can_create() -> bool:
+        asked = [team.run(user, "auth", "can-i", "create", plural).returncode for plural in PLURALS]
+        return not any(asked)
+
+    await eventually(can_create, within=AGGREGATION_TIMEOUT_SECONDS, every=1, what="editors create each kind")
+    for plural, manifest in manifests.items():
+        ok(team.run(user, "create", "-f", "-", manifest=manifest))
+        ok(team.run(user, "label", plural, "made", "team=a"))
+        refused = team.run(
+            user, "patch", plural, "made", "--subresource=status", "--type=merge", "-p", '{"status": {}}'
+        )
+        assert "(Forbidden)" in refused.stderr
+        ok(team.run("view", "get", plural, "made"))
+        ok(team.run(user, "delete", plural, "made"))
+
+
+async def test_editors_scale_jobs_and_services(team: Team, manifests: dict[str, Object]) -> None:
+    for plural in ("paddlejobs", "paddleservices"):
+        ok(team.run("edit", "create", "-f", "-", manifest=manifests[plural]))
+        ok(team.run("edit", "scale", plural, "made", "--replicas=3"))
+        assert "(Forbidden)" in team.run("view", "scale", plural, "made", "--replicas=4").stderr
+        ok(team.run("edit", "delete", plural, "made"))
