@@ -360,7 +360,7 @@ async def test_a_volume_that_says_nothing_is_not_waited_for(
 ) -> None:
     answers = threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr(base, "SILENT_AFTER", 0.1)
+        patched.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 0.1)
         patched.setattr(shared_module, "_marker", lambda directory, path: answers.wait())
         try:
             for attempt in (moving.sync, moving.directory.open):
@@ -485,7 +485,7 @@ async def test_a_mount_ends_with_what_has_ended_its_sweeps(
     def fail() -> NoReturn:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(mount_module, "PROBE_EVERY", 3600.0)
+    monkeypatch.setattr(mount_module, "MOUNT_PROBE_INTERVAL_SECONDS", 3600.0)
     for name in ("_check", "_has_moved"):
         monkeypatch.setattr(moving.mount, name, nothing)
     monkeypatch.setattr(moving.mount, "_sweep", fail)
@@ -514,7 +514,7 @@ async def test_pods_wait_for_no_comparison_and_it_hides_no_file_server_that_goes
         if is_silent.is_set():
             answers.wait()
 
-    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount_module, "MOUNT_PROBE_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(mount, "_join", join)
     monkeypatch.setattr(mount._view, "show", AsyncMock())
     monkeypatch.setattr(mount, "_sweep", moving.copies.sweep)
@@ -528,7 +528,7 @@ async def test_pods_wait_for_no_comparison_and_it_hides_no_file_server_that_goes
             await DirectoryCache(mount, moving.copies).use()
         if goes == "it falls silent":
             # Not before: a busy machine takes as long to answer.
-            monkeypatch.setattr(base, "SILENT_AFTER", 0.05)
+            monkeypatch.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 0.05)
             is_silent.set()
         elif goes == "it is unmounted":
             monkeypatch.setattr(moving.directory, "check", partial(shared_module._marker, "/", "/srv/set"))
@@ -558,7 +558,7 @@ async def test_layers_are_shown_once_they_have_been_compared(
         return real(path)
 
     real = moving.copies.find
-    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount_module, "MOUNT_PROBE_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(mount_module, "COMPARED_WITHIN", 0.01)
     monkeypatch.setattr(mount, "_join", join)
     monkeypatch.setattr(mount._view, "show", AsyncMock())
@@ -614,7 +614,7 @@ async def test_a_cache_disk_that_hangs_keeps_no_node_from_mounting_and_is_told(
         return mount.ailment is None and moving.copies.sound == [first.path, second.path]
 
     monkeypatch.setattr(copies_module, "entries", hang)
-    monkeypatch.setattr(mount_module, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(mount_module, "MOUNT_PROBE_INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(mount, "_join", AsyncMock(return_value="0:1"))
     monkeypatch.setattr(mount_module, "run_mount", AsyncMock())
     monkeypatch.setattr(mount._view, "show", AsyncMock())

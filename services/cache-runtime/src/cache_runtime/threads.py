@@ -12,12 +12,10 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from cache_runtime.timing import THREAD_STOP_TIMEOUT_SECONDS
 from paddlewheel.core.tasks import end, finish
 
 T = TypeVar("T")
-
-ENDS_WITHIN = 10.0
-"""Seconds for a call that is told to stop; one that waits for a file system in the kernel does not."""
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
@@ -73,8 +71,8 @@ class Answers:
 async def in_own_thread_until(stop: threading.Event, call: Callable[[], T]) -> T:
     """As `in_own_thread`, of a call that ends soon after `stop`, which is set whatever happens.
 
-    A caller that is cancelled waits for that, `ENDS_WITHIN` seconds at most: what it does next must not be
-    undone by this call.
+    A cancelled caller waits for that end, `THREAD_STOP_TIMEOUT_SECONDS` at most, so that the call cannot undo
+    the caller's next steps.
     """
     work = asyncio.create_task(in_own_thread(call))
     try:
@@ -85,5 +83,5 @@ async def in_own_thread_until(stop: threading.Event, call: Callable[[], T]) -> T
 
 
 async def _let_end(work: asyncio.Task[T]) -> None:
-    await asyncio.wait((work,), timeout=ENDS_WITHIN)
+    await asyncio.wait((work,), timeout=THREAD_STOP_TIMEOUT_SECONDS)
     await end(work)

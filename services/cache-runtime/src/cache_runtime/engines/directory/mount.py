@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
+from cache_runtime.engines.base import BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.directory.copies import Copies
 from cache_runtime.engines.directory.shared import SharedDirectory
 from cache_runtime.engines.directory.standstill import Standstill
@@ -23,6 +23,7 @@ from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.retrying import described
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import MOUNT_PROBE_INTERVAL_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -139,7 +140,7 @@ class DirectoryMount(BaseMount):
                 if await self._has_moved():
                     return True
                 await self._look_after_sweep()
-                await wait(stop, PROBE_EVERY, sweeping)
+                await wait(stop, MOUNT_PROBE_INTERVAL_SECONDS, sweeping)
                 if sweeping.done():
                     await sweeping
         finally:
