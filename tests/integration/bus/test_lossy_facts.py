@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
-from cache_runtime.facts import PROGRESS_EVERY, Facts
+from cache_runtime.facts import Facts
+from cache_runtime.timing import PROGRESS_INTERVAL_SECONDS
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState, WarmupOperation
@@ -34,7 +35,7 @@ class Runs:
         await self.facts.run_progressed(
             self._spec("second"), RunState(), Progress(tick, 0, 0, 0, 0, ()), tick
         )
-        await self.clock.advance(PROGRESS_EVERY)
+        await self.clock.advance(PROGRESS_INTERVAL_SECONDS)
 
     def _spec(self, run_id: str) -> RunSpec:
         return RunSpec(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from tests.integration.crds.conftest import Kubectl, Object
+from tests.integration.crds.api import make
 
 from paddlewheel.contracts.crds import KINDS
+from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.charts import services
-from paddlewheel.testkit.triggers import make_trigger
 from paddlewheel.testkit.wait import eventually
 
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 PLURALS = [kind.plural for kind in KINDS]
 AGGREGATION_TIMEOUT_SECONDS = 60.0
 """kube-controller-manager adds new rules to the roles in the background."""
@@ -35,6 +38,17 @@ class Team:
 
     def name_of(self, user: str) -> str:
         return f"{user}-of-{self.namespace}"
+
+
+@pytest.fixture(scope="module")
+def kubectl(api_server: str) -> Kubectl:
+    """Run kubectl against the test's API server."""
+
+    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", api_server, *args]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +73,11 @@ def team(kubectl: Kubectl) -> Iterator[Team]:
 
 
 @pytest.fixture
-def manifests(make: Callable[..., Object], team: Team) -> dict[str, Object]:
+def manifests(team: Team) -> dict[str, Object]:
     """One good object of each kind, by plural."""
     found = {}
     for kind in KINDS:
-        manifest = make_trigger() if kind.kind == "Trigger" else make(kind.kind)
-        found[kind.plural] = {**manifest, "metadata": {"name": "made", "namespace": team.namespace}}
+        found[kind.plural] = {**make(kind.kind), "metadata": {"name": "made", "namespace": team.namespace}}
     return found
 
 

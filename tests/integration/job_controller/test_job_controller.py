@@ -14,7 +14,7 @@ from tests.integration.job_controller.conftest import JobServiceHarness
 
 from job_controller.app import build
 from job_controller.config import Settings
-from job_controller.watch import BATCH
+from job_controller.timing import POD_CHANGE_BATCH_INTERVAL_SECONDS
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
@@ -326,7 +326,7 @@ async def test_writes_for_a_whole_job_stay_few(jobs: JobServiceHarness) -> None:
             await eventually(partial(_is_confirmed, jobs, key))
         writes = dict(api.writes)
     print(writes)
-    batches = (clock.monotonic() - began) / BATCH
+    batches = (clock.monotonic() - began) / POD_CHANGE_BATCH_INTERVAL_SECONDS
     assert writes[("create", "pods")] == 20
     assert writes[("create", "configmaps")] == writes[("patch", "paddlejobs")] == 1
     # 60 changes of pods were gathered.

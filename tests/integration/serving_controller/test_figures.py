@@ -21,7 +21,8 @@ from paddlewheel.core.tasks import end
 from paddlewheel.testkit.wait import eventually
 from serving_controller import figures as module
 from serving_controller.domain.judge import Counts
-from serving_controller.figures import IDLE, GatewayFigures
+from serving_controller.figures import GatewayFigures
+from serving_controller.timing import FIGURES_IDLE_GRACE_SECONDS
 
 LAC = Key("team-a", "lac")
 NAMES = (
@@ -199,7 +200,7 @@ async def test_proxies_are_left_alone_while_nobody_asks(proxies: list[Proxy]) ->
     proxies[0].status = 500
     with pytest.raises(Retry, match="answers 500"):
         await reader()
-    await reader.clock.advance(IDLE)
+    await reader.clock.advance(FIGURES_IDLE_GRACE_SECONDS)
     await reader.figures.refresh()
     assert proxies[0].asked == 1
     # The trouble of then says nothing about now.

@@ -11,7 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bus_auth.key_watch import EVERY, KeyWatch
+from bus_auth.key_watch import KeyWatch
+from bus_auth.timing import KEY_FILE_CHECK_INTERVAL_SECONDS
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
@@ -43,7 +44,7 @@ class Watching:
 
     async def look(self) -> None:
         await asyncio.sleep(0)
-        await self.clock.advance(EVERY)
+        await self.clock.advance(KEY_FILE_CHECK_INTERVAL_SECONDS)
         await asyncio.sleep(0)
 
 

@@ -14,14 +14,22 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from cache_runtime import agent, execution
-from cache_runtime.agent import COUNT_PATIENCE, CUT_OFF, LOOK_AGAIN, LOST_AFTER, TOLD_AFTER, Agent
+from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import File, Identity, ListedChunk, RunRecords
-from cache_runtime.domain.runs import HEARTBEAT, QUIET
 from cache_runtime.engines.ports import NotBegun
-from cache_runtime.execution import CLOCK_STEP
 from cache_runtime.publication import pack
 from cache_runtime.records import Recorded, RunStore
+from cache_runtime.timing import (
+    BUS_CHECK_GRACE_SECONDS,
+    CACHE_COUNT_TIMEOUT_SECONDS,
+    CLOCK_STEP_GRACE_SECONDS,
+    HEARTBEAT_INTERVAL_SECONDS,
+    LOST_CHUNK_GRACE_SECONDS,
+    PARTITION_CHECK_INTERVAL_SECONDS,
+    REFUSED_CHUNK_GRACE_SECONDS,
+    RUN_CONTACT_TIMEOUT_SECONDS,
+)
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.generated.cache_v1 import (
@@ -204,7 +212,7 @@ async def test_a_finished_agent_notices_that_its_record_was_restored_from_older_
     assert not await bench.step()
     await bench.record(1)
     assert not await bench.step()
-    await bench.clock.advance(LOOK_AGAIN)
+    await bench.clock.advance(PARTITION_CHECK_INTERVAL_SECONDS)
     assert await bench.step()
     assert (bench.executed, (await bench.recorded()).watermark) == (["f1"], 2)
 
@@ -226,7 +234,7 @@ async def test_an_agent_goes_on_where_its_stand_in_is_while_the_listing_goes_on(
     assert not await bench.step()
     await bench.record(6)
     await bench.publish(6)
-    await bench.clock.advance(LOST_AFTER)
+    await bench.clock.advance(LOST_CHUNK_GRACE_SECONDS)
     assert not await bench.step()
     assert await bench.step()
     assert bench.executed == ["f6"]
@@ -235,12 +243,12 @@ async def test_an_agent_goes_on_where_its_stand_in_is_while_the_listing_goes_on(
 async def test_a_chunk_counts_as_lost_only_after_the_listing_is_complete(bench: Bench) -> None:
     await bench.lead(listed=False, chunks=0)
     await bench.step()
-    await bench.clock.advance(LOST_AFTER)
+    await bench.clock.advance(LOST_CHUNK_GRACE_SECONDS)
     await bench.step()
     await bench.lead(listed=True, chunks=1)
     await bench.step()
     assert await bench.kv.entries(RUN.part(0)) == []
-    await bench.clock.advance(LOST_AFTER)
+    await bench.clock.advance(LOST_CHUNK_GRACE_SECONDS)
     await bench.step()
     assert (await bench.recorded()).lacking == 1
 
@@ -277,7 +285,7 @@ async def test_nothing_is_executed_for_a_run_that_has_ended(bench: Bench) -> Non
 async def test_nothing_is_executed_for_a_run_that_has_ended_unheard(bench: Bench) -> None:
     async with waiting_for_the_mount(bench):
         await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.FAILED)))
-        await bench.clock.advance(QUIET)
+        await bench.clock.advance(BUS_CHECK_GRACE_SECONDS)
     assert bench.executed == []
 
 
@@ -285,7 +293,7 @@ async def test_a_state_that_is_only_not_known_to_be_silent_is_read(bench: Bench)
     """As after an hour without a bus: the silence is counted anew, before the watch has brought anything."""
     async with waiting_for_the_mount(bench):
         await bench.kv.put(RUN.state, to_json(RunState(run_id="r", phase=RunPhase.CANCELLED)))
-        await bench.clock.advance(QUIET)
+        await bench.clock.advance(BUS_CHECK_GRACE_SECONDS)
         bench.tracker.heard()
     assert bench.executed == []
 
@@ -293,7 +301,7 @@ async def test_a_state_that_is_only_not_known_to_be_silent_is_read(bench: Bench)
 async def test_nothing_is_executed_for_a_run_whose_state_is_gone(bench: Bench) -> None:
     async with waiting_for_the_mount(bench):
         await bench.kv.delete(RUN.state)
-        await bench.clock.advance(QUIET)
+        await bench.clock.advance(BUS_CHECK_GRACE_SECONDS)
     assert bench.executed == []
 
 
@@ -342,7 +350,7 @@ async def test_whoever_is_ended_in_the_middle_of_a_chunk_removes_what_it_leaves(
 async def test_a_file_system_that_hangs_does_not_hold_the_end_of_an_agent(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "TIDY_TIME", 0.01)
+    monkeypatch.setattr(execution, "TIDY_TIMEOUT_SECONDS", 0.01)
     step = await _executing(bench)
     bench.may_tidy.clear()
     async with asyncio.timeout(5):
@@ -436,7 +444,10 @@ async def test_of_a_chunk_that_is_done_again_counts_what_is_older_than_the_work_
     assert await bench.step()
     recorded = await bench.recorded()
     assert (recorded.files_kept, recorded.notes) == (1, [])
-    assert (recorded.begun_at, bench.asked_since) == (begun_at, [begun_at - CLOCK_STEP])
+    assert (recorded.begun_at, bench.asked_since) == (
+        begun_at,
+        [begun_at - timedelta(seconds=CLOCK_STEP_GRACE_SECONDS)],
+    )
 
 
 async def test_an_agent_that_does_a_chunk_again_goes_by_when_it_has_begun(bench: Bench) -> None:
@@ -444,7 +455,7 @@ async def test_an_agent_that_does_a_chunk_again_goes_by_when_it_has_begun(bench:
     bench.is_old = True
     recorded = await recorded_after(bench, Retry("MountLost", after=1.0))
     assert (recorded.files_kept, recorded.begun_at) == (1, began_at)
-    assert bench.asked_since == [began_at - CLOCK_STEP]
+    assert bench.asked_since == [began_at - timedelta(seconds=CLOCK_STEP_GRACE_SECONDS)]
 
 
 async def test_an_agent_that_stands_in_again_begins_anew(bench: Bench) -> None:
@@ -455,7 +466,7 @@ async def test_an_agent_that_stands_in_again_begins_anew(bench: Bench) -> None:
     await bench.record(2)
     await bench.publish(2)
     assert not await bench.step()
-    await bench.clock.advance(LOST_AFTER)
+    await bench.clock.advance(LOST_CHUNK_GRACE_SECONDS)
     assert not await bench.step()
     bench.failure = Retry("MountLost", after=5.0)
     step = asyncio.create_task(bench.step())
@@ -507,7 +518,7 @@ async def test_a_try_that_has_not_begun_is_none(bench: Bench) -> None:
 async def test_what_always_looks_as_if_its_store_were_away_fails_after_a_while(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "AWAY_PATIENCE", 60.0)
+    monkeypatch.setattr(agent, "STORE_AWAY_TIMEOUT_SECONDS", 60.0)
     await bench.lead(listed=True, chunks=1)
     await bench.publish(0, "good", "cut short")
     bench.away = frozenset(["cut short"])
@@ -525,7 +536,7 @@ async def test_an_agent_that_is_cut_off_breaks_its_chunk_off(bench: Bench) -> No
     """A stand-in may do it, and the run end: what others write after that must not be deleted."""
     step = await _executing(bench)
     bench.bus.down = True
-    await _pass(bench, seconds=CUT_OFF + 5)
+    await _pass(bench, seconds=RUN_CONTACT_TIMEOUT_SECONDS + 5)
     bench.unblocked.set()
     await _pass(bench, seconds=5)
     assert bench.executed == ["f0"]
@@ -545,7 +556,7 @@ async def test_a_bus_that_is_slow_to_fail_holds_up_no_breaking_off(
 
     step = await _executing(bench)
     monkeypatch.setattr(RunStore, "state", time_out)
-    await _pass(bench, seconds=CUT_OFF - 1)
+    await _pass(bench, seconds=RUN_CONTACT_TIMEOUT_SECONDS - 1)
     assert bench.broken_off == 0
     await _pass(bench, seconds=1)
     assert bench.broken_off == 1
@@ -556,19 +567,19 @@ async def test_an_answer_that_is_late_tells_of_the_time_when_it_was_asked_for(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answer_late(store: RunStore, run_id: str) -> tuple[RunState, int]:
-        await bench.clock.sleep(2 * CUT_OFF)
+        await bench.clock.sleep(2 * RUN_CONTACT_TIMEOUT_SECONDS)
         return RunState(run_id=run_id), 1
 
     step = await _executing(bench)
     monkeypatch.setattr(RunStore, "state", answer_late)
-    await _pass(bench, seconds=CUT_OFF)
+    await _pass(bench, seconds=RUN_CONTACT_TIMEOUT_SECONDS)
     assert bench.broken_off == 1
     await tasks.end(step)
 
 
 async def test_a_chunk_goes_on_while_the_state_is_read(bench: Bench) -> None:
     step = await _executing(bench)
-    await _pass(bench, seconds=3 * CUT_OFF)
+    await _pass(bench, seconds=3 * RUN_CONTACT_TIMEOUT_SECONDS)
     bench.unblocked.set()
     assert await step
     assert bench.executed == ["f0", "f1"]
@@ -581,8 +592,8 @@ async def test_a_chunk_goes_on_while_the_state_is_heard_which_is_not_read_then(
     await bench.hear()
     step = await _executing(bench, is_led=True)
     monkeypatch.setattr(bench.kv, "get", _refuse)
-    for _ in range(int(3 * CUT_OFF / HEARTBEAT) + 1):
-        await _pass(bench, seconds=HEARTBEAT)
+    for _ in range(int(3 * RUN_CONTACT_TIMEOUT_SECONDS / HEARTBEAT_INTERVAL_SECONDS) + 1):
+        await _pass(bench, seconds=HEARTBEAT_INTERVAL_SECONDS)
         await bench.hear()
     assert bench.broken_off == 0
     bench.unblocked.set()
@@ -612,13 +623,13 @@ async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: 
     """Not at once: most of what is tried again is done the second time."""
     await bench.lead(listed=True, chunks=1)
     await bench.publish(0)
-    bench.refusal = Retry("JuiceFsMissing", "x" * 1000, after=TOLD_AFTER / 2)
+    bench.refusal = Retry("JuiceFsMissing", "x" * 1000, after=REFUSED_CHUNK_GRACE_SECONDS / 2)
     step = asyncio.create_task(bench.step())
     told = await _reasons_of(bench, tries=5)
     assert told == ["", "", "JuiceFsMissing", "JuiceFsMissing", "JuiceFsMissing"]
     assert len((await bench.recorded()).message) == 300
     bench.refusal = None
-    await _pass(bench, seconds=TOLD_AFTER)
+    await _pass(bench, seconds=REFUSED_CHUNK_GRACE_SECONDS)
     async with asyncio.timeout(5):
         assert await step
     assert ((await bench.recorded()).reason, bench.executed) == ("", ["f0"])
@@ -626,14 +637,16 @@ async def test_a_record_says_what_its_chunk_waits_for_and_not_after_that(bench: 
 
 async def test_what_cannot_be_counted_at_the_end_does_not_keep_the_run(bench: Bench) -> None:
     async def refuse(*_: object) -> int:
-        raise Retry("CheckFailed", "the cache could not be examined completely", after=COUNT_PATIENCE)
+        raise Retry(
+            "CheckFailed", "the cache could not be examined completely", after=CACHE_COUNT_TIMEOUT_SECONDS
+        )
 
     bench.recount = refuse
     await bench.lead(listed=True, chunks=1)
     await bench.bus.work.put(work_subject("s", "r", 0, 0), pack(ListedChunk("r", 0, 0)))
     step = asyncio.create_task(bench.step())
     await _reasons_of(bench, tries=3)
-    await bench.clock.advance(COUNT_PATIENCE)
+    await bench.clock.advance(CACHE_COUNT_TIMEOUT_SECONDS)
     async with asyncio.timeout(5):
         assert await step
     part = await bench.recorded()
@@ -647,5 +660,5 @@ async def _reasons_of(bench: Bench, tries: int) -> list[str]:
         for _ in range(100):
             await asyncio.sleep(0)
         reasons.append((await bench.recorded()).reason)
-        await bench.clock.advance(TOLD_AFTER / 2)
+        await bench.clock.advance(REFUSED_CHUNK_GRACE_SECONDS / 2)
     return reasons

@@ -11,21 +11,16 @@ from typing import cast
 
 import pytest
 
+from cache_runtime import timing
 from cache_runtime.engines.juicefs import care
 from cache_runtime.engines.juicefs.addresses import EngineSecret
-from cache_runtime.engines.juicefs.care import (
-    STORE_EVERY,
-    Care,
-    StoreAddress,
-    Surroundings,
-    ask_store,
-    store_address,
-)
+from cache_runtime.engines.juicefs.care import Care, StoreAddress, Surroundings, ask_store, store_address
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.mount import JuiceFsMount, MountPlan
 from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.timing import STORE_CHECK_INTERVAL_SECONDS
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
 
@@ -137,7 +132,7 @@ async def test_a_store_that_answers_is_asked_seldom_and_one_that_does_not_with_e
         assert await cared.look() is None
     assert asked == 1
     problem = "silent"
-    await clock.advance(STORE_EVERY)
+    await clock.advance(STORE_CHECK_INTERVAL_SECONDS)
     looks = [await cared.look() for _ in range(3)]
     assert asked == 4
     assert [look.reason if look else None for look in looks] == [None, *["StoreUnreachable"] * 2]
@@ -159,7 +154,7 @@ async def test_a_look_that_fails_is_not_the_last_one(monkeypatch: pytest.MonkeyP
     mount = make_mount(tmp_path, clock)
     caring = asyncio.create_task(mount._care(make_engine("http://s3:9000/b")))
     while looks < 2 and not caring.done():
-        await clock.advance(care.CHECK_EVERY)
+        await clock.advance(timing.MOUNT_CHECK_INTERVAL_SECONDS)
     assert not caring.done()
     assert mount.ailment == ill
     await end(caring)

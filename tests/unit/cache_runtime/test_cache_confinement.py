@@ -230,7 +230,7 @@ async def test_a_file_system_that_hangs_says_so_and_holds_nothing(
         waiting.put(threading.current_thread())
         answers.wait()
 
-    monkeypatch.setattr(local_sources, "PATIENCE", 0.0)
+    monkeypatch.setattr(local_sources, "LOCAL_SOURCE_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(local_sources, "_identity", hang)
     sources = LocalSources([str(tmp_path)], tmp_path / "state")
     try:
@@ -254,7 +254,7 @@ async def test_a_source_that_says_nothing_is_asked_once_and_what_is_mounted_in_i
         answers.wait()
         raise Retry("SourceNotMounted", "an answer")
 
-    monkeypatch.setattr(local_sources, "PATIENCE", 0.05)
+    monkeypatch.setattr(local_sources, "LOCAL_SOURCE_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr(local_sources, "_identity", hang)
     monkeypatch.setattr(local_sources, "_mounted_above", lambda path: tuple(mounted))
     sources = LocalSources([str(tmp_path)], tmp_path / "state")
@@ -265,7 +265,7 @@ async def test_a_source_that_says_nothing_is_asked_once_and_what_is_mounted_in_i
         assert asked == ["1", "2"]
     finally:
         answers.set()
-    monkeypatch.setattr(local_sources, "PATIENCE", 30.0)
+    monkeypatch.setattr(local_sources, "LOCAL_SOURCE_TIMEOUT_SECONDS", 30.0)
     with pytest.raises(Retry, match="an answer"):
         await sources.locate(f"file://{tmp_path}")
     assert asked == ["1", "2", "2"]

@@ -8,7 +8,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from cache_runtime import facts as facts_module
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
-from cache_runtime.facts import MESSAGE_MAX, PROGRESS_EVERY, Facts
+from cache_runtime.facts import MESSAGE_MAX, Facts
+from cache_runtime.timing import PROGRESS_INTERVAL_SECONDS
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState, WarmupOperation
@@ -50,7 +51,7 @@ async def test_progress_is_published_at_most_once_a_second(harness: Harness) -> 
     for _ in range(1000):
         await harness.publish()
         await harness.clock.advance(0.01)
-    assert PROGRESS_EVERY == 1.0
+    assert PROGRESS_INTERVAL_SECONDS == 1.0
     assert len(harness.published()) == 10
     assert harness.published()[:2] == [1, 101]
 
@@ -67,7 +68,7 @@ async def test_progress_is_lost_while_the_bus_is_down_and_the_next_fact_includes
     harness.bus.down = True
     await harness.publish()
     harness.bus.down = False
-    await harness.clock.advance(PROGRESS_EVERY)
+    await harness.clock.advance(PROGRESS_INTERVAL_SECONDS)
     await harness.publish()
     assert harness.published() == [2]
 
@@ -75,7 +76,7 @@ async def test_progress_is_lost_while_the_bus_is_down_and_the_next_fact_includes
 async def test_runs_without_recent_progress_are_forgotten(harness: Harness) -> None:
     for number in range(50):
         await harness.publish(f"run-{number}")
-    await harness.clock.advance(PROGRESS_EVERY)
+    await harness.clock.advance(PROGRESS_INTERVAL_SECONDS)
     await harness.publish("last")
     assert list(harness.facts._progressed) == ["last"]
 

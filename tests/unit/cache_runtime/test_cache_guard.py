@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
-from cache_runtime.agent import CUT_OFF
-from cache_runtime.app import AWAY_AFTER
-from cache_runtime.domain.runs import SILENCE
 from cache_runtime.guard import BrokenOffError, unless
-from cache_runtime.master import MUTE
+from cache_runtime.timing import (
+    AGENT_AWAY_TIMEOUT_SECONDS,
+    MASTER_TIMEOUT_SECONDS,
+    RUN_CONTACT_TIMEOUT_SECONDS,
+    STATE_WRITE_TIMEOUT_SECONDS,
+)
 from paddlewheel.core import tasks
 
 
@@ -66,5 +68,5 @@ async def test_work_that_is_broken_off_has_ended() -> None:
 
 def test_work_is_broken_off_before_others_take_it_over() -> None:
     """Decision 0032 rests on that."""
-    assert min(SILENCE, AWAY_AFTER) > CUT_OFF
-    assert MUTE < SILENCE
+    assert min(MASTER_TIMEOUT_SECONDS, AGENT_AWAY_TIMEOUT_SECONDS) > RUN_CONTACT_TIMEOUT_SECONDS
+    assert STATE_WRITE_TIMEOUT_SECONDS < MASTER_TIMEOUT_SECONDS

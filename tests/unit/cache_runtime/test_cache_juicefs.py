@@ -1167,7 +1167,7 @@ async def test_a_source_that_says_nothing_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What it has said before counts: there is no limit for the whole of a listing."""
-    monkeypatch.setattr("cache_runtime.engines.juicefs.transfer.SILENCE", 0.2)
+    monkeypatch.setattr("cache_runtime.engines.juicefs.transfer.LISTING_TIMEOUT_SECONDS", 0.2)
     client = _Scripted(tmp_path, f"{PREFIX}<DEBUG>: Will copy a (1 bytes) [worker@sync.go:1]")
     client.after = "exec sleep 600"
     listing = transfer(cast(Any, client), tmp_path).list(LENT)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from cache_runtime import timing
 from cache_runtime.engines import base
 from cache_runtime.engines.juicefs import client as juicefs_client
 from cache_runtime.engines.juicefs import mount as juicefs
@@ -74,12 +75,12 @@ async def test_what_a_first_mount_waits_for_is_told_before_it_has_failed(
     running = asyncio.create_task(mount.run(asyncio.Event()))
     await reached.wait()
     assert mount.ailment is None
-    await mount._clock.advance(base.LATE_AFTER)
+    await mount._clock.advance(timing.FIRST_MOUNT_REPORT_INTERVAL_SECONDS)
     await eventually(lambda: mount.ailment is not None)
     assert mount.message == f"not mounted after 10 s: {said}"
     assert mount.ailment == Ailment("MountFailed", mount.message)
     mount._step = "something else"
-    await mount._clock.advance(base.LATE_AFTER)
+    await mount._clock.advance(timing.FIRST_MOUNT_REPORT_INTERVAL_SECONDS)
     await eventually(lambda: mount.message == "not mounted after 20 s: something else")
     await end(running)
 
@@ -102,7 +103,7 @@ async def test_what_a_mount_has_failed_for_is_not_replaced_while_it_is_tried_aga
     monkeypatch.setattr(juicefs, "pause", nothing)
     running = asyncio.create_task(mount.run(asyncio.Event()))
     await eventually(lambda: len(tries) == 2)
-    await mount._clock.advance(2 * base.LATE_AFTER)
+    await mount._clock.advance(2 * timing.FIRST_MOUNT_REPORT_INTERVAL_SECONDS)
     await asyncio.sleep(0)
     assert mount.ailment == Ailment("VolumeLost", "gone")
     await end(running)
@@ -142,7 +143,8 @@ async def test_a_reader_is_woken_when_the_mount_is_lost_or_back(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("is_left", "after", "removed"), [(True, 60.0, 1), (True, base.LEAVES_WITHIN, 0), (False, 0.0, 0)]
+    ("is_left", "after", "removed"),
+    [(True, 60.0, 1), (True, timing.PARTITION_LEAVE_TIMEOUT_SECONDS, 0), (False, 0.0, 0)],
 )
 async def test_only_a_partition_that_goes_takes_away_what_hides_its_mount(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_left: bool, after: float, removed: int
@@ -285,7 +287,7 @@ async def test_a_client_that_has_mounted_and_is_silent_is_not_waited_for(
         return answer.wait()
 
     monkeypatch.setattr(juicefs, "is_juicefs", is_juicefs)
-    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    monkeypatch.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 0.1)
     try:
         with pytest.raises(Retry, match=r"MountFailed: the client of .*volume did not answer for 0\.1 s"):
             await _juicefs(tmp_path)._wait_ready(process, juicefs._Output(), asyncio.Event())
@@ -296,7 +298,7 @@ async def test_a_client_that_has_mounted_and_is_silent_is_not_waited_for(
 async def test_an_answer_that_came_while_this_process_stood_still_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    monkeypatch.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 0.1)
     asked = asyncio.create_task(base.in_time(in_own_thread(lambda: time.sleep(0.05)), "the client"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -317,7 +319,7 @@ async def test_a_client_that_is_found_when_nobody_waits_any_more_is_let_go(
         opened.append(heart._handle)
         return heart
 
-    monkeypatch.setattr(base, "SILENT_AFTER", 0.1)
+    monkeypatch.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 0.1)
     with pytest.raises(Retry, match="MountFailed: the client did not answer for"):
         await base.in_time(in_own_thread(lambda: late(tmp_path)), "the client", Reason.MOUNT_FAILED)
     answers.set()
@@ -329,8 +331,8 @@ async def test_that_a_mount_is_silent_is_told_before_it_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool
 ) -> None:
     mount, answer = _juicefs(tmp_path), threading.Event()
-    monkeypatch.setattr(base, "TOLD_AFTER", 0.1)
-    monkeypatch.setattr(base, "SILENT_AFTER", 3600.0 if answers else 0.5)
+    monkeypatch.setattr(base, "SLOW_MOUNT_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(base, "LOST_MOUNT_TIMEOUT_SECONDS", 3600.0 if answers else 0.5)
     await mount._set_mounted()
     asked = asyncio.create_task(mount._ask(answer.wait, "the client"))
     try:
@@ -356,8 +358,8 @@ async def test_a_mount_is_not_silent_while_its_agent_itself_stood_still(
 ) -> None:
     """As on a machine that is suspended, or too busy: the answer has come, and has not been looked at."""
     mount, answer = _juicefs(tmp_path), threading.Event()
-    monkeypatch.setattr(base, "TOLD_AFTER", 0.4)
-    monkeypatch.setattr(base, "STEP", 0.2)
+    monkeypatch.setattr(base, "SLOW_MOUNT_GRACE_SECONDS", 0.4)
+    monkeypatch.setattr(base, "MOUNT_PROBE_STEP_INTERVAL_SECONDS", 0.2)
     silences = list[object]()
     monkeypatch.setattr(mount, "_set_silence", silences.append)
     asked = asyncio.create_task(mount._ask(answer.wait, "the client"))
@@ -387,9 +389,9 @@ async def test_a_client_whose_watchdog_alone_can_be_killed_has_not_ended(
         stop.set()
 
     monkeypatch.setattr(juicefs, "unmount", nothing)
-    monkeypatch.setattr(juicefs_client, "KILL_TIMEOUT", 0.05)
-    for name in ("LEAVE_TIMEOUT", "FLUSH_TIMEOUT", "KILL_TIMEOUT"):
-        monkeypatch.setattr(juicefs, name, 0.05)
+    monkeypatch.setattr(juicefs_client, "CLIENT_KILL_TIMEOUT_SECONDS", 0.05)
+    for name in ("LEAVE", "FLUSH", "KILL"):
+        monkeypatch.setattr(juicefs, f"CLIENT_{name}_TIMEOUT_SECONDS", 0.05)
     if is_stopped:
         monkeypatch.setattr(mount, "_monitor", end_in_order)
     try:

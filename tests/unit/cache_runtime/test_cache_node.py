@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.metrics import NoOpMeter
 from tests.unit.cache_runtime.settings import make_settings
 
-from cache_runtime import node
+from cache_runtime import node, timing
 from cache_runtime.app import App
 from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines import juicefs
@@ -130,7 +130,7 @@ async def test_no_second_measurement_begins_while_one_does_not_answer(
 
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=staged))
     with monkeypatch.context() as patch:
-        patch.setattr(node, "PATIENCE", 0.0)
+        patch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.0)
         await reporter.report()
         while not looks:
             await asyncio.sleep(0)
@@ -213,7 +213,7 @@ async def test_a_figure_from_before_the_mount_was_lost_is_the_least_that_pods_ha
     await clock.advance(1.0)
     mount.changed_at, cache.staged_bytes = clock.now(), measure
     with monkeypatch.context() as patch:
-        patch.setattr(node, "PATIENCE", 0.0)
+        patch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.0)
         patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         await reporter.report()
         assert await _reported(nodes) == (0, is_writeback)
@@ -235,7 +235,7 @@ async def test_a_mount_that_hangs_does_not_keep_staged_writes_from_being_measure
         return 7
 
     monkeypatch.setattr(NodeReporter, "_measure_tree", hang)
-    monkeypatch.setattr(node, "PATIENCE", 0.01)
+    monkeypatch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.01)
     mount, cache = make_mount(), SimpleNamespace(staged_bytes=staged, use=_hang)
     mount.is_mounted = True
     reporter = make_reporter(nodes, cache, mount=mount, is_writeback=True)
@@ -361,7 +361,7 @@ async def test_a_report_says_of_when_its_figure_of_the_cache_is(monkeypatch: pyt
         return TreeSize(0, 0)
 
     monkeypatch.setattr(node, "_counters", lambda _: (1, 1))
-    monkeypatch.setattr(node, "PATIENCE", 0.01)
+    monkeypatch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.01)
     mount.is_mounted, mount.path = True, "/"
     cache = SimpleNamespace(staged_bytes=_nothing_staged, use=use)
     reporter = make_reporter(nodes, cache, mount=mount, clock=clock)
@@ -387,7 +387,7 @@ async def test_a_figure_of_a_disk_that_is_slow_counts_until_it_is_old(
     await reporter.report()
     cache.staged_bytes = _hang
     with monkeypatch.context() as patch:
-        patch.setattr(node, "PATIENCE", 0.0)
+        patch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.0)
         patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         for age, unknown in ((10, False), (20, False), (30, False), (40, True)):
             await clock.advance(10.0)
@@ -427,7 +427,7 @@ async def test_the_last_report_says_what_is_measured_after_the_end_of_the_mount(
     cache.staged_bytes = measure
     with monkeypatch.context() as patch:
         if unknown:
-            patch.setattr(node, "PATIENCE", 0.0)
+            patch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.0)
             patch.setattr(node, "LAST_WORD_SECONDS", 0.0)
         await reporter.report_last()
     assert await _reported(nodes) == (staged, unknown)
@@ -458,7 +458,7 @@ async def test_the_last_word_of_an_agent_is_tried_again(silent: str, monkeypatch
         cache.staged_bytes = silent_disk
     last = asyncio.create_task(reporter.report_last())
     while not last.done():
-        await clock.advance(node.LAST_WORD_PAUSE)
+        await clock.advance(timing.LAST_REPORT_INTERVAL_SECONDS)
         await asyncio.sleep(0.001)
     assert (await _reported(nodes), tries) == ((0, False), 3)
     assert clock.monotonic() < LAST_WORD_SECONDS
@@ -470,7 +470,7 @@ async def test_a_last_word_that_nobody_takes_holds_no_agent_for_ever(monkeypatch
     reporter = make_reporter(MemoryBus().key_value(NODES_BUCKET), cache, clock=clock, is_writeback=True)
     last = asyncio.create_task(reporter.report_last())
     while not last.done():
-        await clock.advance(node.LAST_WORD_PAUSE)
+        await clock.advance(timing.LAST_REPORT_INTERVAL_SECONDS)
         await asyncio.sleep(0.001)
     assert clock.monotonic() >= LAST_WORD_SECONDS
 
@@ -502,7 +502,7 @@ async def test_that_nothing_is_left_on_a_node_is_told_for_a_while_only(
     reporter = make_reporter(nodes, SimpleNamespace(staged_bytes=_nothing_staged), clock=clock)
     await reporter.report()
     assert (await _report(nodes)).staged_elsewhere == [NOTHING_ON_A]
-    await clock.advance(node.TOLD_FOR)
+    await clock.advance(timing.EMPTY_NODE_REPORT_GRACE_SECONDS)
     monkeypatch.setattr(nodes, "entries", listed)
     await reporter.report()
     assert ((await _report(nodes)).staged_elsewhere, listings) == ([], 0)
@@ -777,13 +777,13 @@ async def test_a_mount_that_falls_silent_is_reported_at_once_and_when_it_answers
         ]
 
     await reporter.report()
-    monkeypatch.setattr(node, "PATIENCE", 3600.0)
+    monkeypatch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 3600.0)
     reporting = asyncio.create_task(reporter.run())
     try:
         mount._set_silence(Ailment("MountSilent", "no answer"))
         await eventually(lambda: is_told("MountSilent"), what="it is told")
         reporter._stop_measuring()
-        monkeypatch.setattr(node, "PATIENCE", 0.0)
+        monkeypatch.setattr(node, "FIGURES_TIMEOUT_SECONDS", 0.0)
         mount._set_silence(None)
         await eventually(lambda: is_told(""), what="it answers")
     finally:

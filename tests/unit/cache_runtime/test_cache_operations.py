@@ -19,12 +19,12 @@ import pytest
 from tests.contract.engines import plain
 from tests.unit.cache_runtime.settings import make_settings
 
-from cache_runtime import execution
+from cache_runtime import execution, timing
 from cache_runtime.app import EngineFactory
 from cache_runtime.domain.model import Batch, CacheReport, CacheUse, File, Outcome, TreeSize
 from cache_runtime.engines import juicefs
 from cache_runtime.engines.ports import Ailment, Copied, Engine, NotBegun, SourceReading
-from cache_runtime.execution import FIRST, PAUSE, Before, execute_chunk
+from cache_runtime.execution import FIRST, Before, execute_chunk
 from cache_runtime.listing import Walker
 from cache_runtime.operations import create_operations
 from cache_runtime.operations import sync as sync_module
@@ -32,6 +32,7 @@ from cache_runtime.operations import torn as torn_module
 from cache_runtime.operations.base import TRIES, Node, RunOperation
 from cache_runtime.operations.warmup import REMEMBERED
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.timing import EXECUTION_RETRY_INTERVAL_SECONDS
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
@@ -261,7 +262,7 @@ class Harness:
         )
         while not work.done():
             await asyncio.sleep(0)
-            await self.clock.advance(PAUSE)
+            await self.clock.advance(EXECUTION_RETRY_INTERVAL_SECONDS)
         return await work
 
     def present(self) -> list[str]:
@@ -557,7 +558,7 @@ async def test_a_mount_that_hangs_does_not_hold_what_is_copied(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    monkeypatch.setattr(execution, "TIDY_TIME", 0.01)
+    monkeypatch.setattr(execution, "TIDY_TIMEOUT_SECONDS", 0.01)
     monkeypatch.setattr("cache_runtime.tree.remove_leftovers", lambda *_: may_go_on.wait(60))
     try:
         outcome = await harness.execute(sync(), ("a", 10), is_first=False)
@@ -880,7 +881,7 @@ async def test_a_file_that_a_pod_has_put_in_place_of_such_a_one_stays(
     with pytest.raises(Retry):
         await harness.execute(sync(update=True), ("a", 10))
     engine.breaks_late = None
-    monkeypatch.setattr(torn_module, "_CORRECTION", 0.0)
+    monkeypatch.setattr(torn_module, "CLOCK_CORRECTION_GRACE_SECONDS", 0.0)
     await asyncio.to_thread(write_later, path, b"from a pod")
 
     outcome = await harness.execute(sync(update=True), ("a", 10), is_first=False)
@@ -1005,7 +1006,7 @@ async def test_reading_a_large_source_leaves_the_deletion_its_own_time(
 ) -> None:
     """Both together would be given up, and begin from nothing each time."""
     loop, passed = asyncio.get_running_loop(), [0.0]
-    began, finish = loop.time(), sync_module.DELETE_TIME
+    began, finish = loop.time(), timing.DELETION_TIMEOUT_SECONDS
     monkeypatch.setattr(loop, "time", lambda: began + passed[0])
 
     async def take(part: float) -> None:
@@ -1038,8 +1039,8 @@ async def test_a_copy_that_hangs_is_given_up_with_a_reason(
         await asyncio.Event().wait()
         return {}
 
-    monkeypatch.setattr(sync_module, "COPY_TIME", 0.0)
-    monkeypatch.setattr(sync_module, "OBJECT_TIME", 0.0)
+    monkeypatch.setattr(sync_module, "CHUNK_COPY_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(sync_module, "OBJECT_COPY_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(harness.engine, "copy", hang)
     with pytest.raises(Retry) as raised:
         await harness.execute(sync(), ("a", 0))

@@ -22,14 +22,18 @@ from cache_runtime.context import RunContext
 from cache_runtime.domain import shares
 from cache_runtime.domain.chunking import Limits, Splitter, split
 from cache_runtime.domain.model import Batch, File, Identity, ListedChunk, TreeSize
-from cache_runtime.domain.runs import HEARTBEAT, SILENCE
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.facts import Facts
 from cache_runtime.metrics import NAMES, Metrics
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import pack
-from cache_runtime.reconciler import RESYNC, RunReconciler
+from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
+from cache_runtime.timing import (
+    HEARTBEAT_INTERVAL_SECONDS,
+    MASTER_TIMEOUT_SECONDS,
+    RUN_RESYNC_INTERVAL_SECONDS,
+)
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.base import WireModel
@@ -500,7 +504,7 @@ async def test_a_claim_that_is_refused_is_repeated_after_a_pause(monkeypatch: py
         for _ in range(1000):
             await asyncio.sleep(0)
         assert claims == [0]
-        await clock.advance(RESYNC)
+        await clock.advance(RUN_RESYNC_INTERVAL_SECONDS)
         await eventually(lambda: len(claims) == 2, what="it claims it again")
 
 
@@ -558,7 +562,7 @@ async def test_an_end_that_nobody_can_be_told_is_finished_all_the_same(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a bus without the stream of facts. Meanwhile one agent tries, not each in turn."""
-    monkeypatch.setattr(master, "CLOSING", 3 * SILENCE)
+    monkeypatch.setattr(master, "RUN_CLOSE_TIMEOUT_SECONDS", 3 * MASTER_TIMEOUT_SECONDS)
     async with deaf_to(harness, monkeypatch, RunEnded), harness.agents(0, 1):
         await harness.ask()
         state = await harness.ended()
@@ -614,12 +618,12 @@ async def test_chunks_are_removed_though_nobody_can_be_told_of_the_end(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And that may be tried as long as the other was, by its own clock."""
-    monkeypatch.setattr(master, "CLOSING", 2 * SILENCE)
+    monkeypatch.setattr(master, "RUN_CLOSE_TIMEOUT_SECONDS", 2 * MASTER_TIMEOUT_SECONDS)
     asked, is_removed = list[float](), asyncio.Event()
 
     async def refuse_at_first(subject: str) -> None:
         asked.append(harness.clock.monotonic())
-        if asked[-1] - asked[0] < SILENCE:
+        if asked[-1] - asked[0] < MASTER_TIMEOUT_SECONDS:
             raise Retry("BusBusy")
         is_removed.set()
 
@@ -649,7 +653,7 @@ async def test_whoever_cannot_do_what_the_end_requires_leaves_it_to_another(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node may not reach the store, or its disk may be full."""
-    monkeypatch.setattr(master, "UNABLE", 5.0)
+    monkeypatch.setattr(master, "RUN_END_TIMEOUT_SECONDS", 5.0)
     unable = replace(harness.operation, finish_error=Retry("CellFailed", "no room"))
     harness.operations[0] = unable
     async with harness.agents(0):
@@ -666,7 +670,7 @@ async def test_a_master_keeps_the_role_while_a_try_of_the_end_goes_on(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has failed for long, and now it goes well: another would break it off in the middle."""
-    monkeypatch.setattr(master, "UNABLE", 5.0)
+    monkeypatch.setattr(master, "RUN_END_TIMEOUT_SECONDS", 5.0)
     operation = harness.operation
     operation.finish_error = Retry("CellFailed", "no room")
     async with harness.agents(0):
@@ -681,7 +685,7 @@ async def test_a_master_keeps_the_role_while_a_try_of_the_end_goes_on(
 
             async def has_led_on() -> bool:
                 state = await harness.read(RunState, RUN.state)
-                return state.term > first.term or later(state, first, HEARTBEAT * 3)
+                return state.term > first.term or later(state, first, HEARTBEAT_INTERVAL_SECONDS * 3)
 
             await eventually(has_led_on, what="some heartbeats")
             assert (operation.given_up, operation.finishes) == (0, tries + 1)
@@ -853,7 +857,7 @@ async def test_a_partition_that_is_not_mounted_is_done_by_another(harness: Harne
 async def test_what_only_a_partition_that_is_gone_could_do_ends_the_run(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, before: tuple[int, ...], named: str
 ) -> None:
-    monkeypatch.setattr(shares, "GONE_AFTER", 40.0)
+    monkeypatch.setattr(shares, "AGENT_GONE_TIMEOUT_SECONDS", 40.0)
     harness.operation.bound_to_node = True
     harness.operation.gate.clear()
     async with harness.agents(*before):
@@ -984,7 +988,7 @@ async def test_a_listing_that_fails_temporarily_is_repeated_with_the_same_chunks
 async def test_a_listing_that_keeps_failing_fails_the_run(
     harness: Harness, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publication, "PATIENCE", 5.0)
+    monkeypatch.setattr(publication, "LISTING_RETRY_TIMEOUT_SECONDS", 5.0)
     harness.operation.list_error = error
     async with harness.agents(0, 1):
         await harness.ask()
@@ -996,7 +1000,7 @@ async def test_a_listing_that_keeps_failing_fails_the_run(
 async def test_a_listing_that_takes_long_may_fail_as_often_as_one_that_does_not(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publication, "PATIENCE", 5.0)
+    monkeypatch.setattr(publication, "LISTING_RETRY_TIMEOUT_SECONDS", 5.0)
     harness.operation.list_seconds = 0.5
     harness.operation.list_error, harness.operation.list_errors = Retry("ListingFailed", "503"), 2
     async with harness.agents(0, 1):
@@ -1023,14 +1027,14 @@ async def test_a_run_goes_on_after_an_unexpected_error(harness: Harness) -> None
 
 
 async def test_an_outage_of_the_bus_is_no_silence_of_the_master(harness: Harness) -> None:
-    """Longer than `SILENCE`: who leads goes on to lead, and nothing is listed again."""
+    """Longer than `MASTER_TIMEOUT_SECONDS`: who leads goes on to lead, and nothing is listed again."""
     harness.operation.gate.clear()
     async with harness.agents(0, 1):
         await harness.ask()
         await eventually(lambda: len(harness.operation.began) == 2, what="both at work")
         first = await harness.read(RunState, RUN.state)
         harness.bus.down = True
-        await harness.clock.sleep(2 * SILENCE)
+        await harness.clock.sleep(2 * MASTER_TIMEOUT_SECONDS)
         harness.bus.down = False
         harness.operation.gate.set()
         await check_exact(harness)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cache_runtime.domain.losses import PUBLICATIONS, LostChunks
 from cache_runtime.domain.shares import partitions_of, problems_of, stand_ins, unfinished
-from cache_runtime.presence import STALE, Presence
+from cache_runtime.presence import Presence
+from cache_runtime.timing import STALE_REPORT_GRACE_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import (
     NodeStatus,
     PartitionState,
@@ -186,10 +187,10 @@ async def test_when_nobody_is_heard_it_is_the_bus_that_is_away(reports: Reports)
 async def test_a_report_that_has_outlived_its_agent_does_not_count() -> None:
     reports = Reports()
     await reports.report(0)
-    await reports.report(1, age=STALE + 1)
+    await reports.report(1, age=STALE_REPORT_GRACE_SECONDS + 1)
     watching = asyncio.create_task(reports.presence.watch())
     await reports.presence.known.wait()
     assert reports.presence.troubles() == {0: ""}
-    await reports.report(1, age=STALE)
+    await reports.report(1, age=STALE_REPORT_GRACE_SECONDS)
     assert await reports.shows({0: "", 1: ""}), "its clock is late, but it is there"
     await end(watching)

@@ -32,7 +32,7 @@ async def _nothing() -> None: ...
 
 
 async def test_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "KILL_TIMEOUT", 0.0)
+    monkeypatch.setattr(client, "CLIENT_KILL_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr("os.killpg", lambda *_: None)
     stuck = cast(Process, SimpleNamespace(pid=1, returncode=None, kill=lambda: None, wait=_forever))
     assert not await client.kill_session(stuck)
@@ -43,14 +43,14 @@ async def test_an_unmount_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def spawn(*_: object, **__: object) -> SimpleNamespace:
         return SimpleNamespace(communicate=_forever, kill=lambda: None, returncode=None)
 
-    monkeypatch.setattr(mounts, "MOUNT_TIMEOUT", 0.0)
+    monkeypatch.setattr(mounts, "KERNEL_MOUNT_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
     with pytest.raises(Retry, match="umount -l /mnt took more than 0 s"):
         await mounts.run_mount("umount", "-l", "/mnt")
 
 
 async def test_a_cache_disk_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(mount, "DISK_TIMEOUT", 0.0)
+    monkeypatch.setattr(mount, "DISK_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(mount, "in_own_thread", _forever)
     with pytest.raises(Retry, match="the disk does not answer"):
         await mount._make_cache_directory(str(tmp_path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cache_runtime import publication, window
+from cache_runtime import timing, window
 from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.model import Batch, File
 from cache_runtime.operations.base import RunOperation
@@ -60,7 +60,7 @@ class Bench:
         """Chunks that are published and not done."""
         return len(self.bus.stored("PW_WORK")) - self.done
 
-    async def settle(self, seconds: float = window.LOOK) -> None:
+    async def settle(self, seconds: float = timing.WINDOW_CHECK_INTERVAL_SECONDS) -> None:
         for _ in range(200):
             await asyncio.sleep(0)
         await self.clock.advance(seconds)
@@ -98,7 +98,11 @@ async def test_what_may_be_lost_is_published_again_before_all_is_listed(bench: B
     bench.done = 2
     await bench.settle()
     bench.bus.lose_facts("PW_WORK")
-    for seconds in (window.STALLED, window.LOOK, publication.PAUSE):
+    for seconds in (
+        timing.WINDOW_STALL_TIMEOUT_SECONDS,
+        timing.WINDOW_CHECK_INTERVAL_SECONDS,
+        timing.LISTING_RETRY_INTERVAL_SECONDS,
+    ):
         await bench.settle(seconds)
     assert bench.operation.count == 2
     assert len(bench.bus.stored("PW_WORK")) in range(full - 1, full + 2)
@@ -112,7 +116,11 @@ async def test_what_a_record_lacks_that_went_back_is_published_again(bench: Benc
     for number in range(4):
         await bench.bus.work.drop(work_subject("s", "r", 0, number))
     bench.done = 2
-    for seconds in (window.STALLED + 1, window.LOOK, publication.PAUSE):
+    for seconds in (
+        timing.WINDOW_STALL_TIMEOUT_SECONDS + 1,
+        timing.WINDOW_CHECK_INTERVAL_SECONDS,
+        timing.LISTING_RETRY_INTERVAL_SECONDS,
+    ):
         await bench.settle(seconds)
     assert bench.operation.count == 2
     assert await bench.bus.work.get(work_subject("s", "r", 0, 2))
@@ -121,7 +129,11 @@ async def test_what_a_record_lacks_that_went_back_is_published_again(bench: Benc
 async def test_what_cannot_be_read_is_published_again(bench: Bench) -> None:
     subject = work_subject("s", "r", 0, 0)
     await bench.bus.work.put(subject, b"nonsense")
-    for seconds in (window.STALLED + 1, window.LOOK, publication.PAUSE):
+    for seconds in (
+        timing.WINDOW_STALL_TIMEOUT_SECONDS + 1,
+        timing.WINDOW_CHECK_INTERVAL_SECONDS,
+        timing.LISTING_RETRY_INTERVAL_SECONDS,
+    ):
         await bench.settle(seconds)
     assert bench.operation.count == 2
     assert await bench.bus.work.get(subject) != b"nonsense"
@@ -131,7 +143,7 @@ async def test_what_takes_long_is_waited_for(bench: Bench) -> None:
     """A copy of large files does; listing all of them again would not speed it up."""
     full = bench.ahead
     for _ in range(5):
-        await bench.settle(window.STALLED + 1)
+        await bench.settle(timing.WINDOW_STALL_TIMEOUT_SECONDS + 1)
     assert (bench.operation.count, bench.ahead, bench.publication.problem) == (1, full, None)
 
 

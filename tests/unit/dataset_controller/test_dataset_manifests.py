@@ -12,8 +12,9 @@ import pytest
 from pydantic import ValidationError
 from tests.unit.dataset_controller.builders import make_set, spec_of
 
-from cache_runtime.engines.juicefs.mount import FLUSH_TIMEOUT, LEAVE_TIMEOUT
 from cache_runtime.engines.juicefs.mount_options import mount_options
+from cache_runtime.timing import CLIENT_FLUSH_TIMEOUT_SECONDS, CLIENT_LEAVE_TIMEOUT_SECONDS
+from dataset_controller import timing
 from dataset_controller.config import Settings
 from dataset_controller.domain.paths import CacheDirectory, Places
 from dataset_controller.domain.runs import SetIdentity
@@ -262,7 +263,9 @@ ONE_PER_NODE = {
 
 def test_a_runtime_pod_is_not_killed_while_its_client_flushes_and_unmounts() -> None:
     """And where it has used all its time to upload, it still tells that nothing is left."""
-    assert LEAVE_TIMEOUT + FLUSH_TIMEOUT < render.END_SECONDS
+    assert (
+        CLIENT_LEAVE_TIMEOUT_SECONDS + CLIENT_FLUSH_TIMEOUT_SECONDS < timing.RUNTIME_TERMINATION_GRACE_SECONDS
+    )
     grace = pod_of(SPEC, CONFIG)["terminationGracePeriodSeconds"]
     assert grace >= UPLOAD_SECONDS + UNMOUNT_SECONDS + LAST_WORD_SECONDS
 

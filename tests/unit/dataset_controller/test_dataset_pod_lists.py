@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dataset_controller.pod_lists import KEPT_SECONDS, PodList, PodLists, User
+from dataset_controller.pod_lists import PodList, PodLists, User
+from dataset_controller.timing import POD_LIST_IDLE_GRACE_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
@@ -142,10 +143,10 @@ async def test_pods_that_nobody_asks_for_are_forgotten(
 ) -> None:
     first = ask(lists, clock)
     await when(clock, first.done)
-    await clock.advance(KEPT_SECONDS + 1)
+    await clock.advance(POD_LIST_IDLE_GRACE_SECONDS + 1)
     await when(clock, asyncio.create_task(lists.since("team-b", clock.monotonic())).done)
 
-    again = ask(lists, clock, ago=10 * KEPT_SECONDS)
+    again = ask(lists, clock, ago=10 * POD_LIST_IDLE_GRACE_SECONDS)
     await when(clock, again.done)
 
     assert len(cluster.began) == 3

@@ -15,7 +15,7 @@ import pytest
 
 from cache_runtime.node import left_behind
 from dataset_controller import records
-from dataset_controller.apply import BUS_RETRY, SIZE_REMEDY, SURE_SECONDS, RecordWriter
+from dataset_controller.apply import SIZE_REMEDY, RecordWriter
 from dataset_controller.domain.actions import (
     BUS,
     RECORD,
@@ -26,8 +26,13 @@ from dataset_controller.domain.actions import (
     WriteRun,
 )
 from dataset_controller.domain.reports import UNSAID_MAX, settled
-from dataset_controller.domain.sampleset.runtime import REPORT_SECONDS, is_fresh
+from dataset_controller.domain.sampleset.runtime import is_fresh
 from dataset_controller.records import NodeRecords, RunRecords
+from dataset_controller.timing import (
+    RECORD_CHECK_INTERVAL_SECONDS,
+    RECORD_RETRY_INTERVAL_SECONDS,
+    REPORT_TIMEOUT_SECONDS,
+)
 from dataset_controller.watch import Wakes, make_watch
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
@@ -76,11 +81,11 @@ async def test_a_record_is_written_once_and_again_after_it_was_lost() -> None:
     await writer.apply(OWNER, [WriteRun(SPEC)])
     first = await runs.get(RUN.spec)
     await writer.apply(OWNER, [WriteRun(SPEC.model_copy(update={"partitions": 9}))])
-    await clock.advance(SURE_SECONDS + 1)
+    await clock.advance(RECORD_CHECK_INTERVAL_SECONDS + 1)
     await writer.apply(OWNER, [WriteRun(SPEC.model_copy(update={"partitions": 9}))])
     assert await runs.get(RUN.spec) == first
     await runs.delete(RUN.spec)
-    await clock.advance(SURE_SECONDS + 1)
+    await clock.advance(RECORD_CHECK_INTERVAL_SECONDS + 1)
     await writer.apply(OWNER, [WriteRun(SPEC)])
     assert (await runs.get(RUN.spec)).value == first.value
 
@@ -154,7 +159,7 @@ async def test_a_bus_that_is_down_is_reported_and_left_alone_for_a_moment() -> N
     bus.down = True
     breaker = CircuitBreaker(clock)
     applied = await RecordWriter(bus, breaker, clock).apply(OWNER, [WriteRun(SPEC), CancelRun(RUN)])
-    assert ([t.kind for t in applied.troubles], applied.retry_after) == ([BUS], BUS_RETRY)
+    assert ([t.kind for t in applied.troubles], applied.retry_after) == ([BUS], RECORD_RETRY_INTERVAL_SECONDS)
     bus.down = False
     with pytest.raises(Retry, match="a moment ago"):
         await breaker.call(bus.key_value(RUNS_BUCKET).entries(">"))
@@ -235,9 +240,9 @@ async def test_a_refusal_is_told_until_the_bus_takes_the_record_also_while_it_is
         applied = await writer.apply(OWNER, actions)
         assert [t.reason for t in applied.troubles] == ["TooLarge", "BusUnreachable"]
         # Not at once, though the refused record is due.
-        assert applied.retry_after == BUS_RETRY
+        assert applied.retry_after == RECORD_RETRY_INTERVAL_SECONDS
     bus.errors.clear()
-    await clock.advance(BUS_RETRY)
+    await clock.advance(RECORD_RETRY_INTERVAL_SECONDS)
     assert await writer.apply(OWNER, actions) == Applied()
 
 
@@ -394,7 +399,7 @@ async def test_a_node_whose_clock_is_wrong_is_silent_when_it_says_nothing_and_on
             await bucket.put("set-uid.0", to_json(NodeStatus(updated_at=at, cached_bytes=number)))
             await eventually(lambda: len(woken) == 1)
             assert is_fresh(nodes.of("set-uid")[0], clock.now())
-            await clock.advance(REPORT_SECONDS)
+            await clock.advance(REPORT_TIMEOUT_SECONDS)
         await clock.advance(1)
         assert not is_fresh(nodes.of("set-uid")[0], clock.now())
 

@@ -10,7 +10,7 @@ from tests.unit.dataset_controller.conftest import JOB, SET, DataHarness
 
 from dataset_controller.domain.samplejob.plan import RUN_AGAIN
 from dataset_controller.domain.samplejob.status import progress_of
-from dataset_controller.secret_reads import PATIENT
+from dataset_controller.timing import SECRET_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Resource
@@ -49,7 +49,7 @@ async def test_a_set_that_lacks_partitions_says_which(data: DataHarness) -> None
 async def test_a_secret_that_becomes_invalid_is_the_reason_of_a_ready_set(data: DataHarness) -> None:
     uid = await data.ready_set()
     await data.patch(SET, {"data": {"bucket": None}}, ports.SECRETS)
-    await data.advance(PATIENT[0])
+    await data.advance(SECRET_READ_INTERVAL_SECONDS[0])
     await data.runtime.report(uid, 1)
     await data.drive()
     assert (await row(data))[:2] == ("Ready", "InvalidSecret")

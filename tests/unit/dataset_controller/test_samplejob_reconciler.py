@@ -11,7 +11,7 @@ from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarnes
 
 from dataset_controller.domain import operations
 from dataset_controller.domain.samplejob.plan import RUN_AGAIN
-from dataset_controller.domain.samplejob.policies.deletion import BUS_SECONDS
+from dataset_controller.timing import BUS_DELETION_TIMEOUT_SECONDS
 from paddlewheel.bus.streams import DATASETS
 from paddlewheel.contracts.generated.bus_v1 import RebuildReport
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -324,7 +324,7 @@ async def test_a_job_deleted_while_the_bus_is_down_for_too_long_goes_without(dat
     with data.bus_down():
         await data.delete(JOB, ports.SAMPLE_JOBS)
         await data.drive()
-        await data.advance(BUS_SECONDS - 1)
+        await data.advance(BUS_DELETION_TIMEOUT_SECONDS - 1)
         assert await data.exists(JOB, ports.SAMPLE_JOBS)
         await data.wait(10)
         assert not await data.exists(JOB, ports.SAMPLE_JOBS)

@@ -51,7 +51,7 @@ async def ask(harness: JobHarness, url: str, ip: str) -> int:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_endpoint, "WAIT", 0.01)
+    monkeypatch.setattr(gate_endpoint, "GATE_POLL_TIMEOUT_SECONDS", 0.01)
 
 
 async def test_a_pod_asks_for_its_place_in_its_epoch_of_its_job(harness: JobHarness) -> None:
@@ -112,7 +112,7 @@ async def test_a_pod_of_a_new_epoch_does_not_start_by_the_addresses_of_the_forme
     key = await harness.to_running(make_paddle_job(worker=make_role(2), backoffLimit=1))
     await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1)
     await harness.settle(key)
-    monkeypatch.setattr(gate_endpoint, "WAIT", 0.01)
+    monkeypatch.setattr(gate_endpoint, "GATE_POLL_TIMEOUT_SECONDS", 0.01)
     url = await question(harness, "demo-worker-0")
     assert "epoch=1" in url
     assert await ask(harness, url, "10.0.0.1") == 202
@@ -127,7 +127,7 @@ async def test_gates_beyond_the_most_that_may_wait_are_told_to_ask_again(
 ) -> None:
     key = await harness.create(make_paddle_job(worker=make_role(2)))
     await harness.settle(key)
-    monkeypatch.setattr(gate_endpoint, "WAIT", 30.0)
+    monkeypatch.setattr(gate_endpoint, "GATE_POLL_TIMEOUT_SECONDS", 30.0)
     monkeypatch.setattr(gate_endpoint, "MOST", 0)
     assert await ask(harness, await question(harness, "demo-worker-0"), "10.0.0.1") == 202
 

@@ -81,7 +81,7 @@ async def test_a_node_that_does_not_answer_delays_the_deletion_only_a_little(
         await asyncio.Event().wait()
         return ""
 
-    monkeypatch.setattr(observe, "LOGS_WITHIN", 0.05)
+    monkeypatch.setattr(observe, "LOGS_READ_TIMEOUT_SECONDS", 0.05)
     key = await finished(harness, "Always")
     monkeypatch.setattr(harness.cluster, "read_log", silence)
     await harness.settle(key)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.watch import BATCH, SPACING
+from job_controller.timing import COUNTS_INTERVAL_SECONDS, POD_CHANGE_BATCH_INTERVAL_SECONDS
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
@@ -155,7 +155,7 @@ async def test_a_resync_of_settled_jobs_reads_writes_and_publishes_nothing(
     running, done = make_paddle_job("running", worker=make_role(2)), make_paddle_job("done")
     keys = [await harness.create(running), await harness.create(done)]
     await harness.drain_queue()
-    await harness.advance(BATCH)
+    await harness.advance(POD_CHANGE_BATCH_INTERVAL_SECONDS)
     await harness.run_pods()
     await harness.drain_queue()
     await harness.end_pods("done-worker-0")
@@ -182,7 +182,7 @@ async def test_own_writes_cause_no_pass(harness: JobHarness) -> None:
     await harness.drain_queue()
     assert harness.replica.passes[key] == 1
     # The new pods are counted.
-    await harness.advance(BATCH)
+    await harness.advance(POD_CHANGE_BATCH_INTERVAL_SECONDS)
     assert harness.replica.passes[key] == 2
     for name in await harness.pod_names():
         await set_pod_status(harness.cluster, Key("default", name), "Running", ip="10.0.0.1")
@@ -190,7 +190,7 @@ async def test_own_writes_cause_no_pass(harness: JobHarness) -> None:
     assert (await harness.status(key))["phase"] == "Running"
     assert harness.replica.passes[key] == 3
     # The first pod to run waited for others. Neither the ConfigMap nor the status causes a pass.
-    await harness.advance(SPACING + BATCH)
+    await harness.advance(COUNTS_INTERVAL_SECONDS + POD_CHANGE_BATCH_INTERVAL_SECONDS)
     assert harness.replica.passes[key] == 4
     await harness.advance(CONFIRM_GRACE_SECONDS)
     confirmed = harness.replica.passes[key]

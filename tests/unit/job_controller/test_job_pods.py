@@ -84,7 +84,8 @@ def test_the_reason_of_a_failed_rank_is_its_exception_not_paddles_last_line() ->
         '  File "/code/train.py", line 7, in <module>\n'
         "    raise ValueError(label)\n"
         "ValueError: label 12 is out of range\n"
-        "I1127 21:42:47.57 27220 tcp_store.cc:292] receive shutdown event and so quit from MasterDaemon run loop\n"
+        "I1127 21:42:47.57 27220 tcp_store.cc:292] receive shutdown event and so quit from"
+        " MasterDaemon run loop\n"
     )
     pod = parse_pod(make_pod(ended_status(exit_code=1, reason="Error", message=log)))
     assert pod is not None

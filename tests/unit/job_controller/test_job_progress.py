@@ -23,7 +23,8 @@ from job_controller.config import Settings
 from job_controller.domain.model import JobStatus, Observed, Options
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_conditions
 from job_controller.domain.progress import BODY_LIMIT, ProgressAccess, Report, parse_report, render_progress
-from job_controller.progress_limit import BURST, SWEEP, RateLimit
+from job_controller.progress_limit import BURST, RateLimit
+from job_controller.timing import PROGRESS_SWEEP_INTERVAL_SECONDS
 from paddlewheel.bus.streams import PROGRESS
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import JobProgress
@@ -226,7 +227,7 @@ async def test_jobs_that_are_quiet_may_report_again_and_are_forgotten() -> None:
     await clock.advance(1.0)
     assert (limit.admits("a"), limit.admits("a")) == (True, False)
 
-    await clock.advance(SWEEP)
+    await clock.advance(PROGRESS_SWEEP_INTERVAL_SECONDS)
     assert limit.admits("b")
     assert len(limit) == 1
 

@@ -10,7 +10,12 @@ import pytest
 from job_controller.domain import names
 from job_controller.domain.pods import PodState
 from job_controller.domain.policies.urgency import may_change_phase
-from job_controller.watch import BATCH, LONGEST_SPACING, SPACING, Pace, PodTally, Wakes, make_watch
+from job_controller.timing import (
+    COUNTS_INTERVAL_SECONDS,
+    LONGEST_COUNTS_INTERVAL_SECONDS,
+    POD_CHANGE_BATCH_INTERVAL_SECONDS,
+)
+from job_controller.watch import Pace, PodTally, Wakes, make_watch
 from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.memory_cluster import MemoryCluster
@@ -126,11 +131,11 @@ async def test_counts_are_looked_at_soon_and_then_less_and_less_often_until_they
         looks.append(round(clock.monotonic() + pace.delay("job"), 6))
         await clock.advance(0.1)
     first = looks[0]
-    assert first == pytest.approx(BATCH)
+    assert first == pytest.approx(POD_CHANGE_BATCH_INTERVAL_SECONDS)
     assert sorted({look - first for look in looks}) == pytest.approx([0, 1, 3, 7, 15, 31, 61, 91, 121])
-    await clock.advance(2 * LONGEST_SPACING + SPACING)
-    assert pace.delay("job") == pytest.approx(BATCH)
-    assert pace.delay("another") == pytest.approx(BATCH)
+    await clock.advance(2 * LONGEST_COUNTS_INTERVAL_SECONDS + COUNTS_INTERVAL_SECONDS)
+    assert pace.delay("job") == pytest.approx(POD_CHANGE_BATCH_INTERVAL_SECONDS)
+    assert pace.delay("another") == pytest.approx(POD_CHANGE_BATCH_INTERVAL_SECONDS)
 
 
 def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
@@ -153,8 +158,8 @@ async def test_after_many_counts_the_first_pod_of_a_restart_is_looked_at_soon() 
 
     see(0, PENDING, "ADDED")
     see(1, PENDING, "ADDED")
-    while see(0, PENDING) <= SPACING:
-        await clock.advance(SPACING)
+    while see(0, PENDING) <= COUNTS_INTERVAL_SECONDS:
+        await clock.advance(COUNTS_INTERVAL_SECONDS)
     for index in range(2):
         see(index, PENDING, "DELETED")
-    assert see(0, PENDING, "ADDED") == pytest.approx(BATCH)
+    assert see(0, PENDING, "ADDED") == pytest.approx(POD_CHANGE_BATCH_INTERVAL_SECONDS)

@@ -20,7 +20,8 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import HTTP_ROUTES, KNATIVE_SERVICES
 from paddlewheel.testkit.paddleservices import make_endpoint
 from serving_controller.domain.judge import Counts
-from serving_controller.domain.rollout import RESUMES, SILENCE
+from serving_controller.domain.rollout import RESUMES
+from serving_controller.timing import POD_MOVE_GRACE_SECONDS
 
 
 def canary_facts(harness: ServingHarness) -> list[str]:
@@ -177,14 +178,14 @@ async def test_a_canary_whose_last_pod_goes_loses_its_requests_at_once_and_then_
     first, _ = await silenced(harness)
     assert await harness.traffic() == {first: 100}
     assert await harness.reason("Progressing") == ("True", "RevisionStarting")
-    await harness.advance(SILENCE)
+    await harness.advance(POD_MOVE_GRACE_SECONDS)
     assert await harness.reason("RolledBack") == ("True", "RevisionFailed")
     assert await harness.traffic() == {first: 100}
 
 
 async def test_a_canary_whose_pod_moves_goes_on_with_its_trial(harness: ServingHarness) -> None:
     first, second = await silenced(harness)
-    await harness.advance(SILENCE / 2)
+    await harness.advance(POD_MOVE_GRACE_SECONDS / 2)
     await harness.ready(second)
     assert await harness.traffic() == {first: 95, second: 5}
     assert harness.facts()[-1] == "CanaryStarted"
@@ -196,7 +197,7 @@ async def test_a_canary_whose_pod_moves_goes_on_with_its_trial(harness: ServingH
 async def test_a_canary_that_is_away_again_has_its_time_again(harness: ServingHarness) -> None:
     first, second = await silenced(harness)
     await harness.ready(second)
-    await harness.advance(SILENCE)
+    await harness.advance(POD_MOVE_GRACE_SECONDS)
     await harness.serving.make_unready(second)
     await harness.advance(1)
     await harness.ready(second)

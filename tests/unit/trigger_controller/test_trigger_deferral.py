@@ -33,8 +33,13 @@ from paddlewheel.testkit.triggers import (
 from trigger_controller.domain import names, pages
 from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
-from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, PATIENCE, Inbox
-from trigger_controller.memory import LOOK_EVERY, TOUCH_EVERY, Memory
+from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, Inbox
+from trigger_controller.memory import Memory
+from trigger_controller.timing import (
+    DEFERRED_CHECK_INTERVAL_SECONDS,
+    MARK_REFRESH_INTERVAL_SECONDS,
+    MESSAGE_RETRY_TIMEOUT_SECONDS,
+)
 from trigger_controller.watch import SUBSCRIPTIONS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -72,7 +77,7 @@ async def events_with_jobs(harness: TriggerHarness, namespace: str = "default") 
     return Counter(event_of(job) for job in await harness.objects(SAMPLE_JOBS, namespace))
 
 
-async def wait_out(harness: TriggerHarness, seconds: float = 3 * PATIENCE) -> None:
+async def wait_out(harness: TriggerHarness, seconds: float = 3 * MESSAGE_RETRY_TIMEOUT_SECONDS) -> None:
     for _ in range(int(seconds)):
         await harness.advance(1)
 
@@ -134,8 +139,8 @@ async def test_a_short_fault_defers_nothing(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger())
     with broken_webhook(harness, "create", SAMPLE_JOBS):
         await harness.publish_ready("e-1")
-        await wait_out(harness, PATIENCE / 2)
-    await wait_out(harness, PATIENCE)
+        await wait_out(harness, MESSAGE_RETRY_TIMEOUT_SECONDS / 2)
+    await wait_out(harness, MESSAGE_RETRY_TIMEOUT_SECONDS)
     assert await events_with_jobs(harness) == {"e-1": 1}
     assert "EventsDeferred" not in {reason for _, reason in await harness.event_reasons()}
 
@@ -415,7 +420,7 @@ async def test_a_conflict_defers_nothing_unless_it_stays(harness: TriggerHarness
         await publish_many(harness, 10)
         await wait_out(harness, 2)
         assert await bucket.entries("deferred.>") == []
-        await wait_out(harness, 4 * PATIENCE)
+        await wait_out(harness, 4 * MESSAGE_RETRY_TIMEOUT_SECONDS)
         [entry] = await bucket.entries("deferred.>")
     assert len(orjson.loads(entry.value or b"{}")["events"]) == 10
     await wait_out(harness, 100)
@@ -554,7 +559,7 @@ async def test_a_namespace_holds_up_few_messages_however_many_triggers_it_has() 
         waiting += len(patient)
     assert waiting == OF_NAMESPACE
     assert len(inbox.spent(Key("team-b", "t"))) == 0
-    await clock.advance(PATIENCE)
+    await clock.advance(MESSAGE_RETRY_TIMEOUT_SECONDS)
     assert all(len(inbox.spent(key)) == len(inbox.pending(key)) for key in keys)
     for offer in offers:
         offer.cancel()
@@ -625,7 +630,7 @@ async def test_deferred_events_are_written_again_now_and_then() -> None:
     for _ in range(4):
         assert (await memory.deferred("t", is_sure=True)).events == (occurrence(1),)
         revisions.append((await bucket.get("deferred.t")).revision)
-        await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
+        await clock.advance(MARK_REFRESH_INTERVAL_SECONDS * 0.6)
     assert revisions == [1, 1, 2, 2]
 
 
@@ -634,7 +639,7 @@ async def test_what_another_replica_deferred_is_found_although_no_status_tells()
     one, other = Memory(bucket, clock), Memory(bucket, clock)
     assert (await one.deferred("t")).count == 0
     await other.change_deferred("t", Change((occurrence(1),)))
-    await clock.advance(LOOK_EVERY)
+    await clock.advance(DEFERRED_CHECK_INTERVAL_SECONDS)
     assert (await one.deferred("t")).count == 1
 
 

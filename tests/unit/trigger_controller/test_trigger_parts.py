@@ -30,8 +30,9 @@ from trigger_controller.domain.notifications import Notification, read_notificat
 from trigger_controller.domain.parse import parse_trigger
 from trigger_controller.domain.plan import decide, may_release
 from trigger_controller.domain.policies.intake import join
-from trigger_controller.domain.policies.release import LIST_AFTER, wait_before_release
+from trigger_controller.domain.policies.release import wait_before_release
 from trigger_controller.domain.render import render_child
+from trigger_controller.timing import CHILDREN_LIST_INTERVAL_SECONDS
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GRANTS = {"images": ("*",), "logs": ("team-a",)}
@@ -379,5 +380,5 @@ def test_what_becomes_due_after_the_children_were_read_from_the_cache_waits_for_
     a_moment_before, due = (NOW + timedelta(seconds=seconds) for seconds in (4.999, 5))
     assert not may_release(seen, a_moment_before)
     assert decide(replace(seen, is_cached=True), due).status.firing is None
-    assert wait_before_release(replace(seen, is_cached=True), status, due) == LIST_AFTER
+    assert wait_before_release(replace(seen, is_cached=True), status, due) == CHILDREN_LIST_INTERVAL_SECONDS
     assert may_release(seen, due)

@@ -11,7 +11,8 @@ from tests.unit.trigger_controller.test_trigger_settling import SettlingHarness
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
 from paddlewheel.operator.reconciler import Reconciler
-from trigger_controller.passes import SLOW_AFTER, SLOW_PASSES, TURN_AFTER
+from trigger_controller.passes import SLOW_PASSES
+from trigger_controller.timing import NAMESPACE_TURN_INTERVAL_SECONDS, SLOW_PASS_GRACE_SECONDS
 
 
 async def test_passes_that_hang_leave_workers_to_other_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +29,8 @@ async def test_passes_that_hang_leave_workers_to_other_namespaces(monkeypatch: p
     reconcile = harness.reconciler.reconcile
     hanging = [asyncio.ensure_future(reconcile(Key("hangs", f"t-{n}"))) for n in range(SLOW_PASSES)]
     await asyncio.sleep(0)
-    await harness.clock.advance(SLOW_AFTER)
-    assert await reconcile(Key("hangs", "more")) == Result(TURN_AFTER)
+    await harness.clock.advance(SLOW_PASS_GRACE_SECONDS)
+    assert await reconcile(Key("hangs", "more")) == Result(NAMESPACE_TURN_INTERVAL_SECONDS)
     assert await reconcile(Key("works", "t")) == Result()
     answer.set()
     await asyncio.gather(*hanging)

@@ -20,9 +20,13 @@ from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.triggers import make_trigger
 from trigger_controller.domain.policies import intake
-from trigger_controller.domain.policies.known import RECALL, is_known, is_too_old
-from trigger_controller.domain.policies.release import RECHECK
-from trigger_controller.memory import TOUCH_EVERY, Memory
+from trigger_controller.domain.policies.known import is_known, is_too_old
+from trigger_controller.memory import Memory
+from trigger_controller.timing import (
+    EVENT_RECALL_GRACE_SECONDS,
+    MARK_REFRESH_INTERVAL_SECONDS,
+    RELEASE_RETRY_INTERVAL_SECONDS,
+)
 
 FEW = 8
 TOTAL = FEW + 1
@@ -161,7 +165,7 @@ async def test_killed_after_the_first_record_since_the_loss_what_waited_still_fi
             assert (await harness.status_of())["events"] == TOTAL + 1
             await harness.restart()
         await harness.publish(waited, events[0])
-        await harness.advance(RECHECK)
+        await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
         assert await events_at_work(harness) == ["new", "waited"]
 
 
@@ -175,7 +179,7 @@ async def test_killed_before_the_first_record_since_the_loss_it_fires_once(open_
             await harness.publish(new)
             await harness.restart()
         await harness.publish(waited, events[0])
-        await harness.advance(RECHECK)
+        await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
         assert await events_at_work(harness) == ["new", "waited"]
         assert harness.jobs_created() == TOTAL + 2
 
@@ -218,7 +222,7 @@ async def test_while_it_is_unclear_what_was_lost_events_wait(
         await harness.publish(*await in_order(harness, "new"), events[0])
         assert await events_at_work(harness) == []
         assert (await harness.condition_of("Blocked"))["reason"] == "BusUnavailable"
-    await harness.advance(RECHECK)
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert await events_at_work(harness) == ["new"]
 
 
@@ -260,7 +264,7 @@ def test_how_old_an_event_may_be(days: float, wanted: bool) -> None:
 
 def test_the_memory_keeps_events_longer_than_they_may_be_old_and_streams_shorter() -> None:
     ages = [timedelta(seconds=stream.max_age) for stream in (JOBS, DATASETS, SOURCES)]
-    assert max(ages) < RECALL < timedelta(seconds=FIRED.max_age)
+    assert max(ages) < timedelta(seconds=EVENT_RECALL_GRACE_SECONDS) < timedelta(seconds=FIRED.max_age)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +292,7 @@ async def test_a_used_mark_is_written_again_now_and_then() -> None:
     for _ in range(4):
         assert await memory.lost_until("t", NOW) == NOW
         revisions.append((await bucket.get("known.t")).revision)
-        await clock.advance(TOUCH_EVERY.total_seconds() * 0.6)
+        await clock.advance(MARK_REFRESH_INTERVAL_SECONDS * 0.6)
     assert revisions == [1, 1, 2, 2]
 
 
@@ -296,7 +300,7 @@ async def test_a_mark_that_others_write_at_once_needs_no_second_try(monkeypatch:
     clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
     memory = Memory(bucket, clock)
     assert await memory.lost_until("t", NOW) == NOW
-    await clock.advance(TOUCH_EVERY.total_seconds() + 1)
+    await clock.advance(MARK_REFRESH_INTERVAL_SECONDS + 1)
     update = bucket.update
 
     async def overtaken(key: str, value: bytes, revision: int) -> int:

@@ -19,9 +19,10 @@ from paddlewheel.operator.reconciler import Outside, Reconciler
 from trigger_controller.domain.model import Deferred, Occurrence, Trigger
 from trigger_controller.domain.plan import Handled
 from trigger_controller.domain.policies.deferral import Change
-from trigger_controller.inbox import PATIENCE, Inbox
+from trigger_controller.inbox import Inbox
 from trigger_controller.memory import Memory
 from trigger_controller.reconciler import TriggerKind, TriggerReconciler
+from trigger_controller.timing import MESSAGE_RETRY_TIMEOUT_SECONDS
 
 KEY = Key("default", "warm")
 EVENT = Occurrence(StatusEvent(id="e-1", type="paddlewheel.datasets.v1.SampleSetReady"))
@@ -140,7 +141,7 @@ async def test_events_of_a_trigger_that_cannot_be_dealt_with_are_deferred_after_
     with pytest.raises(type(error)):
         await harness.reconciler.reconcile(KEY)
     assert not harness.offer.done()
-    await harness.clock.advance(PATIENCE)
+    await harness.clock.advance(MESSAGE_RETRY_TIMEOUT_SECONDS)
     with pytest.raises(type(error)):
         await harness.reconciler.reconcile(KEY)
     await harness.offer

@@ -18,7 +18,7 @@ from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import SAMPLE_JOB_SUCCEEDED, make_job_succeeded, make_trigger
 from trigger_controller import reconciler
 from trigger_controller.domain import names
-from trigger_controller.domain.policies.release import RECHECK
+from trigger_controller.timing import RELEASE_RETRY_INTERVAL_SECONDS
 
 
 def server_error() -> Retry:
@@ -138,7 +138,7 @@ async def test_an_object_that_cannot_be_read_keeps_only_its_own_event(harness: T
         assert (await harness.status_of())["events"] == 1
         assert (await harness.condition_of("Blocked"))["reason"] == "FailedGet"
         assert harness.bus.stored("PW_DLQ") == []
-    await harness.advance(RECHECK)
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert (await harness.status_of())["fired"] == 2
     assert (await harness.condition_of("Blocked"))["status"] == "False"
 
@@ -153,7 +153,7 @@ async def test_while_the_children_cannot_be_listed_events_are_gathered_and_nothi
         assert (await harness.status_of())["waiting"]["events"] == 1
         assert (await harness.condition_of("Blocked"))["reason"] == "FailedGet"
         assert harness.jobs_created() == 0
-    await harness.advance(RECHECK)
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert [event_of(j) for j in await harness.sample_jobs()] == ["e-1"]
 
 
@@ -170,7 +170,7 @@ async def test_events_wait_while_the_memory_cannot_be_read_and_the_rest_goes_on(
         status = await harness.status_of()
         assert (status["events"], status["active"]) == (1, 0)
         assert (await harness.condition_of("Blocked"))["reason"] == "BusUnavailable"
-    await harness.advance(RECHECK)
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert [event_of(j) for j in await harness.sample_jobs()] == ["e-2"]
     assert (await harness.condition_of("Blocked"))["status"] == "False"
 
@@ -187,7 +187,7 @@ async def test_a_message_is_kept_until_its_event_is_remembered(
         blocked = await harness.condition_of("Blocked")
         assert (blocked["status"], blocked["reason"]) == ("True", "BusUnavailable")
         await harness.restart()
-    await harness.advance(RECHECK)
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert (await harness.status_of())["fired"] == 1
     assert harness.jobs_created() == 1
     assert len(await harness.bus.key_value("pw_triggers").entries("event.>")) == 1
@@ -200,8 +200,8 @@ async def test_a_skipped_event_is_remembered_before_its_message_goes(
     with forgetful(monkeypatch, "put"):
         await harness.publish_ready("e-1")
         assert (await harness.status_of())["skipped"] == 1
-        assert list(harness.delays.values()) == [RECHECK]
-    await harness.advance(RECHECK)
+        assert list(harness.delays.values()) == [RELEASE_RETRY_INTERVAL_SECONDS]
+    await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert len(await harness.bus.key_value("pw_triggers").entries("event.>")) == 1
     assert (await harness.status_of())["events"] == 1
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from bus_auth.timing import KEY_FILE_CHECK_INTERVAL_SECONDS
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.library_logging import LibraryLogger
 
-EVERY = 2.0
-"""Seconds between two looks at the file."""
 REMEDY = "restart the NATS servers and bus-auth: kubectl rollout restart statefulset/nats deployment/bus-auth"
 
 log = LibraryLogger(__name__)
@@ -39,7 +38,7 @@ class KeyWatch:
     async def run(self) -> None:
         """Until cancelled. Raises Permanent when the file has the servers' key, and this process has not."""
         while True:
-            await self._clock.sleep(EVERY)
+            await self._clock.sleep(KEY_FILE_CHECK_INTERVAL_SECONDS)
             self._look()
             if self._changed and await self._servers.use_another_key():
                 raise Permanent(

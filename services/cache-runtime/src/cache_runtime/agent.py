@@ -15,7 +15,6 @@ import structlog
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import Outcome
 from cache_runtime.domain.runs import (
-    QUIET,
     all_failed,
     begun,
     has_ended,
@@ -33,6 +32,18 @@ from cache_runtime.guard import BrokenOffError, unless
 from cache_runtime.publication import readable
 from cache_runtime.records import Recorded
 from cache_runtime.retrying import as_failure, at_most, persistently
+from cache_runtime.timing import (
+    BUS_CHECK_GRACE_SECONDS,
+    CACHE_COUNT_TIMEOUT_SECONDS,
+    CHUNK_REQUEST_INTERVAL_SECONDS,
+    LONGEST_CHUNK_REQUEST_INTERVAL_SECONDS,
+    LOST_CHUNK_GRACE_SECONDS,
+    PARTITION_CHECK_INTERVAL_SECONDS,
+    REFUSED_CHUNK_GRACE_SECONDS,
+    RUN_CONTACT_TIMEOUT_SECONDS,
+    RUN_READ_INTERVAL_SECONDS,
+    STORE_AWAY_TIMEOUT_SECONDS,
+)
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, RunSpec, RunState
@@ -45,27 +56,8 @@ log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 10
 """Agents that may begin with a chunk before it counts as failed: it might kill every one."""
-PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds until a chunk that is not there yet is asked for again: twice as many each time."""
 ASKED_PER_SECOND = 200
 """How often the agents of a run may ask, taken together: the fewer they are, the less each waits."""
-LOST_AFTER = 5.0
-"""Seconds for which a chunk that was published must be absent to count as lost: replicas of a stream lag."""
-TOLD_AFTER = 10.0
-"""Seconds for which a chunk must be refused before the record says why, and between two such texts."""
-CUT_OFF = 10.0
-"""Seconds without word of the run after which its chunk is broken off, which takes some more, before another
-leads or stands in: the run may end without this agent, and nothing may be deleted or copied after that."""
-LOOK = 2.0
-"""Seconds between two tries to read of it."""
-AWAY_PATIENCE = 1800.0
-"""Seconds for which a chunk waits because servers of its objects are away. An object that can never be copied
-may look the same."""
-COUNT_PATIENCE = 120.0
-"""Seconds for which it is tried to look up what the cache holds at the end of a warmup."""
-LOOK_AGAIN = 30.0
-"""Seconds after which the record of a partition that is finished is read again: the bus may have lost some,
-or may have been restored from older data."""
 
 
 class Agent:
@@ -89,18 +81,21 @@ class Agent:
 
     async def run(self) -> None:
         """Do one chunk after the other, its own first."""
-        pause = PAUSE
+        pause = CHUNK_REQUEST_INTERVAL_SECONDS
         while True:
             if await self._did_one():
-                pause = PAUSE
+                pause = CHUNK_REQUEST_INTERVAL_SECONDS
                 continue
             is_waited_for = any(not self._is_finished(partition) for partition in self._partitions)
-            await self._run.wait_told(pause if is_waited_for else LOOK_AGAIN)
+            await self._run.wait_told(pause if is_waited_for else PARTITION_CHECK_INTERVAL_SECONDS)
             pause = min(self._longest_pause, 2 * pause)
 
     @property
     def _longest_pause(self) -> float:
-        return min(LONGEST_PAUSE, max(PAUSE, self._spec.partitions / ASKED_PER_SECOND))
+        return min(
+            LONGEST_CHUNK_REQUEST_INTERVAL_SECONDS,
+            max(CHUNK_REQUEST_INTERVAL_SECONDS, self._spec.partitions / ASKED_PER_SECOND),
+        )
 
     @property
     def _partitions(self) -> list[int]:
@@ -127,7 +122,7 @@ class Agent:
         if partition not in self._known:
             return True
         term, at = self._read[partition]
-        is_old = self._context.clock.monotonic() - at >= LOOK_AGAIN
+        is_old = self._context.clock.monotonic() - at >= PARTITION_CHECK_INTERVAL_SECONDS
         return term != self._term or (is_old and self._is_finished(partition))
 
     @property
@@ -170,7 +165,7 @@ class Agent:
         now, state = self._context.clock.monotonic(), self._run.records.state
         missed = (number, state is not None and state.listed)
         before, since = self._absent.get(partition, (None, now))
-        if before == missed and now - since < LOST_AFTER:
+        if before == missed and now - since < LOST_CHUNK_GRACE_SECONDS:
             return
         self._absent[partition] = (missed, now)
         if before != missed:
@@ -215,7 +210,7 @@ class Agent:
     async def _tell(self, partition: int, error: Retry | None) -> None:
         """Why a chunk is tried again; what is done says so itself."""
         now, part = self._context.clock.monotonic(), self._known[partition].part
-        if error is None or now - self._told_at < TOLD_AFTER:
+        if error is None or now - self._told_at < REFUSED_CHUNK_GRACE_SECONDS:
             return
         self._told_at, told = now, refused(part, error.reason, error.message)
         if told != part:
@@ -232,11 +227,11 @@ class Agent:
         was_tried, self._is_tried = self._is_tried, True
         is_first = not was_tried and is_first_try(part)
         # A recount that takes longer than that is not waited for; a chunk of files has limits of its own.
-        limit = None if chunk.files else COUNT_PATIENCE
+        limit = None if chunk.files else CACHE_COUNT_TIMEOUT_SECONDS
         try:
             async with at_most(limit, "RecountTimeout", "looking up what is cached"):
                 clock, warmed = self._context.clock, part.cached_bytes
-                may_wait = clock.monotonic() - self._began_at < AWAY_PATIENCE
+                may_wait = clock.monotonic() - self._began_at < STORE_AWAY_TIMEOUT_SECONDS
                 before = FIRST if is_first else Before(part.begun_at)
                 work = execute_chunk(
                     self._operation, self._spec, chunk, clock, warmed, before=before, may_wait=may_wait
@@ -246,7 +241,7 @@ class Agent:
             self._is_tried = was_tried
             raise
         except (Retry, OSError) as error:
-            if chunk.files or self._context.clock.monotonic() - self._began_at < COUNT_PATIENCE:
+            if chunk.files or self._context.clock.monotonic() - self._began_at < CACHE_COUNT_TIMEOUT_SECONDS:
                 raise
             return all_failed(chunk, as_failure(error).message)
 
@@ -255,7 +250,7 @@ class Agent:
         try:
             return await unless(self._until_cut_off(), work)
         except BrokenOffError as error:
-            text = f"nothing was heard of the run for {CUT_OFF:.0f} s: its chunk is broken off"
+            text = f"lost contact with the run for {RUN_CONTACT_TIMEOUT_SECONDS:.0f} s; chunk aborted"
             raise Retry(Reason.BUS_UNAVAILABLE, text) from error
 
     async def _until_cut_off(self) -> None:
@@ -266,12 +261,14 @@ class Agent:
     async def _until_unheard(self) -> None:
         """On time, however long the reading of the state takes to fail."""
         clock = self._context.clock
-        while (age := min(self._run.state_age, clock.monotonic() - self._state_read_at)) < CUT_OFF:
-            await clock.sleep(CUT_OFF - age)
+        while (
+            age := min(self._run.state_age, clock.monotonic() - self._state_read_at)
+        ) < RUN_CONTACT_TIMEOUT_SECONDS:
+            await clock.sleep(RUN_CONTACT_TIMEOUT_SECONDS - age)
 
     async def _keep_reading(self) -> None:
         while True:
-            await self._context.clock.sleep(LOOK)
+            await self._context.clock.sleep(RUN_READ_INTERVAL_SECONDS)
             with suppress(Retry):
                 await self._current_state()
 
@@ -286,7 +283,7 @@ class Agent:
     async def _current_state(self) -> RunState | None:
         """None when it is gone. As heard, while the master is heard: it is long where there are many
         partitions. Raises Retry."""
-        if self._run.state_age < QUIET:
+        if self._run.state_age < BUS_CHECK_GRACE_SECONDS:
             return self._run.records.state
         asked_at = self._context.clock.monotonic()  # it is as old, however late the answer is
         try:

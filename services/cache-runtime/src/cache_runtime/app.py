@@ -20,6 +20,12 @@ from cache_runtime.operations.base import Node
 from cache_runtime.reconciler import RunReconciler
 from cache_runtime.records import RunStore
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.timing import (
+    AGENT_AWAY_TIMEOUT_SECONDS,
+    FLUSH_CHECK_INTERVAL_SECONDS,
+    LONGEST_FLUSH_CHECK_INTERVAL_SECONDS,
+    STAGED_BYTES_TIMEOUT_SECONDS,
+)
 from cache_runtime.tree import Tree
 from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus import connect
@@ -37,11 +43,8 @@ log = structlog.get_logger(__name__)
 EngineFactory = Callable[[CacheRuntimeSettings, SecretFiles, Clock, MountListener, VolumeRecord], Engine]
 """Wires an engine and starts nothing."""
 
-FLUSH_POLL, FLUSH_POLL_MAX = 0.5, 5.0
-"""Seconds between two looks at what is left to upload, first and later: each walks through all of it."""
-DISK_TIMEOUT = 5.0
-AWAY_AFTER, MISSED = 25.0, 2.5
-"""Seconds, and reports, that an agent must fail to send before it counts as away."""
+MISSED = 2.5
+"""Reports that an agent must fail to send before it counts as away."""
 
 
 class App:
@@ -96,18 +99,18 @@ class App:
     async def _flush(self) -> None:
         """Wait until the mounted client has uploaded what it has acknowledged: at its end it does not."""
         deadline = self._clock.monotonic() + self._settings.flush_wait
-        pause = FLUSH_POLL
+        pause = FLUSH_CHECK_INTERVAL_SECONDS
         while self._engine.mount.is_mounted and (staged := await self._staged_bytes()):
             if self._clock.monotonic() >= deadline:
                 log.error("writes are left on this node", bytes=staged)
                 return
             await self._clock.sleep(pause)
-            pause = min(FLUSH_POLL_MAX, 2 * pause)
+            pause = min(LONGEST_FLUSH_CHECK_INTERVAL_SECONDS, 2 * pause)
 
     async def _staged_bytes(self) -> int:
         """0 as well when the disk does not answer: there is nothing to wait for."""
         try:
-            async with asyncio.timeout(DISK_TIMEOUT):
+            async with asyncio.timeout(STAGED_BYTES_TIMEOUT_SECONDS):
                 return await self._engine.cache.staged_bytes()
         except (Retry, TimeoutError) as error:
             log.error("writes may be left on this node", problem=str(error) or "the disk does not answer")
@@ -137,7 +140,7 @@ class App:
             mount=engine.mount,
             operations=create_operations(Node(engine, tree, settings.cache_dir_list, self._clock)),
             limits=Limits(bytes=int(settings.chunk_mib * (1 << 20)), files=settings.chunk_files),
-            away_after=max(AWAY_AFTER, MISSED * settings.status_interval),
+            away_after=max(AGENT_AWAY_TIMEOUT_SECONDS, MISSED * settings.status_interval),
         )
         return RunReconciler(bucket, context, self._node.changed.set)
 

@@ -11,22 +11,16 @@ import structlog
 
 from cache_runtime.domain.model import Outcome
 from cache_runtime.operations.base import TRIES, ChunkTask, RunOperation
+from cache_runtime.timing import (
+    CLOCK_STEP_GRACE_SECONDS,
+    EXECUTION_RETRY_INTERVAL_SECONDS,
+    TIDY_TIMEOUT_SECONDS,
+)
 from paddlewheel.contracts.generated.cache_v1 import Chunk, FileEntry, RunSpec
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
 log = structlog.get_logger(__name__)
-
-PAUSE = 1.0
-"""Seconds before the second execution is three times this; each further pause is three times as long."""
-
-TIDY_TIME = 3.0
-"""Seconds for the removal of unfinished copies, after which it goes on by itself: whoever ends a run or an
-agent waits for it."""
-
-
-CLOCK_STEP = timedelta(seconds=2)
-"""By which a clock may be set back, or files have rounded times."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,11 @@ async def execute_chunk(
 def _redone(outcome: Outcome, task: ChunkTask, before: Before, *, notes_hold: bool) -> Outcome:
     """What a later try finds, an earlier one may have caused: that a path did not exist, which it removed, or
     that a file is complete, which it copied. That nobody has compared it is so all the same."""
-    kept = task.kept_since(before.begun_at - CLOCK_STEP) if before.begun_at else 0
+    kept = (
+        task.kept_since(before.begun_at - timedelta(seconds=CLOCK_STEP_GRACE_SECONDS))
+        if before.begun_at
+        else 0
+    )
     return replace(outcome, notes=outcome.notes if notes_hold else (), kept=min(kept, outcome.files))
 
 
@@ -91,7 +89,7 @@ async def tidy(operation: RunOperation, spec: RunSpec, files: Sequence[FileEntry
     """As far as it can be done soon, and whatever comes of it: what is done is recorded all the same, and a
     run ends. Copies go past the mount, which may be read-only, or hang."""
     try:
-        async with asyncio.timeout(TIDY_TIME):
+        async with asyncio.timeout(TIDY_TIMEOUT_SECONDS):
             await operation.tidy(spec, files)
     except Exception as error:
         log.warning("unfinished copies stay", run=spec.run_id, problem=str(error) or "it takes long")
@@ -110,7 +108,7 @@ async def _execute(
         if attempt:
             problem = next(iter(failures.values()))
             log.warning("chunk incomplete", run=spec.run_id, missing=len(files), problem=problem)
-            await clock.sleep(PAUSE * 3**attempt)
+            await clock.sleep(EXECUTION_RETRY_INTERVAL_SECONDS * 3**attempt)
         tries += 1
         await task.execute(files)
         failures = await task.verify(files)

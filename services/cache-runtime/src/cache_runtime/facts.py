@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress, eta
+from cache_runtime.timing import PROGRESS_INTERVAL_SECONDS
 from paddlewheel.bus.ports import Publisher
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.envelope import Event
@@ -30,8 +31,6 @@ tracer = trace.get_tracer(__name__)
 
 SOURCE = "cache-runtime"
 ANNOUNCE_SPAN = "announce"
-PROGRESS_EVERY = 1.0
-"""Minimum seconds between two progress facts of one run; those in between are dropped."""
 MESSAGE_MAX = 500
 """Characters of a message: the stream takes 4 KiB a fact, so that no set fills it."""
 
@@ -70,7 +69,9 @@ class Facts:
     def _may_progress(self, run_id: str) -> bool:
         """Also drops the entries of runs that may publish again."""
         now = self._clock.monotonic()
-        self._progressed = {run: at for run, at in self._progressed.items() if now - at < PROGRESS_EVERY}
+        self._progressed = {
+            run: at for run, at in self._progressed.items() if now - at < PROGRESS_INTERVAL_SECONDS
+        }
         if run_id in self._progressed:
             return False
         self._progressed[run_id] = now

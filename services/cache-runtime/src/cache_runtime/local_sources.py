@@ -26,6 +26,7 @@ import structlog
 from cache_runtime.beneath import opened_beneath
 from cache_runtime.engines.mounts import run_mount
 from cache_runtime.threads import Answers
+from cache_runtime.timing import LOCAL_SOURCE_TIMEOUT_SECONDS
 from paddlewheel.contracts.addresses import InvalidAddress, local_path
 from paddlewheel.contracts.places import is_inside, root_above
 from paddlewheel.contracts.reasons import Reason
@@ -37,8 +38,6 @@ T = TypeVar("T")
 Identity = tuple[int, int]
 """Device and inode of a directory."""
 
-PATIENCE = 30.0
-"""Seconds for an answer of a file system of the node."""
 _FIELD, _SETTING = "source.uri", "datasetController.localSources"
 """What names a source, and what names the directories that are lent."""
 _FLAGS = "bind,nosymfollow,nosuid,nodev,noexec,private,ro"
@@ -136,13 +135,13 @@ class LocalSources:
         """What a file system of the node answers. Raises Retry when it is silent, as that of a server that is
         away: such a call cannot be interrupted, and nothing waits for its thread."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LOCAL_SOURCE_TIMEOUT_SECONDS):
                 # A server that has gone answers for nothing that is mounted there instead.
                 return await self._answers.of((path, *_mounted_above(path)), call)
         except TimeoutError as error:
             text = (
-                f"{_FIELD}: {path!r} has not answered for {PATIENCE:.0f} s: see whether the"
-                " server of that file system can be reached from the node"
+                f"{_FIELD}: {path!r} has not answered for {LOCAL_SOURCE_TIMEOUT_SECONDS:.0f} s: see whether"
+                " the server of that file system can be reached from the node"
             )
             raise Retry(Reason.SOURCE_SILENT, text) from error
 

@@ -14,9 +14,7 @@ from cache_runtime.domain.chunking import Limits
 from cache_runtime.domain.losses import LostChunks
 from cache_runtime.domain.model import TreeSize
 from cache_runtime.domain.runs import (
-    HEARTBEAT,
     MAX_CRASHES,
-    UNMOUNTED,
     Claim,
     Ending,
     Problem,
@@ -43,6 +41,13 @@ from cache_runtime.presence import Presence
 from cache_runtime.publication import Publication
 from cache_runtime.retrying import Tell, persistently
 from cache_runtime.role import Role, RoleLostError
+from cache_runtime.timing import (
+    HEARTBEAT_INTERVAL_SECONDS,
+    RUN_CLOSE_TIMEOUT_SECONDS,
+    RUN_END_TIMEOUT_SECONDS,
+    STATE_WRITE_TIMEOUT_SECONDS,
+    UNMOUNTED_AGENT_TIMEOUT_SECONDS,
+)
 from cache_runtime.tracker import RunTracker
 from paddlewheel.contracts.crds.operations import member_of
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RunPhase, RunSpec, RunState, StandIn
@@ -52,15 +57,6 @@ from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
-
-MUTE = 10.0
-"""Seconds without a write, fewer than `SILENCE`, after which what a master deletes for the end of a run is
-broken off: soon another may lead, and nothing may be deleted after that one has told the end of the run."""
-UNABLE = 120.0
-"""Seconds for which what the end requires fails, before the role is left to another."""
-CLOSING = 600.0
-"""Seconds for which the end of a run is announced in vain, and then for which its chunks are removed in vain,
-while records can be written."""
 
 
 class _RefusedError(Exception):
@@ -200,7 +196,7 @@ class Master:
             self._unmounted_since = None
             return False
         self._unmounted_since = since = now if self._unmounted_since is None else self._unmounted_since
-        return now - since > UNMOUNTED
+        return now - since > UNMOUNTED_AGENT_TIMEOUT_SECONDS
 
     @property
     def _waits_for_mount(self) -> bool:
@@ -255,8 +251,8 @@ class Master:
 
     async def _until_mute(self) -> None:
         """On time, however long a write takes to fail."""
-        while (age := self._role.unwritten_for) < MUTE:
-            await self._context.clock.sleep(MUTE - age)
+        while (age := self._role.unwritten_for) < STATE_WRITE_TIMEOUT_SECONDS:
+            await self._context.clock.sleep(STATE_WRITE_TIMEOUT_SECONDS - age)
 
     async def _try_to_finish(self, operation: RunOperation) -> None:
         """A try that goes well may take hours, and the role is kept meanwhile."""
@@ -266,7 +262,7 @@ class Master:
     async def _tell(self, error: Retry | None) -> None:
         """What the end of the run waits for. Told between two tries, so that none is broken off."""
         self._refusal = repeated(error.reason, error.message) if error else None
-        self._is_unable = error is not None and self._refused_for() > UNABLE
+        self._is_unable = error is not None and self._refused_for() > RUN_END_TIMEOUT_SECONDS
         if self._is_unable:
             self._has_news.set()  # to be seen before the next try
 
@@ -299,7 +295,7 @@ class Master:
         sums = self._sums
         state = self._with_problems(self._with_sums(sums))
         changed = state != self._state
-        wait = pace(self._spec.partitions) if changed else HEARTBEAT
+        wait = pace(self._spec.partitions) if changed else HEARTBEAT_INTERVAL_SECONDS
         if self._role.unwritten_for < wait and not is_news(self._state, state):
             return
         self._role.state = state.model_copy(update={"heartbeat": self._role.now})
@@ -421,7 +417,7 @@ class Master:
         except Retry:
             self._refused_since = None
             return
-        if self._refused_for() > CLOSING:
+        if self._refused_for() > RUN_CLOSE_TIMEOUT_SECONDS:
             raise _RefusedError(str(error))
 
     async def _persistently(self, call: Callable[[], Awaitable[None]], tell: Tell | None = None) -> None:

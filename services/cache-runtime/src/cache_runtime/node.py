@@ -17,6 +17,12 @@ from cache_runtime.domain.model import CacheUse, Identity, TreeSize
 from cache_runtime.engines.ports import Engine
 from cache_runtime.staged import StagedWrites
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import (
+    EMPTY_NODE_REPORT_GRACE_SECONDS,
+    FIGURES_TIMEOUT_SECONDS,
+    LAST_REPORT_INTERVAL_SECONDS,
+    SIZE_SETTLED_GRACE_SECONDS,
+)
 from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
@@ -30,16 +36,8 @@ from paddlewheel.core.tasks import end
 
 log = structlog.get_logger(__name__)
 
-SETTLED_AFTER = 30.0
-"""Seconds without a change after which the reported size is final."""
 MEASURE_SHARE = 10
 """The size is asked for again after so many times what the answer took: an engine may read all there is."""
-LAST_WORD_PAUSE = 1.0
-"""Seconds between two tries of the last report."""
-TOLD_FOR = 600.0
-"""Seconds for which a report says of a node that nothing is left there."""
-PATIENCE = 5.0
-"""Seconds that a report waits for new figures."""
 MESSAGE_MAX = 1000
 """Characters of a message: the bucket takes 16 KiB a record."""
 
@@ -101,7 +99,7 @@ class NodeReporter:
         """When the measurement of `_use` began, by the node's clock, and monotonic."""
         self._is_size_known = False
         self._size_problem, self._cache_problem = "", "cache: not measured yet"
-        lasts = RECENT * interval + PATIENCE
+        lasts = RECENT * interval + FIGURES_TIMEOUT_SECONDS
         self._staged = StagedWrites(engine, clock, lasts, is_writeback=is_writeback)
         self._has_recalled = self._was_unreadable = False
         self._elsewhere: tuple[StagedElsewhere, ...] = ()
@@ -136,7 +134,7 @@ class NodeReporter:
         self._staged.expire()
         deadline = self._clock.monotonic() + (LAST_WORD_SECONDS if self._is_writeback else 0)
         while not await self._has_reported() and self._clock.monotonic() < deadline:
-            await self._clock.sleep(LAST_WORD_PAUSE)
+            await self._clock.sleep(LAST_REPORT_INTERVAL_SECONDS)
         self._stop_measuring()
 
     async def _has_reported(self) -> bool:
@@ -202,7 +200,7 @@ class NodeReporter:
         answer, the last ones are reported; that the mount does not is reported at once."""
         running = {measurement.running() for measurement in self._measurements}
         silent = self._engine.mount.wait_silent(is_silent=True)
-        await _first_of(asyncio.wait(running), silent, timeout=PATIENCE)
+        await _first_of(asyncio.wait(running), silent, timeout=FIGURES_TIMEOUT_SECONDS)
         for task in running:
             if task.done():
                 task.result()
@@ -262,7 +260,7 @@ class NodeReporter:
         if last.node == self._identity.node:
             self._staged.recall(last)
         self._elsewhere = left_behind(last, self._identity.node)
-        self._told_until = self._clock.monotonic() + TOLD_FOR
+        self._told_until = self._clock.monotonic() + EMPTY_NODE_REPORT_GRACE_SECONDS
 
     @property
     def _is_volume_unknown(self) -> bool:
@@ -327,7 +325,7 @@ class NodeReporter:
         counters = await in_own_thread(lambda: _counters(str(self._engine.mount.path)))
         now = self._clock.monotonic()
         if counters != self._seen:
-            self._seen, self._settled_at = counters, now + SETTLED_AFTER
+            self._seen, self._settled_at = counters, now + SIZE_SETTLED_GRACE_SECONDS
         if self._measured_at < self._settled_at and now >= self._measured_again_at:
             try:
                 self._tree = await self._engine.volume.size()

@@ -11,6 +11,7 @@ from datetime import UTC
 import structlog
 
 from cache_runtime.domain.shares import Silence
+from cache_runtime.timing import STALE_REPORT_GRACE_SECONDS
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.run_keys import parse_node_key, set_pattern
@@ -19,10 +20,6 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 
 log = structlog.get_logger(__name__)
-
-
-STALE = 60.0
-"""Seconds by which a report is older than the newest one when its agent is long gone."""
 
 
 @dataclass
@@ -97,7 +94,7 @@ class Presence:
         times = {index: seen.report.updated_at for index, seen in self._seen.items()}
         newest = max((at for at in times.values() if at), default=None)
         for index, at in times.items():
-            if newest and at and (newest - at).total_seconds() > STALE:
+            if newest and at and (newest - at).total_seconds() > STALE_REPORT_GRACE_SECONDS:
                 self._seen[index].is_gone = True
 
     def _count_anew(self, now: float) -> None:

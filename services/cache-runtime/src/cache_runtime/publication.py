@@ -15,6 +15,11 @@ from cache_runtime.domain.model import ListedChunk
 from cache_runtime.domain.runs import Problem, is_recorded, repeated
 from cache_runtime.operations.base import RunOperation
 from cache_runtime.retrying import as_failure, persistently
+from cache_runtime.timing import (
+    LISTING_RETRY_INTERVAL_SECONDS,
+    LISTING_RETRY_TIMEOUT_SECONDS,
+    LONGEST_LISTING_RETRY_INTERVAL_SECONDS,
+)
 from cache_runtime.window import Window
 from paddlewheel.bus.ports import WorkStore
 from paddlewheel.contracts.generated.cache_v1 import Chunk, PartitionState, PartitionTotals, RunSpec
@@ -26,11 +31,6 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-PATIENCE = 600.0
-"""Seconds of pauses after which a listing that gets no further is not tried again. Listing does not count: to
-get as far as before may take hours."""
-PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds before it is tried again: twice as many each time."""
 MAX_CHUNK = 64 << 20
 """Bytes of JSON that an agent unpacks at most."""
 
@@ -90,19 +90,19 @@ class Publication:
             self.is_listing = False
 
     async def _publish_repeatedly(self) -> None:
-        pause = PAUSE
+        pause = LISTING_RETRY_INTERVAL_SECONDS
         while True:
             try:
                 await self._publish_all()
             except (Retry, OSError) as failure:
                 error = as_failure(failure)
-                if isinstance(error, Permanent) or self._paused > PATIENCE:
+                if isinstance(error, Permanent) or self._paused > LISTING_RETRY_TIMEOUT_SECONDS:
                     raise Permanent(error.reason, error.message) from error
                 self.problem = Problem("ListingRetried", f"{error.message}; the listing is tried again")
                 log.warning("listing failed", run=self._spec.run_id, problem=error.message, again_in=pause)
                 await self._clock.sleep(pause)
                 self._paused += pause
-                pause = min(LONGEST_PAUSE, 2 * pause)
+                pause = min(LONGEST_LISTING_RETRY_INTERVAL_SECONDS, 2 * pause)
             else:
                 self.problem = None
                 return

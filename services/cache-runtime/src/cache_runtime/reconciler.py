@@ -13,9 +13,14 @@ import structlog
 from cache_runtime.agent import Agent
 from cache_runtime.context import RunContext
 from cache_runtime.domain.model import RunRecords
-from cache_runtime.domain.runs import QUIET, Candidate, Claim, decide, has_ended, is_closing, is_over
+from cache_runtime.domain.runs import Candidate, Claim, decide, has_ended, is_closing, is_over
 from cache_runtime.master import Master
 from cache_runtime.role import RoleLostError
+from cache_runtime.timing import (
+    BUS_CHECK_GRACE_SECONDS,
+    RUN_RESYNC_INTERVAL_SECONDS,
+    TASK_RESTART_INTERVAL_SECONDS,
+)
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -24,11 +29,6 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.tasks import end, finish
 
 log = structlog.get_logger(__name__)
-
-AGAIN = 5.0
-"""Seconds before a task that an unexpected error has ended is started again."""
-RESYNC = 1.0
-"""Seconds between two passes when nothing changes, to notice a master that has become silent."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ class RunReconciler:
         is_led = records.state is not None and (not is_over(records) or is_closing(records))
         if not is_led or _is_running(run.master):
             return
-        if tracker.silent_for < QUIET:
+        if tracker.silent_for < BUS_CHECK_GRACE_SECONDS:
             return
         try:
             _, revision = await self._context.store.state(records.run_id)
@@ -176,7 +176,7 @@ class RunReconciler:
         if await self._context.store.has_spec(run_id):
             return True
         log.info("run not claimed: it is removed", run=run_id)
-        await self._context.clock.sleep(RESYNC)  # until the watch brings it
+        await self._context.clock.sleep(RUN_RESYNC_INTERVAL_SECONDS)  # until the watch brings it
         return False
 
     def _start_agent(self, spec: RunSpec, tracker: RunTracker) -> asyncio.Task[None] | None:
@@ -212,18 +212,18 @@ class RunReconciler:
             await work
         except Retry as error:
             log.warning("task failed and will be restarted", task=name, problem=str(error))
-            await self._context.clock.sleep(error.after or RESYNC)
+            await self._context.clock.sleep(error.after or RUN_RESYNC_INTERVAL_SECONDS)
         except Permanent as error:
             log.error("task failed permanently", task=name, problem=str(error))
-            await self._context.clock.sleep(AGAIN)
+            await self._context.clock.sleep(TASK_RESTART_INTERVAL_SECONDS)
         except Exception:
             log.exception("task failed", task=name)
-            await self._context.clock.sleep(AGAIN)
+            await self._context.clock.sleep(TASK_RESTART_INTERVAL_SECONDS)
         self._wake.set()
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(RESYNC):
+            async with asyncio.timeout(RUN_RESYNC_INTERVAL_SECONDS):
                 await self._wake.wait()
         self._wake.clear()
 

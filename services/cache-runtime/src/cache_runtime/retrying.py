@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 
+from cache_runtime.timing import BUS_RETRY_INTERVAL_SECONDS, LONGEST_BUS_RETRY_INTERVAL_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -21,8 +22,6 @@ T = TypeVar("T")
 
 Tell = Callable[[Retry | None], Awaitable[None]]
 """Told why a call is repeated, and None when it has succeeded after that."""
-
-_FIRST, _CAP = 0.2, 5.0
 
 
 _LASTING = (errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP)
@@ -60,7 +59,7 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
     Raises:
         Permanent: the call does, or a file system fails for good.
     """
-    pause, refused = _FIRST, False
+    pause, refused = BUS_RETRY_INTERVAL_SECONDS, False
     while True:
         try:
             result = await call()
@@ -73,7 +72,7 @@ async def persistently(call: Callable[[], Awaitable[T]], clock: Clock, tell: Tel
             if tell:
                 await tell(error)
             await clock.sleep(error.after or pause)
-            pause = min(_CAP, pause * 2)
+            pause = min(LONGEST_BUS_RETRY_INTERVAL_SECONDS, pause * 2)
         else:
             if tell and refused:
                 await tell(None)

@@ -6,10 +6,9 @@ import asyncio
 from pathlib import Path
 
 from cache_runtime.domain.model import Credentials
+from cache_runtime.timing import SECRET_POLL_INTERVAL_SECONDS
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
-
-_POLL = 1.0
 
 
 class SecretFiles:
@@ -37,7 +36,7 @@ class SecretFiles:
                 raise Permanent(
                     "SecretMissing", f"{path} did not appear: check secretRef and its key access-key"
                 )
-            await self._clock.sleep(_POLL)
+            await self._clock.sleep(SECRET_POLL_INTERVAL_SECONDS)
         return await self.keys(prefix)
 
     async def keys(self, prefix: str) -> Credentials:

@@ -7,16 +7,13 @@ from collections.abc import Awaitable, Callable
 
 from cache_runtime.domain.model import ListedChunk
 from cache_runtime.domain.runs import is_recorded, next_chunk
+from cache_runtime.timing import WINDOW_CHECK_INTERVAL_SECONDS, WINDOW_STALL_TIMEOUT_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import PartitionState
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 
 SIZE = 64 << 20
 """Bytes of published chunks that are not done, an eighth of the stream: lists of some million files."""
-STALLED = 600.0
-"""Seconds without a finished chunk after which it is looked whether those of a full window are lost."""
-LOOK = 0.5
-"""Seconds between two looks at what is done."""
 
 
 class Window:
@@ -59,10 +56,10 @@ class Window:
             return
         since = self._clock.monotonic()
         while not self._has_room():
-            await self._clock.sleep(LOOK)
+            await self._clock.sleep(WINDOW_CHECK_INTERVAL_SECONDS)
             if self._forget_done():
                 since = self._clock.monotonic()
-            elif self._clock.monotonic() - since > STALLED:
+            elif self._clock.monotonic() - since > WINDOW_STALL_TIMEOUT_SECONDS:
                 await self._check_stored()
                 since = self._clock.monotonic()
 

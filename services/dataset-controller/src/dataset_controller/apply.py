@@ -19,6 +19,7 @@ from dataset_controller.domain.actions import (
 from dataset_controller.domain.names import SECRET
 from dataset_controller.domain.sampleset.policies.ownership import foreign, is_ours
 from dataset_controller.secret_reads import FORBIDDEN, SecretReads
+from dataset_controller.timing import RECORD_CHECK_INTERVAL_SECONDS, RECORD_RETRY_INTERVAL_SECONDS
 from paddlewheel.bus.ports import Bus, Entry, KeyValue
 from paddlewheel.bus.streams import NODES_BUCKET, RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunSpec
@@ -37,10 +38,6 @@ from paddlewheel.operator.metrics import ControllerMetrics
 
 log = structlog.get_logger(__name__)
 
-SURE_SECONDS = 10.0
-"""Time for which a record that was written or found is not checked again."""
-BUS_RETRY = 5.0
-"""Seconds until records that the bus did not take are tried again."""
 SIZE_REASONS = ("TooLarge", "NotStorable")
 """The bus's reasons for what is larger than it takes."""
 SIZE_REMEDY = "shorten the options of the run, e.g. name fewer paths, or raise max_payload of the NATS server"
@@ -123,7 +120,7 @@ class RecordWriter:
                 silence = (_trouble(BUS, action, error),)
                 break
             is_held |= isinstance(action, CancelRun) and not is_done
-        retry_after = BUS_RETRY if silence else self._refusals.retry_after(owner.uid)
+        retry_after = RECORD_RETRY_INTERVAL_SECONDS if silence else self._refusals.retry_after(owner.uid)
         return Applied(troubles=(*self._refusals.of(owner.uid), *silence), retry_after=retry_after)
 
     def forget(self, owner_uid: str) -> None:
@@ -169,7 +166,7 @@ class RecordWriter:
             return
         await self._create(run.spec, to_json(spec))
         self._sure = {key: until for key, until in self._sure.items() if until > now}
-        self._sure[run] = now + SURE_SECONDS
+        self._sure[run] = now + RECORD_CHECK_INTERVAL_SECONDS
 
     async def _cancel(self, run: RunKey, *, is_requested: bool) -> None:
         """Unless nobody asks for it: agents work on no such run, and its cancel would stay for ever.

@@ -23,12 +23,12 @@ from dataset_controller.domain.sampleset.model import (
     mounts_by_csi,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
-from dataset_controller.domain.sampleset.policies.deletion import LOOK_AGAIN_SECONDS
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
 from dataset_controller.pod_lists import PodLists, User
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
+from dataset_controller.timing import USERS_CHECK_INTERVAL_SECONDS, USERS_UNKNOWN_GRACE_SECONDS
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -50,8 +50,6 @@ from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
-OUT_OF_SIGHT_SECONDS = 3 * LOOK_AGAIN_SECONDS
-"""Time without a look at a set's users after which nobody knows who has used it meanwhile."""
 Users = tuple[str, ...] | Trouble
 """Pods that use a set's claim."""
 
@@ -278,14 +276,14 @@ class Observer:
         found_claim = self._watch.of(names.CLAIM).get(Key(own.key.namespace, claim))
         may_start = found_claim is not None and not deleted_at(found_claim)
         now = self._clock.monotonic()
-        since = now if is_new else now - LOOK_AGAIN_SECONDS
+        since = now if is_new else now - USERS_CHECK_INTERVAL_SECONDS
         look = partial(self._pod_lists.since, own.key.namespace, since)
         found = await self._reads.attempt(names.POD, own.key, look)
         if isinstance(found, Trouble):
             self._unused.pop(own.uid, None)
             return found
         users = _names_of(found.users.get(claim, ()), may_start=may_start)
-        self._users_of[own.uid] = self._clock.monotonic() + LOOK_AGAIN_SECONDS, users
+        self._users_of[own.uid] = self._clock.monotonic() + USERS_CHECK_INTERVAL_SECONDS, users
         self._note_use(own.uid, found.at, is_used=bool(users))
         return users
 
@@ -293,7 +291,7 @@ class Observer:
         before = self._unused.pop(uid, None)
         if is_used:
             return
-        if before is None or at - before.seen_at > OUT_OF_SIGHT_SECONDS:
+        if before is None or at - before.seen_at > USERS_UNKNOWN_GRACE_SECONDS:
             before = _Unused(at, at)
         self._unused[uid] = replace(before, seen_at=at)
 

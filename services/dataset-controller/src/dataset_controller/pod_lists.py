@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dataset_controller.timing import POD_LIST_IDLE_GRACE_SECONDS
 from paddlewheel.contracts.objects import spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.kube.ports import PODS, Cluster, Object, Objects
 
-KEPT_SECONDS = 60.0
-"""Time after which the pods of a namespace that nobody asks for are forgotten."""
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -79,7 +78,7 @@ class PodLists:
         return PodList(self._clock.monotonic(), _users(pods))
 
     def _forget_unasked(self) -> None:
-        before = self._clock.monotonic() - KEPT_SECONDS
+        before = self._clock.monotonic() - POD_LIST_IDLE_GRACE_SECONDS
         for name, there in [*self._namespaces.items()]:
             if there.asked_at < before and not there.turn.locked():
                 del self._namespaces[name]

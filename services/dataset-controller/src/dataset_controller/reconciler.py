@@ -11,13 +11,12 @@ from dataset_controller.domain.names import JobPhase
 from dataset_controller.domain.samplejob import facts as job_facts
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
 from dataset_controller.domain.samplejob.plan import plan as plan_job
-from dataset_controller.domain.samplejob.status import PROGRESS_SECONDS
 from dataset_controller.domain.sampleset import facts as set_facts
-from dataset_controller.domain.sampleset.figures import FIGURES_SECONDS
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.plan import plan as plan_set
 from dataset_controller.domain.sampleset.policies.warmup import hold_next
 from dataset_controller.observe import Observer
+from dataset_controller.timing import FIGURES_WRITE_INTERVAL_SECONDS, PROGRESS_WRITE_INTERVAL_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.operator.domain.plan import Applied
@@ -54,7 +53,7 @@ class SampleSetKind:
         self._observer = observer
         self._applier = applier
         self._config = config
-        self._pace = Pace(FIGURES_SECONDS, clock)
+        self._pace = Pace(FIGURES_WRITE_INTERVAL_SECONDS, clock)
 
     async def observe(self, key: Key) -> ObservedSet | None:
         return await self._observer.sample_set(key, figures_due=self._pace.is_due(key))
@@ -90,7 +89,7 @@ class SampleJobKind:
     def __init__(self, observer: Observer, applier: Applier, clock: Clock) -> None:
         self._observer = observer
         self._applier = applier
-        self._pace = Pace(PROGRESS_SECONDS, clock)
+        self._pace = Pace(PROGRESS_WRITE_INTERVAL_SECONDS, clock)
         self._starting: set[Key] = set()
         """Jobs whose run was decided on in their last pass: others may decide before that is recorded."""
 

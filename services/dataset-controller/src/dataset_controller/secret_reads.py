@@ -11,6 +11,11 @@ from dataset_controller.domain import names
 from dataset_controller.domain.consent import check_consent, check_namespace, not_served
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.secrets import SecretSeen
+from dataset_controller.timing import (
+    SECRET_IDLE_GRACE_SECONDS,
+    SECRET_READ_INTERVAL_SECONDS,
+    WRONG_SECRET_READ_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
@@ -20,13 +25,6 @@ from paddlewheel.kube.ports import SECRETS, Cluster, Object
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
 
-PATIENT = (30.0, 300.0)
-"""A Secret of an object that is well is read again after as long as it has been the same, within these
-seconds: agents wake their set every few seconds, and most Secrets never change."""
-IMPATIENT = (1.0, 30.0)
-"""The same for an object that waits for its author to correct something."""
-KEPT_SECONDS = 900.0
-"""Time after which a Secret that nobody asks for is forgotten."""
 FORBIDDEN = "Forbidden"
 
 
@@ -71,7 +69,9 @@ class SecretReads:
         now, held = self._clock.monotonic(), self._held.get(key)
         if held is not None:
             held.asked_at = now
-            if held.is_fresh(now, *(PATIENT if patient else IMPATIENT)):
+            if held.is_fresh(
+                now, *(SECRET_READ_INTERVAL_SECONDS if patient else WRONG_SECRET_READ_INTERVAL_SECONDS)
+            ):
                 return held.obj
         answer = await self._reads.attempt(names.SECRET, key, lambda: self._get(key))
         if isinstance(answer, Trouble):
@@ -109,7 +109,7 @@ class SecretReads:
             raise
 
     def _drop_unused(self, now: float) -> None:
-        unused = [key for key, held in self._held.items() if now > held.asked_at + KEPT_SECONDS]
+        unused = [key for key, held in self._held.items() if now > held.asked_at + SECRET_IDLE_GRACE_SECONDS]
         for key in unused:
             del self._held[key]
 

@@ -1,7 +1,8 @@
 """`GET /v1/gate/<namespace>/<job>/<role>/<index>`: the gate of a pod asks whether the pod may start.
 
-The answer reveals nothing but that, so it needs no token. It may take `WAIT` seconds: the gate learns at once
-when the ConfigMap is there, and asks again otherwise. Every replica watches all ConfigMaps and can answer.
+The answer reveals nothing but that, so it needs no token. It may take `GATE_POLL_TIMEOUT_SECONDS`: the gate
+learns at once when the ConfigMap is there, and asks again otherwise. Every replica watches all ConfigMaps and
+can answer.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from aiohttp import web
 from job_controller.domain import names
 from job_controller.domain.gate import PATH, Question, may_start
 from job_controller.domain.pods import PodId
+from job_controller.timing import GATE_POLL_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Change
 
-WAIT = 25.0
-"""Seconds until a gate is told to ask again."""
 MOST = 15_000
 """Gates that wait at the same time, fewer than the port takes connections; more are told to ask again."""
 _DIGITS = 9
@@ -58,7 +58,7 @@ class GateEndpoint:
         if question is None:
             return web.json_response({"error": "ask with uid, epoch and ip of a pod of a job"}, status=400)
         with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT if self._may_wait(question) else 0):
+            async with asyncio.timeout(GATE_POLL_TIMEOUT_SECONDS if self._may_wait(question) else 0):
                 await self._until_it_may_start(question)
                 return web.Response(status=200)
         return web.Response(status=202)

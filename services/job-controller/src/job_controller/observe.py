@@ -29,6 +29,7 @@ from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pod
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
+from job_controller.timing import EVENTS_READ_INTERVAL_SECONDS, LOGS_READ_TIMEOUT_SECONDS
 from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.crds import Network
@@ -55,11 +56,7 @@ from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
 
-LOGS_WITHIN = 5.0
-"""Seconds for reading the logs of a job's pods before they are deleted."""
 FOREIGN = "exists and does not belong to this job; delete it or rename the job"
-EVENTS_EVERY = 10.0
-"""Seconds between two reads of the Events about a pod."""
 EVENTS_AT_ONCE = 4
 """Pods of all jobs whose Events are read at the same time."""
 _PRIORITY_CLASSES = {
@@ -291,7 +288,7 @@ class JobObserver:
             async with self._event_slots:
                 found = await self._cluster.list(EVENTS, namespace, field_selector=about)
             hindrance = find_cause(found)
-        return _Answer(pod.uid, self._clock.monotonic() + EVENTS_EVERY, hindrance)
+        return _Answer(pod.uid, self._clock.monotonic() + EVENTS_READ_INTERVAL_SECONDS, hindrance)
 
     async def _with_sample_set(self, seen: Observed) -> Observed:
         ref = seen.job.sample_set
@@ -325,14 +322,14 @@ class JobObserver:
 
     async def _logs(self, pods: Sequence[Pod], namespace: str) -> dict[str, str]:
         """By pod; of those that cannot be read in time, as when a node is gone, the reason."""
-        logs = {pod.name: not_read(f"no answer within {LOGS_WITHIN:g} s") for pod in pods}
+        logs = {pod.name: not_read(f"no answer within {LOGS_READ_TIMEOUT_SECONDS:g} s") for pod in pods}
 
         async def read(pod: Pod) -> None:
             async with self._log_slots:
                 logs[pod.name] = await self._read_log(Key(namespace, pod.name), pod.speaker)
 
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOGS_WITHIN):
+            async with asyncio.timeout(LOGS_READ_TIMEOUT_SECONDS):
                 await gather_bounded(map(read, pods))
         return logs
 

@@ -13,13 +13,11 @@ from job_controller.domain.pods import parse_epoch
 from job_controller.domain.progress import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
 from job_controller.metrics import ProgressMetrics
 from job_controller.progress_limit import RateLimit
+from job_controller.timing import PROGRESS_BODY_TIMEOUT_SECONDS
 from job_controller.watch import BY_UID
 from paddlewheel.contracts.objects import deleted_at
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.informer import Informer
-
-BODY_WITHIN = 5.0
-"""Seconds in which a body must have arrived."""
 
 Offer = Callable[[str, int, Report], None]
 """Takes the report of the job with this uid, by a pod of this epoch."""
@@ -61,7 +59,7 @@ class ProgressEndpoint:
         try:
             report = parse_report(await _body(request))
         except TimeoutError:
-            return self._refused(408, f"the body must arrive within {BODY_WITHIN:g} s")
+            return self._refused(408, f"the body must arrive within {PROGRESS_BODY_TIMEOUT_SECONDS:g} s")
         except web.HTTPRequestEntityTooLarge:
             return self._refused(413, f"body: at most {BODY_LIMIT} bytes; send fewer metrics")
         except Permanent as error:
@@ -102,7 +100,7 @@ async def _body(request: web.Request) -> bytes:
     if (request.content_length or 0) > BODY_LIMIT:
         raise web.HTTPRequestEntityTooLarge(BODY_LIMIT, request.content_length or 0)
     body = b""
-    async with asyncio.timeout(BODY_WITHIN):
+    async with asyncio.timeout(PROGRESS_BODY_TIMEOUT_SECONDS):
         async for chunk in request.content.iter_any():
             body += chunk
             if len(body) > BODY_LIMIT:

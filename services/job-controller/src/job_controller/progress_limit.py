@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from job_controller.timing import PROGRESS_SWEEP_INTERVAL_SECONDS
 from paddlewheel.core.clock import Clock
 
 BURST = 10
 """Reports that a job may send at once."""
 RATE = 1.0
 """Reports a second in the long run; the library sends one every two."""
-SWEEP = 60.0
-"""Seconds between two looks for jobs that report no more."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,6 @@ class RateLimit:
 
     def _sweep(self, now: float) -> None:
         """Forget those that have been quiet long enough."""
-        if now - self._swept >= SWEEP:
+        if now - self._swept >= PROGRESS_SWEEP_INTERVAL_SECONDS:
             self._swept = now
             self._buckets = {uid: b for uid, b in self._buckets.items() if b.now(now) < BURST}

@@ -16,6 +16,7 @@ from job_controller.domain import names
 from job_controller.domain.parse import has_ended, recorded_epoch
 from job_controller.domain.progress import Report, render_progress
 from job_controller.metrics import ProgressMetrics
+from job_controller.timing import PROGRESS_CHECK_INTERVAL_SECONDS, PROGRESS_RETRY_INTERVAL_SECONDS
 from job_controller.watch import BY_UID
 from paddlewheel.bus.ports import Publisher
 from paddlewheel.contracts.envelope import Event
@@ -33,11 +34,6 @@ from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.outbox import Count
 from paddlewheel.operator.reconciler import object_ref
-
-TICK = 1.0
-"""Seconds between two looks at what is due."""
-QUIET = 5.0
-"""Seconds without a write after the API server did not take one."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +84,7 @@ class ProgressWriter:
     async def run(self) -> None:
         """Until cancelled. What is pending then is lost, as the next report makes up for it."""
         while True:
-            await self._clock.sleep(min(TICK, self._period.total_seconds()))
+            await self._clock.sleep(min(PROGRESS_CHECK_INTERVAL_SECONDS, self._period.total_seconds()))
             try:
                 await self.flush()
             except Exception:
@@ -156,7 +152,7 @@ class ProgressWriter:
         is_conflict = isinstance(error, Conflict)
         self._metrics.wrote("conflict" if is_conflict else "failed")
         if not is_conflict:
-            self._quiet_until = self._clock.monotonic() + QUIET
+            self._quiet_until = self._clock.monotonic() + PROGRESS_RETRY_INTERVAL_SECONDS
 
     async def _announce(self, obj: Object, pending: _Pending) -> None:
         """Once: the next fact supersedes one that the bus does not take. None after the job's end."""

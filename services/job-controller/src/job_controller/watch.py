@@ -10,6 +10,11 @@ from job_controller.domain import names
 from job_controller.domain.pods import PodState, pod_role, pod_state
 from job_controller.domain.policies.host_ports import parse_port
 from job_controller.domain.policies.urgency import all_run, may_change_phase
+from job_controller.timing import (
+    COUNTS_INTERVAL_SECONDS,
+    LONGEST_COUNTS_INTERVAL_SECONDS,
+    POD_CHANGE_BATCH_INTERVAL_SECONDS,
+)
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.keys import Key
@@ -54,13 +59,6 @@ GANGS: Mapping[str, tuple[str, Resource, str]] = {
 """Each kind of gang with its PodGroups, and by which label they are watched: one that users have written for
 Volcano has none."""
 _ADMITTERS = (*names.POD_GROUPS, names.WORKLOAD)
-BATCH = 0.2
-"""Seconds that a change which leaves the phase alone waits for others of its job: pods change in bursts."""
-SPACING, LONGEST_SPACING = 1.0, 30.0
-"""Seconds between two passes that mere counts of a job's pods ask for: the first two, and at most.
-
-It doubles until the counts rest: those of a large job would else cost a write for each second that it takes.
-"""
 
 Wake = Callable[[Key, float], None]
 """Reconcile the job after a delay in seconds."""
@@ -131,7 +129,7 @@ class Wakes:
         """A gang scheduler, or Kueue, has come or gone."""
         if kind in _ADMITTERS:
             for job in self._watch.of(JOB).list():
-                self._wake(key_of(job), BATCH)
+                self._wake(key_of(job), POD_CHANGE_BATCH_INTERVAL_SECONDS)
 
     def _patience(self, job: Key, kind: str, change: Change, is_urgent: bool) -> float:
         """Seconds that the job's pass may wait."""
@@ -140,7 +138,7 @@ class Wakes:
         known = self._watch.of(JOB).get(job)
         is_lost = change.type == "DELETED" or deleted_at(change.obj)
         if kind != names.POD or is_lost or known is None:
-            return BATCH
+            return POD_CHANGE_BATCH_INTERVAL_SECONDS
         return self._pace.delay(uid_of(known))
 
     def _is_known(self, kind: str, change: Change) -> bool:
@@ -196,8 +194,11 @@ class Pace:
 
 def _next_look(last: _Look | None, now: float) -> _Look:
     if last is None or now - last.due > last.spacing:
-        return _Look(now + BATCH, SPACING)
-    return _Look(max(now + BATCH, last.due + last.spacing), min(2 * last.spacing, LONGEST_SPACING))
+        return _Look(now + POD_CHANGE_BATCH_INTERVAL_SECONDS, COUNTS_INTERVAL_SECONDS)
+    return _Look(
+        max(now + POD_CHANGE_BATCH_INTERVAL_SECONDS, last.due + last.spacing),
+        min(2 * last.spacing, LONGEST_COUNTS_INTERVAL_SECONDS),
+    )
 
 
 class _Seen(NamedTuple):

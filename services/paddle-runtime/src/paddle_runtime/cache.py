@@ -30,6 +30,7 @@ import structlog
 from paddle_runtime.directory import directory_digest
 from paddle_runtime.domain.files import ModelFault, check_digest, check_path, is_hidden, manifest_digest
 from paddle_runtime.ports import FileStore, StoredFile
+from paddle_runtime.timing import FETCH_CHECK_INTERVAL_SECONDS
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import finish
 
@@ -40,7 +41,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Listing = Sequence[StoredFile]
 
-_AGAIN = 1.0
 _NAME = re.compile(r"(sha256|listing)-[0-9a-f]{64}")
 _LISTING = ".listing"
 """In a partial model: the hash of what the store had listed when it was begun."""
@@ -184,7 +184,11 @@ class ModelCache:
         if _try_lock(lock, how):
             return lock
         lock.close()
-        raise Retry("CacheBusy", "waiting for another replica that fetches this model", after=_AGAIN)
+        raise Retry(
+            "CacheBusy",
+            "waiting for another replica that fetches this model",
+            after=FETCH_CHECK_INTERVAL_SECONDS,
+        )
 
     def _open_lock(self, name: str) -> IO[bytes]:
         return (self._locks / name).open("ab")

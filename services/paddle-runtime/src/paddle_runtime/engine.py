@@ -17,8 +17,8 @@ from paddle_runtime.domain.files import ModelFault, ModelFiles
 from paddle_runtime.domain.model import DummyShapes, Signature, Tensors
 from paddle_runtime.orders import Answer, Done, Fault, Load, Order, Prepare, Run, WarmUp
 from paddle_runtime.ports import EngineDied, InferenceFailed
+from paddle_runtime.timing import ENGINE_STOP_TIMEOUT_SECONDS
 
-_END_WITHIN = 5.0
 _OWN_SETTINGS = "PADDLE_RUNTIME_"
 
 
@@ -73,7 +73,7 @@ class PaddleProcess:
         if self._process is None or self._process.returncode is not None:
             return
         try:
-            await asyncio.wait_for(self._process.wait(), _END_WITHIN)
+            await asyncio.wait_for(self._process.wait(), ENGINE_STOP_TIMEOUT_SECONDS)
         except TimeoutError:
             self._process.kill()
             await self._process.wait()

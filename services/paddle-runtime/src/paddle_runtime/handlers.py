@@ -20,14 +20,13 @@ from paddle_runtime.domain.model import Identity, Refused, Tensors
 from paddle_runtime.lifecycle import Lifecycle, Phase, Serving
 from paddle_runtime.metrics import Metrics
 from paddle_runtime.ports import EngineDied
+from paddle_runtime.timing import NOT_READY_RETRY_INTERVAL_SECONDS
 from paddlewheel.core import http
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.tasks import finish
 
 LARGE = 256 * 1024
 """Bytes from which a body is decoded and encoded in a thread, so that other requests go on."""
-NOT_READY_AFTER = 2
-"""Seconds that a client is asked to wait while the model is loaded."""
 
 _JSON = "application/json"
 _BINARY = "application/octet-stream"
@@ -154,7 +153,7 @@ class Handlers:
         """Raises Refused: 503."""
         if self._lifecycle.serving is None:
             state = await self._lifecycle.is_ready()
-            raise Refused(f"the model is not ready: {state}", 503, NOT_READY_AFTER)
+            raise Refused(f"the model is not ready: {state}", 503, NOT_READY_RETRY_INTERVAL_SECONDS)
         return self._lifecycle.serving
 
     def _json_length(self, request: web.Request) -> int | None:
@@ -253,7 +252,9 @@ async def _outcome(handle: Handle, request: web.Request, share: Share) -> tuple[
         return _refusal(error), "busy" if error.status == 503 else "refused"
     except EngineDied as error:
         log.error("request failed", error=str(error))
-        return _refusal(Refused("the process that runs the model has ended", 503, NOT_READY_AFTER)), "failed"
+        return _refusal(
+            Refused("the process that runs the model has ended", 503, NOT_READY_RETRY_INTERVAL_SECONDS)
+        ), "failed"
     except asyncio.CancelledError:
         raise
     except Exception:

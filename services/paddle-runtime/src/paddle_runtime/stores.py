@@ -16,15 +16,18 @@ from paddle_runtime.config import PaddleRuntimeSettings
 from paddle_runtime.domain.files import ModelFault
 from paddle_runtime.domain.location import Bucket
 from paddle_runtime.ports import StoredFile
+from paddle_runtime.timing import (
+    STORE_CONNECT_TIMEOUT_SECONDS,
+    STORE_IDLE_TIMEOUT_SECONDS,
+    STORE_REQUEST_TIMEOUT_SECONDS,
+    STORE_RETRY_TIMEOUT_SECONDS,
+)
 from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
 
 _PIECE = 1024 * 1024
-_CONNECT = timedelta(seconds=5)
-_IDLE = timedelta(seconds=30)
-_NEVER = timedelta(days=365)
 _STATUS = re.compile(r"status(?: code)?:? (\d{3})")
 _SAID = re.compile(r"<Message>(.+?)</Message>", re.DOTALL)
 
@@ -39,7 +42,12 @@ class S3Files:
         ModelFault: settings or the environment's AWS_* variables cannot be used.
     """
 
-    def __init__(self, bucket: Bucket, settings: PaddleRuntimeSettings, idle: timedelta = _IDLE) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        settings: PaddleRuntimeSettings,
+        idle: timedelta = timedelta(seconds=STORE_IDLE_TIMEOUT_SECONDS),
+    ) -> None:
         self._prefix = bucket.prefix
         self._where = f"bucket {bucket.name}, prefix {bucket.prefix or '/'}"
         try:
@@ -101,12 +109,12 @@ def _options(bucket: Bucket, settings: PaddleRuntimeSettings, idle: timedelta) -
         "region": settings.store_region,
         "client_options": {
             "allow_http": bucket.endpoint.startswith("http://"),
-            "connect_timeout": _CONNECT,
+            "connect_timeout": timedelta(seconds=STORE_CONNECT_TIMEOUT_SECONDS),
             "read_timeout": idle,
             # Of a whole request with its body, so it would limit the size of a model.
-            "timeout": _NEVER,
+            "timeout": timedelta(seconds=STORE_REQUEST_TIMEOUT_SECONDS),
         },
-        "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=20)},
+        "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=STORE_RETRY_TIMEOUT_SECONDS)},
     }
     if bucket.endpoint:
         options["endpoint"] = bucket.endpoint.rstrip("/")

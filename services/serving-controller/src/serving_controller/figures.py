@@ -16,13 +16,12 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
 from serving_controller.domain.judge import Counts
 from serving_controller.domain.traefik import SERIES, Sample, growth, of_revision, read, total
+from serving_controller.timing import (
+    FIGURES_IDLE_GRACE_SECONDS,
+    FIGURES_INTERVAL_SECONDS,
+    FIGURES_TIMEOUT_SECONDS,
+)
 
-TIMEOUT = 5.0
-"""Seconds for one proxy's answer."""
-EVERY = 2.0
-"""Seconds between two readings."""
-IDLE = 30.0
-"""Seconds after which a service that nobody asks for is not read: it may have fallen to another replica."""
 NO_FIGURES = "NoFigures"
 NOT_SET = "no address of the gateway's figures is set: set servingController.figures of the chart"
 
@@ -79,12 +78,14 @@ class GatewayFigures:
         """Keep the figures up to date until cancelled: a proxy that hangs holds up nobody else."""
         while True:
             await self.refresh()
-            await self._clock.sleep(EVERY)
+            await self._clock.sleep(FIGURES_INTERVAL_SECONDS)
 
     async def refresh(self) -> None:
         """Read all proxies, unless nobody asks."""
         now = self._clock.monotonic()
-        windows = [window for window in self._windows.values() if now - window.asked_at < IDLE]
+        windows = [
+            window for window in self._windows.values() if now - window.asked_at < FIGURES_IDLE_GRACE_SECONDS
+        ]
         self._trouble = self._trouble if windows else None
         if not windows or not self._endpoints:
             return
@@ -99,7 +100,7 @@ class GatewayFigures:
 
     async def _scrape(self, wanted: Collection[Wanted]) -> Totals:
         urls = [url for endpoint in self._endpoints for url in await _addresses(endpoint)]
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=FIGURES_TIMEOUT_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             texts = await asyncio.gather(*(_fetch(session, url) for url in urls))
         # A proxy of many services answers megabytes.
@@ -152,7 +153,7 @@ async def _addresses(endpoint: str) -> list[str]:
     parts = urlsplit(endpoint)
     port = parts.port or 80
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(FIGURES_TIMEOUT_SECONDS):
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError) as error:

@@ -28,6 +28,7 @@ from paddlewheel.kube.ports import (
 from paddlewheel.operator.watch import Watch
 from serving_controller.domain import names
 from serving_controller.domain.revision import followed_models
+from serving_controller.timing import POD_CHANGE_BATCH_INTERVAL_SECONDS
 
 PADDLE_SERVICE = PADDLE_SERVICES.kind
 CHILDREN = {
@@ -44,8 +45,6 @@ OPTIONAL = (names.ROUTE, names.KNATIVE_SERVICE, names.KNATIVE_REVISION)
 """Their CRDs may come and go."""
 BY_OWNER, BY_SERVICE, BY_MODEL, BY_UID = "owner", "service", "model", "uid"
 
-BATCH = 0.2
-"""Seconds that a pod's change waits for others of its service: pods change in bursts."""
 
 Wake = Callable[[Key, float], None]
 
@@ -92,7 +91,7 @@ class Wakes:
         if kind == PADDLE_SERVICE:
             self._wake(key_of(change.obj), 0.0)
         elif name := labels_of(change.obj).get(names.LABEL_SERVICE):
-            delay = BATCH if kind == names.POD else 0.0
+            delay = POD_CHANGE_BATCH_INTERVAL_SECONDS if kind == names.POD else 0.0
             self._wake(Key(key_of(change.obj).namespace, name), delay)
 
     def installed(self, kind: str, _: bool) -> None:

@@ -17,9 +17,9 @@ from trigger_controller.domain import names
 from trigger_controller.domain.model import Trigger
 from trigger_controller.domain.parse import parse_origin
 from trigger_controller.domain.plan import Plan
-from trigger_controller.domain.policies.release import RECHECK
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
+from trigger_controller.timing import RELEASE_RETRY_INTERVAL_SECONDS
 
 
 class Applier:
@@ -53,7 +53,7 @@ class Applier:
             applied,
             children=tuple(child for child, trouble in remembered if trouble is None),
             troubles=applied.troubles + troubles,
-            retry_after=earliest(applied.retry_after, RECHECK if troubles else None),
+            retry_after=earliest(applied.retry_after, RELEASE_RETRY_INTERVAL_SECONDS if troubles else None),
         )
 
     def forget(self, trigger_uid: str) -> None:
@@ -78,7 +78,7 @@ class Applier:
         if not left:
             return applied
         self._owed[trigger.uid] = left
-        return replace(applied, retry_after=earliest(applied.retry_after, RECHECK))
+        return replace(applied, retry_after=earliest(applied.retry_after, RELEASE_RETRY_INTERVAL_SECONDS))
 
     async def _remember(self, child: ChildRef, manifest: Object) -> Trouble | None:
         try:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Container
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from trigger_controller.domain.model import Occurrence
+from trigger_controller.timing import MESSAGE_RETRY_TIMEOUT_SECONDS
 
 Items = dict["asyncio.Future[None]", Occurrence]
 
-PATIENCE = 10.0
-"""Seconds for which a message may wait for what failed: three or four tries, by the backoff."""
 OF_TRIGGER = 4
 OF_NAMESPACE = 8
 OF_ALL = 16
@@ -67,7 +66,11 @@ class Inbox:
     def overdue(self, key: Key) -> frozenset[str]:
         """Ids of the events that have waited for as long as they may."""
         now = self._clock.monotonic()
-        held = (o.id for done, o in self.pending(key).items() if now - self._since(done, now) >= PATIENCE)
+        held = (
+            o.id
+            for done, o in self.pending(key).items()
+            if now - self._since(done, now) >= MESSAGE_RETRY_TIMEOUT_SECONDS
+        )
         return frozenset(held)
 
     def hold(self, key: Key, items: Items, held: Container[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import orjson
@@ -28,13 +28,7 @@ from paddlewheel.operator.concurrency import gather_bounded
 from trigger_controller.domain import pages
 from trigger_controller.domain.model import Deferred, Origin, Page
 from trigger_controller.domain.policies.deferral import Change, changed
-
-TOUCH_EVERY: Final = timedelta(hours=1)
-"""A used mark is written again this often: it must neither expire nor be dropped from a full bucket before
-the events it is about."""
-
-LOOK_EVERY: Final = 300.0
-"""Seconds after which a trigger without deferred events is looked up again."""
+from trigger_controller.timing import DEFERRED_CHECK_INTERVAL_SECONDS, MARK_REFRESH_INTERVAL_SECONDS
 
 T = TypeVar("T")
 
@@ -74,7 +68,7 @@ class Memory:
         return until
 
     def _is_due(self, touched: datetime) -> bool:
-        return self._clock.now() - touched > TOUCH_EVERY
+        return self._clock.now() - touched > timedelta(seconds=MARK_REFRESH_INTERVAL_SECONDS)
 
     def _mark(self, until: datetime) -> bytes:
         return orjson.dumps([until, self._clock.now()])
@@ -101,7 +95,11 @@ class Memory:
                 of those that another replica deferred, unless it could not be written.
         """
         read_at = self._without_deferred.get(trigger_uid)
-        if read_at is not None and self._clock.monotonic() - read_at < LOOK_EVERY and not is_sure:
+        if (
+            read_at is not None
+            and self._clock.monotonic() - read_at < DEFERRED_CHECK_INTERVAL_SECONDS
+            and not is_sure
+        ):
             return Deferred()
         # Before it is read: a change made meanwhile has the last word.
         self._without_deferred[trigger_uid] = self._clock.monotonic()

@@ -7,13 +7,10 @@ from contextlib import contextmanager
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
+from trigger_controller.timing import SLOW_PASS_GRACE_SECONDS
 
-SLOW_AFTER = 1.0
-"""Seconds; a pass whose calls are answered takes a fraction of it."""
 SLOW_PASSES = 2
 """Of one namespace at once; there are four workers by default."""
-TURN_AFTER = 1.0
-"""Seconds until a key is looked at again whose namespace has as many."""
 
 
 class Passes:
@@ -26,7 +23,7 @@ class Passes:
     def is_crowded(self, key: Key) -> bool:
         """The namespace of the key has as many slow passes as it may."""
         now, since = self._clock.monotonic(), self._since.items()
-        slow = [k for k, at in since if k.namespace == key.namespace and now - at >= SLOW_AFTER]
+        slow = [k for k, at in since if k.namespace == key.namespace and now - at >= SLOW_PASS_GRACE_SECONDS]
         return len(slow) >= SLOW_PASSES
 
     @contextmanager

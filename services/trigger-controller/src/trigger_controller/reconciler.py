@@ -23,12 +23,12 @@ from trigger_controller.domain.matching import may_concern
 from trigger_controller.domain.model import Deferred, Observed, Occurrence, Trigger
 from trigger_controller.domain.plan import Handled, Plan, conclude, deferrable, handled, plan
 from trigger_controller.domain.policies.deferral import Change
-from trigger_controller.domain.policies.release import RECHECK
 from trigger_controller.inbox import Inbox, Items, settle
 from trigger_controller.memory import Memory
 from trigger_controller.metrics import Metrics
 from trigger_controller.observe import TriggerObserver
-from trigger_controller.passes import TURN_AFTER, Passes
+from trigger_controller.passes import Passes
+from trigger_controller.timing import NAMESPACE_TURN_INTERVAL_SECONDS, RELEASE_RETRY_INTERVAL_SECONDS
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         """As every reconciler. When a pass fails, its events wait for the next, on the bus and then deferred:
         the API server may refuse the status, the trigger may be unreadable, or it is a bug."""
         if self._passes.is_crowded(key):
-            return Result(TURN_AFTER)
+            return Result(NAMESPACE_TURN_INTERVAL_SECONDS)
         with self._passes.running(key):
             return await self._reconcile_and_settle(key)
 
@@ -123,7 +123,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
             raise
         self._failing.discard(key)
         done = self._handled.pop(key, Handled())
-        again = Result(earliest(result.requeue_after, RECHECK))
+        again = Result(earliest(result.requeue_after, RELEASE_RETRY_INTERVAL_SECONDS))
         try:
             await self._memory.remember(done.trigger_uid, done.digests)
         except Retry:

@@ -17,12 +17,11 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.operator.concurrency import gather_bounded
 from trigger_controller.domain.notifications import read_notifications
 from trigger_controller.metrics import Metrics
+from trigger_controller.timing import WEBHOOK_RETRY_INTERVAL_SECONDS
 
 ROUTE = "/v1/sources/s3/{source}"
 BODY_LIMIT = 1024 * 1024
 """Bytes of a post: aiohttp's own limit."""
-RETRY_AFTER = 2
-"""Seconds after which a store may try again."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +64,9 @@ class Webhook:
             self._metrics.notified("unavailable")
             log.warning("notification not stored, the store has to try again", error=str(error))
             return _answer(
-                503, "not stored, by no fault of the body; try again", {"Retry-After": str(RETRY_AFTER)}
+                503,
+                "not stored, by no fault of the body; try again",
+                {"Retry-After": str(WEBHOOK_RETRY_INTERVAL_SECONDS)},
             )
         self._metrics.notified("stored")
         return web.Response(status=204)

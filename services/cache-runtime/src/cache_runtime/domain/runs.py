@@ -9,6 +9,11 @@ from enum import Enum
 
 from cache_runtime.domain.digest import digest_of, sum_of
 from cache_runtime.domain.model import Outcome, RunRecords
+from cache_runtime.timing import (
+    HEARTBEAT_INTERVAL_SECONDS,
+    MASTER_TIMEOUT_SECONDS,
+    UNMOUNTED_AGENT_TIMEOUT_SECONDS,
+)
 from paddlewheel.contracts.generated.cache_v1 import (
     Chunk,
     ChunkLimits,
@@ -22,15 +27,6 @@ from paddlewheel.contracts.rates import seconds_left
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
 
-HEARTBEAT = 4.0
-"""Seconds after which the master writes the state even if nothing changed."""
-QUIET = 6.0
-"""Seconds without a write after which an agent looks whether the bus is there at all."""
-SILENCE = 15.0
-"""Seconds without a write after which any agent may take over the master role."""
-UNMOUNTED = 2 * SILENCE
-"""Seconds after which an agent without a mount may claim the role too, and one that cannot list without it
-gives it up to another that has one."""
 PARTITIONS_PER_SECOND = 25
 """Every agent hears every state, with figures of every partition: for many it is written less often."""
 MESSAGE_MAX = 300
@@ -133,13 +129,13 @@ def _claim(run: RunRecords, agent: Candidate, silent_for: float) -> Claim:
         return Claim.NONE
     is_able = agent.is_mounted or not _is_to_be_listed(run)
     if run.state is None:
-        return Claim.CREATE if is_able or silent_for > UNMOUNTED else Claim.NONE
+        return Claim.CREATE if is_able or silent_for > UNMOUNTED_AGENT_TIMEOUT_SECONDS else Claim.NONE
     # Two processes of one pod name must not take the role from each other for ever.
     held_before_restart = run.state.master == agent.pod and not agent.has_lost_it
     # Whoever has given it up leaves it to others for a while.
     is_free = not run.state.master and not agent.has_lost_it
     is_due = is_able and (held_before_restart or is_free)
-    is_silent = silent_for > (SILENCE if is_able else UNMOUNTED)
+    is_silent = silent_for > (MASTER_TIMEOUT_SECONDS if is_able else UNMOUNTED_AGENT_TIMEOUT_SECONDS)
     return Claim.TAKE_OVER if is_due or is_silent else Claim.NONE
 
 
@@ -207,7 +203,7 @@ def crashed(state: RunState, error: str) -> RunState:
 
 def pace(partitions: int) -> float:
     """Seconds between two states that differ in figures only."""
-    return min(HEARTBEAT, partitions / PARTITIONS_PER_SECOND)
+    return min(HEARTBEAT_INTERVAL_SECONDS, partitions / PARTITIONS_PER_SECOND)
 
 
 def is_news(before: RunState, state: RunState) -> bool:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from cache_runtime.domain.runs import Problem, repeated
+from cache_runtime.timing import AGENT_GONE_TIMEOUT_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, PartitionTotals, RunSpec, RunState
 
 NAMED = 3
 """Partitions that a message names at most."""
 
 
-GONE_AFTER = 300.0
-"""Seconds without a report after which nobody waits for what only that agent can do."""
 UNSEEN = "no agent reports"
 """The trouble of a partition that nothing is known of."""
 
@@ -112,14 +111,14 @@ def gone(silences: Mapping[int, Silence]) -> str:
     Args:
         silences: of every partition that is not finished.
     """
-    if not silences or any(each.seconds < GONE_AFTER for each in silences.values()):
+    if not silences or any(each.seconds < AGENT_GONE_TIMEOUT_SECONDS for each in silences.values()):
         return ""
     named = [
         f"partition {index}" + (f" (node {each.node})" if each.node else "")
         for index, each in sorted(silences.items())[:NAMED]
     ]
     more = f" and {len(silences) - NAMED} more" if len(silences) > NAMED else ""
-    text = f"{', '.join(named)}{more}: no agent has reported for {GONE_AFTER:.0f} s"
+    text = f"{', '.join(named)}{more}: no agent has reported for {AGENT_GONE_TIMEOUT_SECONDS:.0f} s"
     return f"{text}, so what is on its node stays there; all other partitions are done"
 
 

@@ -13,6 +13,15 @@ import structlog
 from cache_runtime.engines.ports import Ailment, MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import (
+    FIRST_MOUNT_REPORT_INTERVAL_SECONDS,
+    LONGEST_MOUNT_RETRY_INTERVAL_SECONDS,
+    LOST_MOUNT_TIMEOUT_SECONDS,
+    MOUNT_PROBE_STEP_INTERVAL_SECONDS,
+    MOUNT_RETRY_INTERVAL_SECONDS,
+    PARTITION_LEAVE_TIMEOUT_SECONDS,
+    SLOW_MOUNT_GRACE_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -22,19 +31,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-PROBE_EVERY = 1.0
-TOLD_AFTER, SILENT_AFTER = 2.5, 10.0
-"""Seconds without an answer of the file system, after which that is told, and after which the mount is lost:
-one that is well may be late on a busy machine, and must not be unmounted for that."""
-LATE_AFTER = 10.0
-"""Seconds after which it is told what a first mount waits for: nobody knows of it yet."""
-STEP = 0.5
-"""Seconds of them that count at once, see `_is_answered`."""
-LEAVES_WITHIN = 900.0
-"""Seconds after `leave` in which a process that ends leaves nothing behind. A partition goes within a minute,
-its pod within the grace period after that; if it is still there later, the user has kept it after all."""
-_FIRST_PAUSE, _LONGEST_PAUSE, _DOUBLINGS = 0.5, 30.0, 6
-"""Seconds; the last is a number of times."""
+_DOUBLINGS = 6
 
 
 class BaseMount:
@@ -114,7 +111,7 @@ class BaseMount:
         """Told anew when it waits for something else; what is known already is not replaced."""
         began, told = self._clock.monotonic(), ""
         while True:
-            await self._clock.sleep(LATE_AFTER)
+            await self._clock.sleep(FIRST_MOUNT_REPORT_INTERVAL_SECONDS)
             if self.is_mounted or (self._ailment is not None and not told):
                 return
             if self._step != told:
@@ -144,10 +141,10 @@ class BaseMount:
         """The answer of the mounted file system. That it is late is told, and raises Retry in the end."""
         asked = asyncio.create_task(in_own_thread(call))
         try:
-            if not await _is_answered(asked, min(TOLD_AFTER, SILENT_AFTER)):
-                self._set_silence(Ailment(Reason.MOUNT_SILENT, _silent(what, TOLD_AFTER)))
-                if not await _is_answered(asked, SILENT_AFTER - TOLD_AFTER):
-                    raise Retry("MountLost", _silent(what, SILENT_AFTER))
+            if not await _is_answered(asked, min(SLOW_MOUNT_GRACE_SECONDS, LOST_MOUNT_TIMEOUT_SECONDS)):
+                self._set_silence(Ailment(Reason.MOUNT_SILENT, _silent(what, SLOW_MOUNT_GRACE_SECONDS)))
+                if not await _is_answered(asked, LOST_MOUNT_TIMEOUT_SECONDS - SLOW_MOUNT_GRACE_SECONDS):
+                    raise Retry("MountLost", _silent(what, LOST_MOUNT_TIMEOUT_SECONDS))
             answer = await asked
         finally:
             asked.cancel()
@@ -156,7 +153,10 @@ class BaseMount:
 
     def _is_leaving(self, stop: asyncio.Event) -> bool:
         """Only at the end: of a mount that is lost before, pods that run need what hides it."""
-        is_recent = self._left_at is not None and self._clock.monotonic() - self._left_at < LEAVES_WITHIN
+        is_recent = (
+            self._left_at is not None
+            and self._clock.monotonic() - self._left_at < PARTITION_LEAVE_TIMEOUT_SECONDS
+        )
         return stop.is_set() and is_recent
 
     async def _take_away(self) -> None:
@@ -176,8 +176,8 @@ async def in_time(work: Awaitable[T], what: str, reason: str = "MountLost") -> T
     """The result. Raises Retry with the reason when what it asks is silent."""
     asked = asyncio.ensure_future(work)
     try:
-        if not await _is_answered(asked, SILENT_AFTER):
-            raise Retry(reason, _silent(what, SILENT_AFTER))
+        if not await _is_answered(asked, LOST_MOUNT_TIMEOUT_SECONDS):
+            raise Retry(reason, _silent(what, LOST_MOUNT_TIMEOUT_SECONDS))
         return await asked
     finally:
         asked.cancel()
@@ -186,10 +186,10 @@ async def in_time(work: Awaitable[T], what: str, reason: str = "MountLost") -> T
 async def _is_answered(asked: asyncio.Future[Any], seconds: float) -> bool:
     """Time in which this process stood still itself counts as one step: there may be an answer already."""
     while seconds > 0:
-        done, _ = await asyncio.wait({asked}, timeout=min(STEP, seconds))
+        done, _ = await asyncio.wait({asked}, timeout=min(MOUNT_PROBE_STEP_INTERVAL_SECONDS, seconds))
         if done:
             return True
-        seconds -= STEP
+        seconds -= MOUNT_PROBE_STEP_INTERVAL_SECONDS
     return False
 
 
@@ -208,7 +208,13 @@ async def wait(stop: asyncio.Event, seconds: float, *others: asyncio.Task[Any]) 
 
 async def pause(stop: asyncio.Event, failures: int) -> None:
     """Before mounting again, after so many failures in a row: 1, 2 ... 30 seconds."""
-    await wait(stop, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, _DOUBLINGS)))
+    await wait(
+        stop,
+        min(
+            LONGEST_MOUNT_RETRY_INTERVAL_SECONDS,
+            MOUNT_RETRY_INTERVAL_SECONDS * 2.0 ** min(failures, _DOUBLINGS),
+        ),
+    )
 
 
 def words(error: Retry | Permanent | OSError) -> tuple[str, str]:

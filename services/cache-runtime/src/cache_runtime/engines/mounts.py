@@ -7,10 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cache_runtime.timing import KERNEL_MOUNT_TIMEOUT_SECONDS
 from paddlewheel.core.errors import Retry
-
-MOUNT_TIMEOUT = 10.0
-"""Seconds for the kernel to mount or unmount."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,10 @@ async def run_mount(*command: str) -> None:
         *command, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
     )
     try:
-        async with asyncio.timeout(MOUNT_TIMEOUT):
+        async with asyncio.timeout(KERNEL_MOUNT_TIMEOUT_SECONDS):
             _, stderr = await process.communicate()
     except TimeoutError as error:
-        silent = f"{' '.join(command)} took more than {MOUNT_TIMEOUT:.0f} s"
+        silent = f"{' '.join(command)} took more than {KERNEL_MOUNT_TIMEOUT_SECONDS:.0f} s"
         raise Retry(f"{command[0].capitalize()}Failed", silent) from error
     finally:
         if process.returncode is None:  # what nobody waits for any more must not happen later

@@ -22,6 +22,11 @@ from cache_runtime.engines.ports import Copied, NotBegun, Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
 from cache_runtime.operations.torn import TornFiles
 from cache_runtime.retrying import at_most
+from cache_runtime.timing import (
+    CHUNK_COPY_TIMEOUT_SECONDS,
+    DELETION_TIMEOUT_SECONDS,
+    OBJECT_COPY_TIMEOUT_SECONDS,
+)
 from cache_runtime.tree import Tree
 from cache_runtime.walk import is_leftover
 from paddlewheel.contracts.crds.operations import TWO_DELETIONS
@@ -32,9 +37,6 @@ from paddlewheel.core.errors import Permanent, Retry
 _DESTINATION = "syncOptions.destination"
 _LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
-COPY_TIME, OBJECT_TIME, DELETE_TIME = 3600.0, 5.0, 6 * 3600.0
-"""Seconds for a chunk, beside those of its bytes; for each object, which may take a client of its own; for
-each of the two steps of a deletion."""
 RUNS = 16
 """Of so many runs, the last ones, it is known what could not be removed."""
 SLOWEST = 8
@@ -119,7 +121,9 @@ class Sync(RunOperation):
         await torn.remove_all()
         limit, found = sync.bandwidth_limit, set[bytes]()
         try:
-            async with at_most(DELETE_TIME + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"):
+            async with at_most(
+                DELETION_TIMEOUT_SECONDS + copy_time(size, limit), Reason.COPY_TIMEOUT, "comparing"
+            ):
                 await self._transfer.delete_copied(sync, limit, found)
         except (Retry, Permanent) as error:
             torn.add(_target(_destination(sync), key) for key in found)
@@ -130,10 +134,10 @@ class Sync(RunOperation):
 
     async def _delete_extra(self, sync: SyncOperation, copied: TreeSize) -> None:
         """Each of the two reads all of a source that may be large, and has its own time for that."""
-        async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "listing the source"):
+        async with at_most(DELETION_TIMEOUT_SECONDS, Reason.COPY_TIMEOUT, "listing the source"):
             source = await self._transfer.read_source(sync)
         _check_source(sync, source.size, copied)
-        async with at_most(DELETE_TIME, Reason.COPY_TIMEOUT, "deleting"):
+        async with at_most(DELETION_TIMEOUT_SECONDS, Reason.COPY_TIMEOUT, "deleting"):
             await source.delete_extra()
 
 
@@ -172,7 +176,11 @@ class _SyncTask:
         directories = [self._target(key) for key in keys if is_directory_key(key)]
         there = sum(map(bool, await self._tree.directories(directories)))
         objects = [key for key in keys if not is_directory_key(key) and key not in stays]
-        limit = COPY_TIME + OBJECT_TIME * len(objects) + copy_time(sum(e.size for e in files), self._mbps)
+        limit = (
+            CHUNK_COPY_TIMEOUT_SECONDS
+            + OBJECT_COPY_TIMEOUT_SECONDS * len(objects)
+            + copy_time(sum(e.size for e in files), self._mbps)
+        )
         async with at_most(limit, Reason.COPY_TIMEOUT, "copying"):
             copied, changed = await self._copy(objects) if objects else (Copied({}), set[bytes]())
         # Not before: a try that has copied nothing is none, and the next one would find them.

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cache_runtime.timing import CLOCK_CORRECTION_GRACE_SECONDS
 from cache_runtime.tree import Tree
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
-
-_CORRECTION = 1.0
-"""Seconds by which the clock of a node may be set back meanwhile."""
 
 
 class TornFiles:
@@ -49,5 +47,5 @@ class TornFiles:
 
     async def _remove(self, path: bytes) -> None:
         [found] = await self._tree.stat([path])
-        if found is not None and found.changed <= self._copied[path] + _CORRECTION:
+        if found is not None and found.changed <= self._copied[path] + CLOCK_CORRECTION_GRACE_SECONDS:
             await self._tree.remove_files([path])

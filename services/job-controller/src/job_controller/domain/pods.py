@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from job_controller.domain import names
+from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -40,8 +41,6 @@ _BY_POD_REASON = {
 _BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
-SKEW = timedelta(seconds=30)
-"""By which the clocks of a node and of the API server may differ."""
 
 
 class PodState(Enum):
@@ -223,7 +222,7 @@ def _ended_before_deletion(raw: Raw) -> bool:
     if not has_ended or was_alive or asked is None or not times:
         return False
     is_certain = any(_cause_of(end) is Reason.OOM_KILLED for end in ends)
-    return max(times) + (timedelta() if is_certain else SKEW) < asked
+    return max(times) + (timedelta() if is_certain else timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)) < asked
 
 
 def _deletion_asked_at(meta: Raw) -> datetime | None:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paddle_runtime.timing import FULL_RETRY_INTERVAL_SECONDS
+
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
 """By name. BF16 is carried as the upper 16 bits of FP32, in uint16: NumPy has no such type."""
@@ -18,8 +20,6 @@ DummyShapes = Mapping[str, Sequence[int]]
 """Of the inputs of the warm-up, by name; other inputs have the shape of the signature."""
 ANY = -1
 """A dimension of any size."""
-RETRY_AFTER = 1
-"""Seconds that a client is asked to wait when there is no room for its request."""
 
 
 class Datatype(StrEnum):
@@ -116,8 +116,8 @@ class Refused(Exception):  # noqa: N818 - a verdict on a request, not a failure
 
 
 def busy(message: str) -> Refused:
-    """There is no room for the request now: 503, to be repeated after `RETRY_AFTER`."""
-    return Refused(message, 503, RETRY_AFTER)
+    """There is no room for the request now: 503, to be repeated after `FULL_RETRY_INTERVAL_SECONDS`."""
+    return Refused(message, 503, FULL_RETRY_INTERVAL_SECONDS)
 
 
 def _named(name: str, specs: tuple[TensorSpec, ...], kind: str) -> TensorSpec:

@@ -23,6 +23,7 @@ from paddlewheel.contracts.crds.paddleservice import (
 from paddlewheel.contracts.reasons import Reason
 from serving_controller.domain.judge import Counts, Decision, Limits, Verdict, blind_spot, judge
 from serving_controller.domain.measured import Finding, Measured, compare
+from serving_controller.timing import POD_MOVE_GRACE_SECONDS
 
 WAITING, STEPPING, SERVING = "Waiting", "Stepping", "Serving"
 ROLLING_BACK, ROLLED_BACK = "RollingBack", "RolledBack"
@@ -31,8 +32,6 @@ OPEN = (WAITING, STEPPING, ROLLING_BACK)
 """Phases of a rollout by rules that goes on."""
 STARTED, STEPPED, PROMOTED, WITHDRAWN = "CanaryStarted", "CanaryStepped", "CanaryPromoted", "CanaryRolledBack"
 """Names of the facts."""
-SILENCE = 30.0
-"""Seconds without any ready pod of a revision that pass when a pod moves; after them it has failed."""
 RESUMES = 3
 """How often a step begins anew because nobody looked: one that is never looked at has to end as well."""
 
@@ -324,12 +323,16 @@ def _without_stable(at: Situation, rules: RolloutSpec, state: RolloutStatus) -> 
 
 def _patience(at: Situation, silent_since: datetime | None) -> float:
     """Seconds for which the silence of a revision is waited out yet."""
-    return SILENCE - (at.now - silent_since).total_seconds() if silent_since else SILENCE
+    return (
+        POD_MOVE_GRACE_SECONDS - (at.now - silent_since).total_seconds()
+        if silent_since
+        else POD_MOVE_GRACE_SECONDS
+    )
 
 
 def _until(left: float, held: Outcome) -> Outcome:
     """Look again when so many seconds are over, if not before."""
-    before = SILENCE if held.recheck is None else held.recheck
+    before = POD_MOVE_GRACE_SECONDS if held.recheck is None else held.recheck
     return replace(held, recheck=min(before, math.ceil(max(left, 1.0))))
 
 

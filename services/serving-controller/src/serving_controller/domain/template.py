@@ -8,15 +8,10 @@ from typing import Any
 from serving_controller.domain import names
 from serving_controller.domain.model import Options
 from serving_controller.domain.revision import MODEL_PATH, MODEL_VOLUME, Revision
-
-PROBE_PERIOD = 2
-READY_PERIOD = 5
-GRACE = 90
-"""Seconds that a pod gets to end. It has had no new requests for some time by then; a longer grace would hold
-the resources of servers that ignore SIGTERM."""
-LINGER = 10
-"""Seconds that a pod goes on answering after it was taken out of the route: gateways learn that a moment
-later."""
+from serving_controller.timing import (
+    READINESS_PROBE_INTERVAL_SECONDS,
+    STARTUP_PROBE_INTERVAL_SECONDS,
+)
 
 _CONFINED = {
     "runAsNonRoot": True,
@@ -105,17 +100,17 @@ def _command(content: Mapping[str, Any]) -> Manifest:
 def _probes(revision: Revision, options: Options) -> Manifest:
     """No fixed delay: the first answer ends the start, however long or short it was."""
     ready, alive = _check(revision, "/v2/health/ready"), _check(revision, "/v2/health/live")
-    failures = max(1, options.startup_seconds // PROBE_PERIOD)
+    failures = max(1, options.startup_seconds // STARTUP_PROBE_INTERVAL_SECONDS)
     return {
         "startupProbe": {
             **ready,
-            "periodSeconds": PROBE_PERIOD,
+            "periodSeconds": STARTUP_PROBE_INTERVAL_SECONDS,
             "timeoutSeconds": 2,
             "failureThreshold": failures,
         },
         "readinessProbe": {
             **ready,
-            "periodSeconds": READY_PERIOD,
+            "periodSeconds": READINESS_PROBE_INTERVAL_SECONDS,
             "timeoutSeconds": 5,
             "failureThreshold": 3,
         },

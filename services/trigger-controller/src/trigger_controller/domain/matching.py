@@ -14,9 +14,7 @@ from paddlewheel.contracts.subjects import parse_event_subject
 from paddlewheel.core.errors import Permanent
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Occurrence, Raw, Trigger
-
-CLOCK_SKEW = timedelta(seconds=5)
-"""Assumed bound of the difference between the clocks of the API server and of publishers."""
+from trigger_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 
 _KINDS = {("jobs", "job"): names.PADDLE_JOB, ("datasets", "samplejob"): names.SAMPLE_JOB}
 
@@ -88,7 +86,9 @@ def may_concern(trigger: Trigger, occurrence: Occurrence) -> bool:
 def is_wanted(trigger: Trigger, occurrence: Occurrence) -> bool:
     """The spec asks for the event, whether the trigger may have it or not."""
     when = trigger.spec.when
-    if when is None or occurrence.event.time < trigger.created_at - CLOCK_SKEW:
+    if when is None or occurrence.event.time < trigger.created_at - timedelta(
+        seconds=CLOCK_SKEW_GRACE_SECONDS
+    ):
         return False
     if when.object_store is not None:
         return _is_stored_there(when.object_store, occurrence.event)

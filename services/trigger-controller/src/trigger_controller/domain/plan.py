@@ -20,10 +20,11 @@ from trigger_controller.domain.policies import schedule
 from trigger_controller.domain.policies.deferral import to_defer, with_deferred
 from trigger_controller.domain.policies.history import outdated, replaced
 from trigger_controller.domain.policies.intake import alone, take_in
-from trigger_controller.domain.policies.release import RECHECK, gathers, may_fire, wait_before_release
+from trigger_controller.domain.policies.release import gathers, may_fire, wait_before_release
 from trigger_controller.domain.policies.schedule import wait_before_turn, with_schedule, without_expired
 from trigger_controller.domain.render import child_name, render_child
 from trigger_controller.domain.status import Creation, with_conditions, with_creations
+from trigger_controller.timing import RELEASE_RETRY_INTERVAL_SECONDS
 
 Plan = operator.Plan[TriggerStatus]
 
@@ -114,7 +115,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     status = with_deferred(seen, status, undone, applied)
     status = with_conditions(seen, status, decision.loop, applied, now)
     waits = seen.held.union(o.id for o in seen.postponed) - seen.kept
-    recheck = RECHECK if waits or seen.troubles or seen.unrecorded else None
+    recheck = RELEASE_RETRY_INTERVAL_SECONDS if waits or seen.troubles or seen.unrecorded else None
     steps = (
         _next_step(seen, status, now),
         _next_deferred(seen, status, undone),

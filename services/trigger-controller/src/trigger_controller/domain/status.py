@@ -23,6 +23,7 @@ from trigger_controller.domain import names
 from trigger_controller.domain.facts import declare
 from trigger_controller.domain.model import Deferred, Observed, Trigger
 from trigger_controller.domain.policies.intake import join
+from trigger_controller.timing import REFUSED_TEMPLATE_RETRY_INTERVAL_SECONDS
 
 _REMEDY = (
     "correct that: the events are kept, and tried again within a minute, or at once when the annotation"
@@ -32,8 +33,6 @@ LOST_IDS = 4
 """Lost events that the condition names."""
 _DIGITS = 20
 """An annotation with so many is no number of events."""
-RETRY_REFUSED = timedelta(seconds=60)
-"""A refused template is tried again after this time if nobody changes it."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,10 @@ def _kept(trigger: Trigger, status: TriggerStatus, gathered: StatusGathered, now
         status,
         waiting=join(gathered, status.waiting) if status.waiting else gathered,
         firing=None if gathered == status.firing else status.firing,
-        refused=StatusRefused(generation=trigger.generation, retry_at=now + RETRY_REFUSED),
+        refused=StatusRefused(
+            generation=trigger.generation,
+            retry_at=now + timedelta(seconds=REFUSED_TEMPLATE_RETRY_INTERVAL_SECONDS),
+        ),
     )
 
 

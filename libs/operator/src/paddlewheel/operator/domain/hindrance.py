@@ -88,4 +88,3 @@ def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
 def container_statuses(status: Raw) -> Iterable[Raw]:
     """Of init containers, then of the others."""
     return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-

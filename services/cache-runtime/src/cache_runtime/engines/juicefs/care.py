@@ -19,14 +19,13 @@ from urllib.parse import urlsplit
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import (
+    MOUNT_CHECK_TIMEOUT_SECONDS,
+    STORE_CHECK_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 
-CHECK_EVERY = 5.0
-STORE_EVERY = 30.0
-"""Seconds between two requests to a store that answers: all nodes of all sets ask the same one."""
-PATIENCE = 4.0
-"""Seconds for an answer."""
 _FREE = "free-space-ratio"
 _FREE_DEFAULT = 0.1
 _PORTS = {"http": 80, "https": 443}
@@ -57,7 +56,7 @@ class Care:
         self._ask_store_at = 0.0
 
     async def look(self) -> Ailment | None:
-        """The most serious ailment, None when all is well. Takes `PATIENCE` at most."""
+        """The most serious ailment, None when all is well. Takes `MOUNT_CHECK_TIMEOUT_SECONDS` at most."""
         around = self._around
         disks, database, store = await asyncio.gather(
             self._blocking("disks", lambda: check_disks(around.cache_dirs, around.free_ratio), _DISKS_SILENT),
@@ -71,7 +70,7 @@ class Care:
     ) -> Ailment | None:
         """While one look hangs, there is no second: each would hold a thread."""
         task = self._looks.pop(name, None) or asyncio.create_task(in_own_thread(check))
-        done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+        done, _ = await asyncio.wait({task}, timeout=MOUNT_CHECK_TIMEOUT_SECONDS)
         if done:
             return task.result()
         self._looks[name] = task
@@ -87,7 +86,7 @@ class Care:
         problem = await ask_store(store)
         self._refused = self._refused + 1 if problem else 0
         if not problem:
-            self._ask_store_at = self._clock.monotonic() + STORE_EVERY
+            self._ask_store_at = self._clock.monotonic() + STORE_CHECK_INTERVAL_SECONDS
         if self._refused < 2:
             return None
         return Ailment(
@@ -193,10 +192,10 @@ async def ask_store(store: StoreAddress) -> str:
     Any answer is one: it may want keys, know no HEAD, or be short of time for a moment.
     """
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(MOUNT_CHECK_TIMEOUT_SECONDS):
             return "" if await _head(store) else "the connection was closed"
     except TimeoutError:
-        return f"silent for {PATIENCE:.0f} s"
+        return f"silent for {MOUNT_CHECK_TIMEOUT_SECONDS:.0f} s"
     except ssl.SSLError:
         return ""
     except OSError as error:

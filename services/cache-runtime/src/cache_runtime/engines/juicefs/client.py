@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from cache_runtime.cell import Cell
 from cache_runtime.engines.juicefs.command import Command
 from cache_runtime.engines.juicefs.output import last_problem, logged_problem
+from cache_runtime.timing import CLIENT_KILL_TIMEOUT_SECONDS
 from paddlewheel.core.errors import Retry
 
 KEPT_OUTPUT, KEPT_LOG = 16 << 20, 256 << 10
 """Bytes kept of the end of stdout, where `status` lists all sessions, and of stderr."""
-KILL_TIMEOUT = 10.0
-"""Seconds that a killed process gets to end: one that waits for a disk in the kernel does not."""
 _GLOBAL = ("--no-agent", "--no-color")
 Hear = Callable[[bytes], None]
 
@@ -142,18 +141,18 @@ async def _tail(stream: asyncio.StreamReader, size: int, hear: Hear | None = Non
 
 
 async def kill(process: Process) -> None:
-    """Kill a process and wait for it, `KILL_TIMEOUT` at most."""
+    """Kill a process and wait for it, `CLIENT_KILL_TIMEOUT_SECONDS` at most."""
     if process.returncode is not None:
         return
     process.kill()
-    await has_ended(process, KILL_TIMEOUT)
+    await has_ended(process, CLIENT_KILL_TIMEOUT_SECONDS)
 
 
 async def kill_session(process: Process) -> bool:
-    """Kill a process and all that it has started; whether it has ended within `KILL_TIMEOUT`."""
+    """Kill a process and its children; true when it has ended within `CLIENT_KILL_TIMEOUT_SECONDS`."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    return await has_ended(process, KILL_TIMEOUT)
+    return await has_ended(process, CLIENT_KILL_TIMEOUT_SECONDS)
 
 
 async def has_ended(process: Process, within: float) -> bool:

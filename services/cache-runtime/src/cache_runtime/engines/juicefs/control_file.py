@@ -21,11 +21,8 @@ from cache_runtime.engines.juicefs.control import (
     tree_size,
 )
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import CONTROL_FILE_POLL_INTERVAL_SECONDS, CONTROL_FILE_TIMEOUT_SECONDS
 from paddlewheel.core.errors import Retry
-
-SILENCE = 120.0
-"""Seconds without a frame (the client sends one every 0.3 s) after which it is considered hung."""
-_POLL = 0.005
 
 
 class ControlFile:
@@ -81,10 +78,13 @@ class ControlFile:
 
 
 def _read_answer(handle: int, stop: threading.Event) -> Answer:
-    buffer, deadline = b"", time.monotonic() + SILENCE
-    while not stop.wait(_POLL):
+    buffer, deadline = b"", time.monotonic() + CONTROL_FILE_TIMEOUT_SECONDS
+    while not stop.wait(CONTROL_FILE_POLL_INTERVAL_SECONDS):
         if data := os.read(handle, 1 << 17):
-            buffer, deadline = _without_old_frames(buffer + data), time.monotonic() + SILENCE
+            buffer, deadline = (
+                _without_old_frames(buffer + data),
+                time.monotonic() + CONTROL_FILE_TIMEOUT_SECONDS,
+            )
         if answer := parse_answer(buffer):
             return answer
         if time.monotonic() > deadline:

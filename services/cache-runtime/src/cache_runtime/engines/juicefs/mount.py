@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import structlog
 
-from cache_runtime.engines.base import PROBE_EVERY, BaseMount, in_time, pause, wait, words
+from cache_runtime.engines.base import BaseMount, in_time, pause, wait, words
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
-from cache_runtime.engines.juicefs.care import CHECK_EVERY, Care, Surroundings, free_ratio
-from cache_runtime.engines.juicefs.client import KILL_TIMEOUT, JuiceFsClient, has_ended, kill_session
+from cache_runtime.engines.juicefs.care import Care, Surroundings, free_ratio
+from cache_runtime.engines.juicefs.client import JuiceFsClient, has_ended, kill_session
 from cache_runtime.engines.juicefs.heart import Heart
 from cache_runtime.engines.juicefs.mount_point import abort_connection, find_connections, is_juicefs
 from cache_runtime.engines.juicefs.output import cause_of, problem_of
@@ -27,6 +27,16 @@ from cache_runtime.engines.ports import MountListener
 from cache_runtime.engines.view import View
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.threads import in_own_thread
+from cache_runtime.timing import (
+    CLIENT_FLUSH_TIMEOUT_SECONDS,
+    CLIENT_KILL_TIMEOUT_SECONDS,
+    CLIENT_LEAVE_TIMEOUT_SECONDS,
+    DISK_TIMEOUT_SECONDS,
+    MOUNT_CHECK_INTERVAL_SECONDS,
+    MOUNT_PROBE_INTERVAL_SECONDS,
+    MOUNT_READY_TIMEOUT_SECONDS,
+    SHORT_MOUNT_GRACE_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
@@ -36,16 +46,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-READY_TIMEOUT = 60.0
-LEAVE_TIMEOUT = 1.0
-"""Seconds in which a client ends by itself when nothing shows its file system any more."""
-FLUSH_TIMEOUT = 12.0
-"""Seconds to write what it has buffered, once the kernel has told it that the file system is gone."""
-DISK_TIMEOUT = 10.0
-"""Seconds for an answer of a disk or of the kernel."""
 _NOT_READY = "the client does not say why: see whether database and object store answer"
-SHORT_LIFE = 60.0
-"""Seconds: a mount that was lost sooner counts as one that has failed."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class JuiceFsMount(BaseMount):
                 async with self._telling():
                     await self._mount_once(stop)
             except (Retry, Permanent, OSError) as error:
-                has_lasted = self._clock.monotonic() - began > SHORT_LIFE
+                has_lasted = self._clock.monotonic() - began > SHORT_MOUNT_GRACE_SECONDS
                 failures = 1 if has_lasted else failures + 1
                 await self._set_lost(*words(error))
                 await pause(stop, failures)
@@ -162,7 +163,7 @@ class JuiceFsMount(BaseMount):
     async def _wait_ready(self, process: Process, output: _Output, stop: asyncio.Event) -> Heart:
         """Raises Retry when the client does not mount, or is silent once it has."""
         self._step = _NOT_READY
-        deadline = self._clock.monotonic() + READY_TIMEOUT
+        deadline = self._clock.monotonic() + MOUNT_READY_TIMEOUT_SECONDS
         while not await self._is_ready():
             self._step = output.problem or _NOT_READY
             if process.returncode is not None:
@@ -170,7 +171,7 @@ class JuiceFsMount(BaseMount):
                     "MountFailed", output.problem or f"juicefs mount ended with code {process.returncode}"
                 )
             if self._clock.monotonic() > deadline or stop.is_set():
-                raise Retry("MountFailed", f"not mounted within {READY_TIMEOUT:.0f} s")
+                raise Retry("MountFailed", f"not mounted within {MOUNT_READY_TIMEOUT_SECONDS:.0f} s")
             await wait(stop, 0.1)
         return await self._of_client(Heart.of)
 
@@ -193,7 +194,7 @@ class JuiceFsMount(BaseMount):
                         "MountLost", output.problem or f"juicefs mount ended with code {process.returncode}"
                     )
                 await self._check(heart)
-                await wait(stop, PROBE_EVERY, ended)
+                await wait(stop, MOUNT_PROBE_INTERVAL_SECONDS, ended)
         finally:
             ended.cancel()
 
@@ -208,7 +209,7 @@ class JuiceFsMount(BaseMount):
                     self._ailment = await care.look()
                 except (OSError, ValueError) as error:
                     log.warning("could not look after the mount", problem=str(error))
-                await self._clock.sleep(CHECK_EVERY)
+                await self._clock.sleep(MOUNT_CHECK_INTERVAL_SECONDS)
         finally:
             care.close()
 
@@ -246,9 +247,9 @@ class JuiceFsMount(BaseMount):
             await self._take_away()
         if process.returncode is None:
             process.terminate()
-            if not await has_ended(process, LEAVE_TIMEOUT):
+            if not await has_ended(process, CLIENT_LEAVE_TIMEOUT_SECONDS):
                 self._abort()
-            if not await has_ended(process, FLUSH_TIMEOUT):
+            if not await has_ended(process, CLIENT_FLUSH_TIMEOUT_SECONDS):
                 log.warning("juicefs did not exit and was killed", pid=process.pid)
         is_gone = await client.kill()
         if heart is not None:
@@ -277,15 +278,15 @@ class _Client:
         return self.process.returncode is not None and self.reading.done()
 
     async def kill(self) -> bool:
-        """Whether it has ended within `KILL_TIMEOUT`."""
-        output = asyncio.wait({self.reading}, timeout=KILL_TIMEOUT)
+        """Whether it has ended within `CLIENT_KILL_TIMEOUT_SECONDS`."""
+        output = asyncio.wait({self.reading}, timeout=CLIENT_KILL_TIMEOUT_SECONDS)
         await asyncio.gather(kill_session(self.process), output)
         return self.has_ended
 
 
 async def _make_cache_directory(directory: str) -> None:
     try:
-        async with asyncio.timeout(DISK_TIMEOUT):
+        async with asyncio.timeout(DISK_TIMEOUT_SECONDS):
             await in_own_thread(lambda: Path(directory).mkdir(parents=True, exist_ok=True))
     except TimeoutError as error:
         raise Retry("CacheDiskFailed", f"cache directory {directory}: the disk does not answer") from error

@@ -34,14 +34,13 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import Copied, NotBegun, SourceReading
 from cache_runtime.local_sources import LocalSources
 from cache_runtime.secret_files import SecretFiles
+from cache_runtime.timing import LISTING_TIMEOUT_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 T = TypeVar("T")
 
-SILENCE = 300.0
-"""Seconds in which a listing must say something: with each page of the store it does."""
 _CACHED = ("attr-cache", "entry-cache", "dir-entry-cache", "negative-entry-cache")
 """Mount options that replace a second."""
 SINGLES = 4
@@ -239,10 +238,12 @@ def _together(copies: Sequence[Copied]) -> Copied:
 async def _heard(answer: Awaitable[T]) -> T:
     """What the client says next. Raises Retry when it is silent."""
     try:
-        async with asyncio.timeout(SILENCE):
+        async with asyncio.timeout(LISTING_TIMEOUT_SECONDS):
             return await answer
     except TimeoutError as error:
-        text = f"the source has said nothing for {SILENCE:.0f} s: see whether the store answers"
+        text = (
+            f"the source has said nothing for {LISTING_TIMEOUT_SECONDS:.0f} s: see whether the store answers"
+        )
         raise Retry(Reason.SOURCE_SILENT, text) from error
 
 

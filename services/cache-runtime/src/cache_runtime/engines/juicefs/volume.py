@@ -10,8 +10,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.client import JuiceFsClient
 from cache_runtime.engines.juicefs.control import INTERNAL_INODES
 from cache_runtime.engines.juicefs.control_file import ControlFile
-
-REMOVE_TIMEOUT = 3600.0
+from cache_runtime.timing import REMOVE_TIMEOUT_SECONDS
 
 
 class JuiceFsVolume:
@@ -26,7 +25,7 @@ class JuiceFsVolume:
 
     async def remove(self, path: Path) -> str:
         log_id = random_ids.token_hex(16)
-        done = await self._client.run(commands.remove([str(path)], log_id), timeout=REMOVE_TIMEOUT)
+        done = await self._client.run(commands.remove([str(path)], log_id), timeout=REMOVE_TIMEOUT_SECONDS)
         return done.problem_under(log_id) if done.code else ""
 
     async def size(self) -> TreeSize:

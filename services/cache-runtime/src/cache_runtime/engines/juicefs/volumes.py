@@ -14,6 +14,7 @@ from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import EngineSecret
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
 from cache_runtime.engines.juicefs.output import is_store_in_use, is_unformatted
+from cache_runtime.timing import METADATA_TIMEOUT_SECONDS
 from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stores import InvalidStore, check_store
@@ -21,7 +22,6 @@ from paddlewheel.core.errors import Permanent, Retry
 
 log = structlog.get_logger(__name__)
 
-META_TIMEOUT = 30.0
 _RESTORE = "restore the database from its backup"
 _PUT_BACK = "if metaurl was changed in the engine's Secret, put back what it was"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -83,14 +83,14 @@ class Volumes:
 
     async def _format(self, engine: EngineSecret) -> None:
         log.info("formatting volume", volume=engine.name, storage=engine.storage)
-        made = await self._client.run(commands.format_volume(engine), timeout=2 * META_TIMEOUT)
+        made = await self._client.run(commands.format_volume(engine), timeout=2 * METADATA_TIMEOUT_SECONDS)
         if made.code and is_store_in_use(made.problem):
             raise Permanent(Reason.VOLUME_LOST, _in_use(engine.name))
         if made.code:
             raise Retry("FormatFailed", made.problem)
 
     async def _status(self, engine: EngineSecret) -> Completed:
-        return await self._client.run(commands.status(engine), timeout=META_TIMEOUT)
+        return await self._client.run(commands.status(engine), timeout=METADATA_TIMEOUT_SECONDS)
 
 
 def is_absent(status: Completed) -> bool:

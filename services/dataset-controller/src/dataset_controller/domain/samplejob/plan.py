@@ -27,7 +27,6 @@ from dataset_controller.domain.samplejob.policies.termination import (
 from dataset_controller.domain.samplejob.policies.turns import decide_turn
 from dataset_controller.domain.samplejob.request import Request, is_prepared_for, read_request
 from dataset_controller.domain.samplejob.status import (
-    PROGRESS_SECONDS,
     end_of,
     ended_status,
     present_status,
@@ -36,19 +35,18 @@ from dataset_controller.domain.samplejob.status import (
     unstarted_status,
     with_run,
 )
+from dataset_controller.timing import (
+    CORRECTION_CHECK_INTERVAL_SECONDS,
+    KNOWN_RUNS_CHECK_INTERVAL_SECONDS,
+    PROGRESS_WRITE_INTERVAL_SECONDS,
+    RUN_CHECK_INTERVAL_SECONDS,
+    RUN_RECORD_GRACE_SECONDS,
+)
 from paddlewheel.contracts.generated.cache_v1 import RunState
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import AT_ONCE, KubernetesEvent, earliest
 
-RECHECK_SECONDS = 5.0
-"""Time after which something that the user has to correct is checked again: Secrets are not watched."""
-RUN_SECONDS = 15.0
-"""Time after which the record of an unfinished run is checked again."""
-RECORD_SECONDS = 60.0
-"""Time after which the records of a run whose end is in the status leave the bus."""
-BUS_SECONDS = 2.0
-"""Time after which it is checked again whether the bus has told which runs there are."""
 RUN_AGAIN = "to run it again, edit its options or create it anew"
 
 
@@ -101,7 +99,7 @@ def _begin(seen: ObservedJob, now: datetime) -> JobPlan:
     if not seen.are_records_known:
         message = "waits for the bus: which runs there are is not known yet"
         status = status.with_condition(Cond.STARTED, False, Reason.WAITING_FOR_TURN, message, now)
-        return JobPlan(status, requeue_after=BUS_SECONDS)
+        return JobPlan(status, requeue_after=KNOWN_RUNS_CHECK_INTERVAL_SECONDS)
     others = decide_termination(seen, status, now)
     if not others.may_start:
         return JobPlan(others.status, requeue_after=others.wake_after)
@@ -132,7 +130,9 @@ def _cancelled(by: str) -> str:
 def _refuse(seen: ObservedJob, problem: Problem, now: datetime) -> JobPlan:
     status = present_status(seen)
     status = status.with_condition(Cond.ACCEPTED, False, problem.reason, problem.message, now)
-    return JobPlan(status, events=refusal_events(seen.status, status), requeue_after=RECHECK_SECONDS)
+    return JobPlan(
+        status, events=refusal_events(seen.status, status), requeue_after=CORRECTION_CHECK_INTERVAL_SECONDS
+    )
 
 
 def _fail_untaken(seen: ObservedJob, message: str, now: datetime) -> JobPlan:
@@ -192,7 +192,13 @@ def _go_on(seen: ObservedJob, now: datetime) -> JobPlan:
     if seen.state is not None or seen.are_records_known:
         status = _with_acceptance(seen, status, problem, now)
     is_early = seen.state is not None and status.progress != progress_of(seen.state)
-    again = PROGRESS_SECONDS if is_early else RECHECK_SECONDS if problem else RUN_SECONDS
+    again = (
+        PROGRESS_WRITE_INTERVAL_SECONDS
+        if is_early
+        else CORRECTION_CHECK_INTERVAL_SECONDS
+        if problem
+        else RUN_CHECK_INTERVAL_SECONDS
+    )
     return JobPlan(status, records, events=refusal_events(seen.status, status), requeue_after=again)
 
 
@@ -294,7 +300,7 @@ def _with_remedy(why: str) -> str:
 
 def _next_look(seen: ObservedJob) -> float | None:
     """After the end: the records leave the bus then, and maybe the job."""
-    return earliest(RECORD_SECONDS, seen.job.spec.ttl_seconds_after_finished)
+    return earliest(RUN_RECORD_GRACE_SECONDS, seen.job.spec.ttl_seconds_after_finished)
 
 
 def _look_for_changes(seen: ObservedJob, now: datetime) -> JobPlan:

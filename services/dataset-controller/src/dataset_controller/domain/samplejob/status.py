@@ -16,9 +16,6 @@ from paddlewheel.contracts.rates import seconds_left
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 
-PROGRESS_SECONDS = 2.0
-"""Least time between two writes of progress."""
-
 
 def present_status(seen: ObservedJob) -> JobStatus:
     """The recorded status, for the present generation."""

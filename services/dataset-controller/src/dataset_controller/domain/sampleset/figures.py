@@ -10,12 +10,11 @@ from typing import Any
 
 from dataset_controller.domain.sampleset.model import ObservedSet
 from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.timing import FIGURES_WRITE_INTERVAL_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
 from paddlewheel.contracts.sizes import iec
 
-FIGURES_SECONDS = 5.0
-"""Least time between two writes of the figures."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _TOTALS = ("totalSize", "totalFiles", "cachedPercent")
 """What says nothing while the size of the set is not known."""
@@ -36,7 +35,7 @@ def decide_figures(seen: ObservedSet, runtime: Runtime, partitions: int) -> Figu
         return FiguresDecision(recorded)
     current = cache_status(runtime.reports, partitions, recorded)
     if recorded and not seen.figures_due and current != recorded:
-        return FiguresDecision(recorded, FIGURES_SECONDS)
+        return FiguresDecision(recorded, FIGURES_WRITE_INTERVAL_SECONDS)
     return FiguresDecision(current)
 
 

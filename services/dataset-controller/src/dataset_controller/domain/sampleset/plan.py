@@ -28,15 +28,13 @@ from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
 from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
 from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
+from dataset_controller.timing import (
+    CORRECTION_CHECK_INTERVAL_SECONDS,
+    RUN_CHECK_INTERVAL_SECONDS,
+    WRITTEN_SECRET_CHECK_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import AT_ONCE, Create, KubernetesEvent, Patch, earliest
-
-RECHECK_SECONDS = 5.0
-"""Time after which something that the user has to correct is checked again: Secrets are not watched."""
-RUN_SECONDS = 15.0
-"""Time after which the record of an unfinished run is checked again."""
-WRITTEN_SECONDS = 1.0
-"""Time after which the set's own Secret, once written, is looked at again: its pods are told the version."""
 
 
 def plan(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
@@ -77,7 +75,7 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
         status,
         actions=(*decide_secrets(own, None), *_labels(seen, own, now)),
         events=refusal_events(seen.status, status),
-        requeue_after=RECHECK_SECONDS,
+        requeue_after=CORRECTION_CHECK_INTERVAL_SECONDS,
     )
 
 
@@ -105,10 +103,10 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
         events=_events(seen.status, status),
         requeue_after=earliest(
             AT_ONCE if _is_step(seen.status, status) else None,
-            RECHECK_SECONDS if admission.problem or seen.troubles else None,
-            RECHECK_SECONDS if status.phase is SetPhase.SYNC_FAILED else None,
-            WRITTEN_SECONDS if _writes_secret(actions) else None,
-            RUN_SECONDS if any(run.stage is Stage.RUNNING for run in runs) else None,
+            CORRECTION_CHECK_INTERVAL_SECONDS if admission.problem or seen.troubles else None,
+            CORRECTION_CHECK_INTERVAL_SECONDS if status.phase is SetPhase.SYNC_FAILED else None,
+            WRITTEN_SECRET_CHECK_INTERVAL_SECONDS if _writes_secret(actions) else None,
+            RUN_CHECK_INTERVAL_SECONDS if any(run.stage is Stage.RUNNING for run in runs) else None,
             scaling.wake_after,
             figures.wake_after,
             *(run.wake_after for run in runs),

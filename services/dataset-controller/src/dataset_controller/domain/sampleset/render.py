@@ -30,6 +30,7 @@ from dataset_controller.domain.names import (
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
+from dataset_controller.timing import RUNTIME_TERMINATION_GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.crds.options import CLIENT_NAMES
 from paddlewheel.contracts.dataset_names import (
@@ -50,9 +51,6 @@ BUS_MOUNT = {"name": "bus", "mountPath": BUS_DIR, "readOnly": True}
 PREFIX = "CACHE_RUNTIME_"
 CACHE_DIRECTORIES = f"{PREFIX}CACHE_DIRS"
 """Settings of runtime pods, in their environment."""
-END_SECONDS = 20
-"""What a runtime pod gets to end where nothing is to be uploaded: its client has 13 s to write what it has
-buffered."""
 ONE_BY_ONE = {"type": "RollingUpdate"}
 """The next pod is replaced when the one before has mounted, also with the policy Parallel. Pods that use the
 data have it again with the mount, and what is cached stays on the node."""
@@ -267,7 +265,7 @@ def _flush_seconds(spec: SetSpec) -> int:
 def _grace_seconds(spec: SetSpec) -> int:
     """Its last word is that nothing is left on the node: without it, a set waits for the next agent there."""
     last = UPLOAD_SECONDS + UNMOUNT_SECONDS + LAST_WORD_SECONDS if spec.is_writeback else 0
-    return END_SECONDS + last
+    return RUNTIME_TERMINATION_GRACE_SECONDS + last
 
 
 def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod
+from dataset_controller.timing import REPORT_TIMEOUT_SECONDS
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import Object, key_of, labels_of, spec_of, status_of
 from paddlewheel.contracts.reasons import Reason
 
-REPORT_SECONDS = 60.0
-"""Age at which an agent's report expires."""
 _BEARABLE = frozenset({Reason.STORE_UNREACHABLE, Reason.CACHE_DISK_FULL, Reason.CACHE_DISK_FAILED})
 """What ails a mounted partition, and leaves what is cached, or what is in the store, to be read."""
 
@@ -156,7 +155,7 @@ def cache_measured_at(report: NodeStatus) -> datetime | None:
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:
-    return at is not None and abs((now - at).total_seconds()) <= REPORT_SECONDS
+    return at is not None and abs((now - at).total_seconds()) <= REPORT_TIMEOUT_SECONDS
 
 
 def is_serious(report: NodeStatus) -> bool:

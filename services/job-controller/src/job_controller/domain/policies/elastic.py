@@ -7,14 +7,10 @@ from datetime import datetime, timedelta
 
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import ENDED, Pod, PodId, PodState
+from job_controller.timing import GROWTH_INTERVAL_SECONDS, UNSCHEDULABLE_POD_GRACE_SECONDS
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
-
-PATIENCE = timedelta(seconds=30)
-"""Age from which on a pod that fits on no node is given up for the present."""
-GROWS_AFTER = timedelta(seconds=60)
-"""From one restart to the next for more workers, each of which costs the steps since the last checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,11 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone makes another number fit."""
     if not is_elastic(seen):
         return None
-    times = (_due(pod.created_at, PATIENCE) for pod in _workers(seen) if _has_no_room(pod))
+    times = (
+        _due(pod.created_at, timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS))
+        for pod in _workers(seen)
+        if _has_no_room(pod)
+    )
     due = [at for at in (*times, _grows_at(seen)) if at is not None and at > now]
     return (min(due) - now).total_seconds() if due else None
 
@@ -71,7 +71,11 @@ def _shrunk(seen: Observed, now: datetime) -> Fit | None:
     is_settled = len(world) == seen.job.workers == placed + len(waiting)
     if not waiting or not is_settled or placed < seen.job.least_workers:
         return None
-    if any((due := _due(pod.created_at, PATIENCE)) is not None and due > now for pod in waiting):
+    if any(
+        (due := _due(pod.created_at, timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS))) is not None
+        and due > now
+        for pod in waiting
+    ):
         return None
     why = waiting[0].hindrance.message if waiting[0].hindrance else ""
     return Fit(placed, f"{_room(seen, placed)}: {why}")
@@ -93,7 +97,7 @@ def _room(seen: Observed, placed: int) -> str:
 
 def _grows_at(seen: Observed) -> datetime | None:
     last = seen.status.last_restart
-    return _due(last.time, GROWS_AFTER) if last else None
+    return _due(last.time, timedelta(seconds=GROWTH_INTERVAL_SECONDS)) if last else None
 
 
 def _workers(seen: Observed) -> list[Pod]:

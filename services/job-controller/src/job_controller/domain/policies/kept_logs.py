@@ -9,6 +9,7 @@ from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.clean_up import pods_to_delete
 from job_controller.domain.policies.failure import failure_order
+from job_controller.timing import KEPT_LOGS_TIMEOUT_SECONDS
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.plan import shorten
 
@@ -17,8 +18,6 @@ BYTES = 8 * 1024
 """Kept of each pod at most."""
 PODS = 8
 """With `BYTES` this is what a finished job takes up in etcd, 64 KiB."""
-PATIENCE = timedelta(seconds=60)
-"""From the end of a job on, its pods wait this long for their logs to be kept."""
 _CUT = "[...]\n"
 
 
@@ -36,7 +35,7 @@ def _importance(pod: Pod) -> tuple[object, ...]:
 def is_patience_over(job: Job, now: datetime) -> bool:
     """The pods are deleted though their logs could not be kept."""
     ended = parse_stamp(job.status.completion_time)
-    return ended is None or now >= ended + PATIENCE
+    return ended is None or now >= ended + timedelta(seconds=KEPT_LOGS_TIMEOUT_SECONDS)
 
 
 def kept(logs: Mapping[str, str]) -> dict[str, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from job_controller.domain import names
 from job_controller.domain.model import Observed
-from job_controller.domain.pods import SKEW, Pod, PodId
+from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.failure import failure_message, first_failures
 from job_controller.domain.policies.lost_mounts import cause_of
+from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
@@ -62,7 +63,11 @@ def _missed(seen: Observed, trains: Callable[[PodId], bool]) -> list[tuple[PodId
 def _may_cause(pod: Pod, first_failure: datetime | None) -> bool:
     """Peers of a disrupted pod fail within seconds, and so before it has ended itself."""
     at = _lost_at(pod)
-    return at is None or first_failure is None or at <= first_failure + SKEW
+    return (
+        at is None
+        or first_failure is None
+        or at <= first_failure + timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)
+    )
 
 
 def _lost_at(pod: Pod) -> datetime | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from job_controller.domain.model import LostMount, Observed, SampleSet
-from job_controller.domain.pods import SKEW, Failure, Pod
+from job_controller.domain.pods import Failure, Pod
+from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
@@ -24,7 +27,11 @@ def _failed_without(seen: Observed, pod: Pod, failure: Failure) -> bool:
     lost, ended = mount_of(seen.sample_set, pod), parse_stamp(failure.finished_at)
     if lost is None:
         return False
-    return ended is None or lost.since is None or ended + SKEW >= lost.since
+    return (
+        ended is None
+        or lost.since is None
+        or ended + timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS) >= lost.since
+    )
 
 
 def mount_of(sample_set: SampleSet | None, pod: Pod) -> LostMount | None:

@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
+from job_controller.timing import POD_END_GRACE_SECONDS
 from paddlewheel.contracts.stamps import parse_stamp
-
-PATIENCE = timedelta(seconds=30)
-"""A kubelet confirms the end of a pod some seconds after its grace period."""
 
 
 def overdue_pod(seen: Observed, now: datetime) -> Pod | None:
@@ -47,4 +45,4 @@ def _leaving(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
     for pod in (*seen.pods, *seen.old_pods, *seen.former_pods):
         ends = parse_stamp(pod.ends_by) if pod.terminating and pod.id in needed else None
         if ends is not None:
-            yield pod, ends + PATIENCE
+            yield pod, ends + timedelta(seconds=POD_END_GRACE_SECONDS)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, Observed
+from job_controller.timing import STALL_GRACE_SECONDS
 from paddlewheel.contracts.conditions import Condition, find, is_true
 from paddlewheel.contracts.crds import JobProgress
 from paddlewheel.contracts.reasons import Reason
@@ -14,8 +15,6 @@ from paddlewheel.operator.domain.plan import KubernetesEvent
 
 FACTOR = 5
 """Usual times between two reports that may pass without one."""
-LEAST = timedelta(seconds=120)
-"""Evaluations and checkpoints take their time."""
 
 
 def stall_conditions(seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
@@ -79,7 +78,9 @@ def _patience(job: Job, progress: JobProgress) -> timedelta:
     policy = job.spec.progress
     if policy is not None and policy.stall_seconds:
         return timedelta(seconds=policy.stall_seconds)
-    return max(LEAST, FACTOR * timedelta(seconds=progress.interval_seconds or 0.0))
+    return max(
+        timedelta(seconds=STALL_GRACE_SECONDS), FACTOR * timedelta(seconds=progress.interval_seconds or 0.0)
+    )
 
 
 def _message(job: Job, status: JobStatus) -> str:

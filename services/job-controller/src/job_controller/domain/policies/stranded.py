@@ -12,14 +12,12 @@ from job_controller.domain.model import LostMount, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.losses import Loss
 from job_controller.domain.policies.lost_mounts import mount_of
+from job_controller.timing import (
+    MOUNT_REPLACEMENT_GRACE_SECONDS,
+    MOUNT_RETURN_GRACE_SECONDS,
+    UNWELL_SET_CHECK_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
-
-PATIENCE = timedelta(seconds=30)
-"""Time that a mount gets to come back before the ranks that run on its node are restarted."""
-STOPPED_PATIENCE = timedelta(minutes=5)
-"""The same while its runtime pod is replaced: a restart would cost more than the wait."""
-LOOK_AGAIN = 30.0
-"""Seconds between two looks at a data set that is not well: not all that happens to it is a fact."""
 
 
 def find_stranded(seen: Observed, now: datetime) -> tuple[Loss, ...]:
@@ -32,7 +30,7 @@ def seconds_until_stranded(seen: Observed, now: datetime) -> float | None:
     if seen.sample_set is None or seen.sample_set.is_well or not seen.pods:
         return None
     waits = [left.total_seconds() for _, lost in _affected(seen) if (left := _left(lost, now)) > timedelta()]
-    return min((*waits, LOOK_AGAIN))
+    return min((*waits, UNWELL_SET_CHECK_INTERVAL_SECONDS))
 
 
 def _affected(seen: Observed) -> list[tuple[Pod, LostMount]]:
@@ -42,7 +40,11 @@ def _affected(seen: Observed) -> list[tuple[Pod, LostMount]]:
 
 
 def _left(lost: LostMount, now: datetime) -> timedelta:
-    patience = STOPPED_PATIENCE if lost.reason == Reason.STOPPED else PATIENCE
+    patience = (
+        timedelta(seconds=MOUNT_REPLACEMENT_GRACE_SECONDS)
+        if lost.reason == Reason.STOPPED
+        else timedelta(seconds=MOUNT_RETURN_GRACE_SECONDS)
+    )
     return lost.since + patience - now if lost.since else timedelta()
 
 

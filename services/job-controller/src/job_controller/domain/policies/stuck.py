@@ -9,11 +9,10 @@ from job_controller.domain.pods import Pod
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang_gate import gang_hindrance
 from job_controller.domain.policies.overdue import overdue_pod
+from job_controller.timing import STUCK_POD_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
-PATIENCE = timedelta(seconds=30)
-"""Age of a pod from which on it is stuck on what often passes: nodes become free, volumes are bound."""
 _MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.GANG_UNSCHEDULABLE, Reason.CONFIG_ERROR})
 _NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE, Reason.QUEUE_NOT_USABLE})
 """What closes a gate until its user does something."""
@@ -65,4 +64,4 @@ def _patience_left(pod: Pod, now: datetime) -> timedelta:
     created = parse_stamp(pod.created_at)
     if pod.hindrance is None or pod.hindrance.reason not in _MAY_PASS or created is None:
         return timedelta()
-    return created + PATIENCE - now
+    return created + timedelta(seconds=STUCK_POD_GRACE_SECONDS) - now

@@ -10,12 +10,11 @@ from typing import Any
 
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
+from job_controller.timing import POD_PREPARATION_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance
 
-PATIENCE = timedelta(seconds=30)
-"""What a node needs for volumes and network; also how often Events are looked at again afterwards."""
 _CAUSES = {
     "FailedMount": Reason.FAILED_MOUNT,
     "FailedMapVolume": Reason.FAILED_MOUNT,
@@ -38,7 +37,11 @@ def unprepared_pod(seen: Observed, now: datetime) -> Pod | None:
 
 def look_again_in(seen: Observed, now: datetime) -> float | None:
     """Seconds until a pod may have waited too long, or until Events may say something else."""
-    waits = [due - now if due > now else PATIENCE for pod in seen.world_pods if (due := _due(pod))]
+    waits = [
+        due - now if due > now else timedelta(seconds=POD_PREPARATION_GRACE_SECONDS)
+        for pod in seen.world_pods
+        if (due := _due(pod))
+    ]
     return min(waits).total_seconds() if waits else None
 
 
@@ -57,7 +60,7 @@ def with_hindrance(seen: Observed, hindered: Pod, hindrance: Hindrance) -> Obser
 
 def _due(pod: Pod) -> datetime | None:
     since = parse_stamp(pod.unprepared_since)
-    return since + PATIENCE if since else None
+    return since + timedelta(seconds=POD_PREPARATION_GRACE_SECONDS) if since else None
 
 
 def _says(event: Mapping[str, Any]) -> Hindrance:

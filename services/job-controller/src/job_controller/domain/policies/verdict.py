@@ -13,6 +13,11 @@ from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.kueue import eviction
 from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
 from job_controller.domain.policies.stranded import find_stranded
+from job_controller.timing import (
+    LONGEST_RESTART_INTERVAL_SECONDS,
+    RESTART_INTERVAL_SECONDS,
+    RESTART_RESET_GRACE_SECONDS,
+)
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import (
@@ -29,10 +34,6 @@ DISRUPTION_LIMIT = 10
 """Restarts after disruptions, unless a rule of the job says otherwise."""
 IGNORED = "Ignored"
 """Counts restarts after failures that a rule ignores."""
-RUNS_WELL_AFTER = timedelta(minutes=10)
-"""A job that has run so long begins with the shortest delay again, as a container does with its kubelet."""
-_FIRST_DELAY = timedelta(seconds=10)
-_LONGEST_DELAY = timedelta(seconds=300)
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,10 @@ def resumes_at(job: Job, now: datetime) -> datetime | None:
     if last is None or since is None or last.reason not in _FAILURES or last.failures < _SECOND:
         return None
     doublings: int = min(last.failures - _SECOND, _DOUBLINGS)
-    delay = min(_FIRST_DELAY * (1 << doublings), _LONGEST_DELAY)
+    delay = min(
+        timedelta(seconds=RESTART_INTERVAL_SECONDS) * (1 << doublings),
+        timedelta(seconds=LONGEST_RESTART_INTERVAL_SECONDS),
+    )
     # A time that is further ahead was written by a clock that was wrong: nobody waits until it comes.
     return since + delay if since <= now + delay else None
 
@@ -230,4 +234,6 @@ def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
         return last
     times = (parse_stamp(running.last_transition_time), parse_stamp(last.time))
     since = max((time for time in times if time), default=now)
-    return replace(last, failures=0) if now - since >= RUNS_WELL_AFTER else last
+    return (
+        replace(last, failures=0) if now - since >= timedelta(seconds=RESTART_RESET_GRACE_SECONDS) else last
+    )

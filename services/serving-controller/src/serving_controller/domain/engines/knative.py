@@ -15,11 +15,11 @@ from serving_controller.domain.model import Children, Raw
 from serving_controller.domain.pods import is_ready, trouble_of
 from serving_controller.domain.template import labels
 from serving_controller.domain.template import pod as pod_of
+from serving_controller.timing import KNATIVE_REQUEST_TIMEOUT_SECONDS
 
 AUTOSCALING = "autoscaling.knative.dev"
 NO_GC = "serving.knative.dev/no-gc"
 """Revisions are kept and removed by this service: one wanted for a return must not vanish."""
-TIMEOUT = 300
 QUEUE_PORT = "queue-port"
 """Port of Knative's proxy in every pod, which counts the requests."""
 
@@ -86,7 +86,7 @@ def _template(desired: Desired, wanted: Wanted) -> Manifest:
     spec = {
         **pod_of(wanted.revision, desired.options),
         "containerConcurrency": int(wanted.revision.autoscaling["concurrencyLimit"]),
-        "timeoutSeconds": TIMEOUT,
+        "timeoutSeconds": KNATIVE_REQUEST_TIMEOUT_SECONDS,
     }
     (own,) = spec["containers"]
     _probe_as_knative_does(own, desired.options.startup_seconds)

@@ -19,8 +19,9 @@ from serving_controller.domain import names
 from serving_controller.domain.engines.port import Child, Desired, RevisionState, RouteState, Wanted, metadata
 from serving_controller.domain.model import Children, Raw
 from serving_controller.domain.pods import is_ready, is_started, trouble_of
-from serving_controller.domain.template import GRACE, LINGER, labels, share_models
+from serving_controller.domain.template import labels, share_models
 from serving_controller.domain.template import pod as pod_of
+from serving_controller.timing import ROUTE_LEAVE_GRACE_SECONDS, TERMINATION_GRACE_SECONDS
 
 PORT = 80
 """Of the Services, whatever the port of the container is."""
@@ -79,9 +80,9 @@ def _deployment(desired: Desired, wanted: Wanted, found: Raw | None) -> Child:
 
 def _pod(desired: Desired, wanted: Wanted) -> Manifest:
     made = pod_of(wanted.revision, desired.options)
-    made["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LINGER}}}
+    made["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": ROUTE_LEAVE_GRACE_SECONDS}}}
     share_models(made, wanted.revision, desired.options.model_cache, desired.namespace)
-    return made | {"terminationGracePeriodSeconds": GRACE}
+    return made | {"terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS}
 
 
 def _start(desired: Desired, wanted: Wanted) -> int:

@@ -14,15 +14,12 @@ from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import DEFERRED_IDS, StatusDeferred
 from paddlewheel.operator.domain.plan import Applied
 from trigger_controller.domain.model import Deferred, Observed, Occurrence
+from trigger_controller.timing import DEFERRED_ROTATION_INTERVAL_SECONDS, NEWEST_DEFERRED_INTERVAL_SECONDS
 
 PROBES = 4
 """Deferred events that are tried while no creation succeeds."""
 AT_ONCE = 64
 """Deferred events that are tried in one pass otherwise."""
-ROTATE_EVERY = 300.0
-"""Seconds after which others are tried."""
-NEWEST_EVERY = 60.0
-"""Seconds after which the newest event is tried as well while no creation succeeds."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,13 @@ def to_try(deferred: Deferred, status: TriggerStatus, now: datetime) -> tuple[Oc
 def _turn(deferred: Deferred, size: int, now: datetime) -> tuple[Occurrence, ...]:
     if len(deferred.events) <= size:
         return deferred.events
-    start = int(now.timestamp() / ROTATE_EVERY) * size % len(deferred.events)
+    start = int(now.timestamp() / DEFERRED_ROTATION_INTERVAL_SECONDS) * size % len(deferred.events)
     return (deferred.events[start:] + deferred.events[:start])[:size]
 
 
 def _newest(deferred: Deferred, now: datetime) -> Occurrence | None:
     """The same one until the time is over, however many come meanwhile."""
-    since = now - timedelta(seconds=now.timestamp() % NEWEST_EVERY)
+    since = now - timedelta(seconds=now.timestamp() % NEWEST_DEFERRED_INTERVAL_SECONDS)
     known = (o for o in deferred.events if o.event.time < since)
     return max(known, key=lambda o: o.event.time, default=None)
 

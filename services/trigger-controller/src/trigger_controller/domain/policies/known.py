@@ -5,15 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from paddlewheel.contracts.crds import TriggerStatus
-
-RECALL = timedelta(days=13)
-"""How old an event may be for its absence from the memory to mean anything: a day less than the bucket's age
-(`streams.FIRED`). A stream keeps no fact that long, so an older one is a repetition from a status."""
+from trigger_controller.timing import EVENT_RECALL_GRACE_SECONDS
 
 
 def is_too_old(happened: datetime, now: datetime) -> bool:
     """The memory may have forgotten the event by now."""
-    return now - happened > RECALL
+    return now - happened > timedelta(seconds=EVENT_RECALL_GRACE_SECONDS)
 
 
 def is_known(status: TriggerStatus, happened: datetime, lost_until: datetime) -> bool:

@@ -8,12 +8,9 @@ from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusGathered
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.model import Observed, Outcome
+from trigger_controller.timing import CHILDREN_LIST_INTERVAL_SECONDS, RELEASE_RETRY_INTERVAL_SECONDS
 
 ALLOW, FORBID, REPLACE = "Allow", "Forbid", "Replace"
-RECHECK = 5.0
-"""Seconds until what could not be read, or had no room, is tried again."""
-LIST_AFTER = 0.05
-"""Seconds until the pass that lists the children, for what became due after they were read from the cache."""
 
 
 def gathers(seen: Observed) -> bool:
@@ -38,8 +35,8 @@ def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) ->
         return None
     if seen.trigger.spec.concurrency_policy == FORBID and is_busy(seen):
         return None
-    room = 0.0 if outbox_room(status) else RECHECK
-    sure = LIST_AFTER if seen.is_cached else 0.0
+    room = 0.0 if outbox_room(status) else RELEASE_RETRY_INTERVAL_SECONDS
+    sure = CHILDREN_LIST_INTERVAL_SECONDS if seen.is_cached else 0.0
     return max(room, sure, _until_quiet(seen, waiting, now), _until_retry(seen, status, now))
 
 

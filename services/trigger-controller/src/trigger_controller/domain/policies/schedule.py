@@ -11,13 +11,11 @@ from paddlewheel.contracts.crds.trigger import StatusEvent, StatusGathered, Stat
 from paddlewheel.contracts.stamps import parse_stamp
 from trigger_controller.domain.facts import outbox_room
 from trigger_controller.domain.model import Child, Observed, Occurrence, Trigger, Turn
-from trigger_controller.domain.policies.release import RECHECK
 from trigger_controller.domain.timetable import Timetable
+from trigger_controller.timing import FUTURE_TIME_GRACE_SECONDS, RELEASE_RETRY_INTERVAL_SECONDS
 
 TYPE = "Schedule"
 """Takes the place of a fact's ce-type."""
-AHEAD = timedelta(minutes=5)
-"""A recorded time so far in the future is that of a clock that was wrong."""
 _ID = "schedule-"
 
 
@@ -95,7 +93,7 @@ def wait_before_turn(status: TriggerStatus, now: datetime) -> float | None:
     if status.schedule is None or status.schedule.next is None:
         return None
     if not outbox_room(status):
-        return RECHECK
+        return RELEASE_RETRY_INTERVAL_SECONDS
     return max(0.0, (status.schedule.next - now).total_seconds())
 
 
@@ -133,5 +131,5 @@ def _since(trigger: Trigger, timetable: Timetable, now: datetime) -> datetime:
     """What passed before a schedule was there, or while it was suspended, is not made up for."""
     before = trigger.status.schedule
     if before is not None and before.expression == timetable.expression:
-        return before.since if before.since <= now + AHEAD else now
+        return before.since if before.since <= now + timedelta(seconds=FUTURE_TIME_GRACE_SECONDS) else now
     return now if trigger.status.observed_generation else trigger.created_at

@@ -9,17 +9,17 @@ from dataset_controller.domain.actions import CancelRun, ForgetRun
 from dataset_controller.domain.names import BEGUN, JobPhase, job_finalizer
 from dataset_controller.domain.runs import is_ended
 from dataset_controller.domain.samplejob.model import JobPlan, JobStatus, ObservedJob
-from dataset_controller.domain.samplejob.policies.notice import LOOK_AGAIN_SECONDS, is_note_awaited
+from dataset_controller.domain.samplejob.policies.notice import is_note_awaited
 from dataset_controller.domain.samplejob.status import end_of, ended_status, present_status, with_facts
+from dataset_controller.timing import (
+    BUS_DELETION_TIMEOUT_SECONDS,
+    DELETED_JOB_CANCEL_TIMEOUT_SECONDS,
+    SET_NOTICE_CHECK_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import AT_ONCE
-
-CANCEL_SECONDS = 30.0
-"""Time that the agents get to stop; without agents nobody reports it."""
-BUS_SECONDS = 600.0
-"""Time that the bus gets before the object goes without it."""
 
 
 def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
@@ -29,23 +29,23 @@ def plan_deletion(seen: ObservedJob, now: datetime) -> JobPlan:
     if finalizer not in job.finalizers:
         return JobPlan()
     since = age(job.deleted_at, now)
-    if seen.status.phase in BEGUN and not seen.are_records_known and since < BUS_SECONDS:
-        return JobPlan(present_status(seen), requeue_after=LOOK_AGAIN_SECONDS)
+    if seen.status.phase in BEGUN and not seen.are_records_known and since < BUS_DELETION_TIMEOUT_SECONDS:
+        return JobPlan(present_status(seen), requeue_after=SET_NOTICE_CHECK_INTERVAL_SECONDS)
     runs = _runs(seen)
     is_running = seen.state is not None and not is_ended(seen.state)
-    if is_running and runs and since < CANCEL_SECONDS:
+    if is_running and runs and since < DELETED_JOB_CANCEL_TIMEOUT_SECONDS:
         cancels = tuple(CancelRun(run) for run in runs)
-        return JobPlan(present_status(seen), cancels, requeue_after=LOOK_AGAIN_SECONDS)
+        return JobPlan(present_status(seen), cancels, requeue_after=SET_NOTICE_CHECK_INTERVAL_SECONDS)
     if seen.status.phase is JobPhase.RUNNING or (seen.status.phase in BEGUN and seen.state is not None):
         return JobPlan(_ended_status(seen, now), requeue_after=AT_ONCE)
     if is_note_awaited(seen, now):
-        return JobPlan(present_status(seen), requeue_after=LOOK_AGAIN_SECONDS)
+        return JobPlan(present_status(seen), requeue_after=SET_NOTICE_CHECK_INTERVAL_SECONDS)
     return JobPlan(
         with_facts(seen, present_status(seen), now, is_released=True),
         actions=tuple(ForgetRun(run) for run in runs),
         release={"finalizers": [f for f in job.finalizers if f != finalizer]},
-        release_anyway=since > BUS_SECONDS,
-        requeue_after=LOOK_AGAIN_SECONDS,
+        release_anyway=since > BUS_DELETION_TIMEOUT_SECONDS,
+        requeue_after=SET_NOTICE_CHECK_INTERVAL_SECONDS,
     )
 
 

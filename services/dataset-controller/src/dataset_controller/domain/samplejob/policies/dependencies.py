@@ -9,11 +9,9 @@ from datetime import datetime
 from dataset_controller.domain.invalid import Invalid
 from dataset_controller.domain.names import Cond, JobPhase
 from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
+from dataset_controller.timing import DEPENDENCY_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
-
-GRACE_SECONDS = 60.0
-"""Time from its creation in which what a job waits for may be created: manifests are applied in any order."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def check_after(job: SampleJob, others: Mapping[str, SampleJob]) -> None:
 def decide_dependencies(seen: ObservedJob, now: datetime) -> Wait:
     """Whether the job may run, waits, or never will run."""
     waits, wake_after = [], None
-    left = GRACE_SECONDS - age(seen.job.created_at, now)
+    left = DEPENDENCY_GRACE_SECONDS - age(seen.job.created_at, now)
     for name in seen.job.spec.after:
         other = seen.others.get(name)
         if other is None and left <= 0:

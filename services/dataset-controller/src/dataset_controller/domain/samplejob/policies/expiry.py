@@ -8,7 +8,8 @@ from datetime import datetime
 from dataset_controller.domain.names import SAMPLE_JOB
 from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.samplejob.policies.dependencies import is_awaited
-from dataset_controller.domain.samplejob.policies.notice import LOOK_AGAIN_SECONDS, is_note_awaited
+from dataset_controller.domain.samplejob.policies.notice import is_note_awaited
+from dataset_controller.timing import SET_NOTICE_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
@@ -34,6 +35,6 @@ def decide_expiry(seen: ObservedJob, now: datetime) -> Expiry:
     if is_awaited(job, seen.others.values()):
         return Expiry()
     if is_note_awaited(seen, now):
-        return Expiry(wake_after=LOOK_AGAIN_SECONDS)
+        return Expiry(wake_after=SET_NOTICE_CHECK_INTERVAL_SECONDS)
     event = KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {ttl} s after its end")
     return Expiry((Delete(SAMPLE_JOB, job.key, job.uid),), (event,))

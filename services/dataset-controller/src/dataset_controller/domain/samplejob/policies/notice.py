@@ -11,19 +11,20 @@ from dataset_controller.domain.samplejob.model import ObservedJob
 from dataset_controller.domain.sampleset.model import SampleSet
 from dataset_controller.domain.sampleset.policies.conditions import is_mirror_news
 from dataset_controller.domain.sampleset.policies.warmth import is_news
+from dataset_controller.timing import SET_NOTICE_TIMEOUT_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
-
-NOTE_SECONDS = 60.0
-"""Time that the set gets. It begins anew with the service, without which no set takes note of anything."""
-LOOK_AGAIN_SECONDS = 2.0
 
 
 def is_note_awaited(seen: ObservedJob, now: datetime) -> bool:
     """Of a job that has ended: its set takes note of it within a minute, unless it is gone or not served."""
     since = age(seen.status.completed, now)
     own = seen.sample_set
-    return min(since, seen.service_age) < NOTE_SECONDS and own is not None and _has_to_note(seen, own)
+    return (
+        min(since, seen.service_age) < SET_NOTICE_TIMEOUT_SECONDS
+        and own is not None
+        and _has_to_note(seen, own)
+    )
 
 
 def _has_to_note(seen: ObservedJob, own: SampleSet) -> bool:

@@ -12,18 +12,15 @@ from dataset_controller.domain.runs import is_ended, unfinished
 from dataset_controller.domain.samplejob.model import JobStatus, ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.policies.dependencies import awaited_by
 from dataset_controller.domain.sampleset.policies.ahead import requested_runs
+from dataset_controller.timing import (
+    CANCEL_RETRY_INTERVAL_SECONDS,
+    NEW_RUN_CHECK_INTERVAL_SECONDS,
+    RUN_CANCEL_TIMEOUT_SECONDS,
+)
 from paddlewheel.contracts.crds.samplejob import CANCELLED_RUNS
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age, seconds_stamp
-
-CANCEL_SECONDS = 60.0
-"""Time that cancelled runs get to end; one that no agent works on never reports it."""
-LOOK_AGAIN_SECONDS = 1.0
-"""While the run of another job was just decided on: the id, by which it is cancelled, is not known yet."""
-CANCEL_AGAIN_SECONDS = 15.0
-"""Between two cancels of what has not ended: its record may have come onto the bus since, or the cancel been
-lost."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +43,14 @@ def decide_termination(seen: ObservedJob, status: JobStatus, now: datetime) -> T
         cancelled_runs=_extended(status.cancelled_runs, others),
     )
     status = status.with_condition(Cond.OTHERS_CANCELLED, False, Reason.CANCELLING_OTHERS, "", now)
-    left = CANCEL_SECONDS - age(status.cancels_since, now)
+    left = RUN_CANCEL_TIMEOUT_SECONDS - age(status.cancels_since, now)
     is_starting = _is_another_starting(seen)
     if not (others or is_starting) or left <= 0:
         message = _unended(others, status.cancelled_runs)
         return TerminationDecision(
             status.with_condition(Cond.OTHERS_CANCELLED, True, Reason.CANCELLED, message, now)
         )
-    again = LOOK_AGAIN_SECONDS if is_starting else CANCEL_AGAIN_SECONDS
+    again = NEW_RUN_CHECK_INTERVAL_SECONDS if is_starting else CANCEL_RETRY_INTERVAL_SECONDS
     return TerminationDecision(status, False, min(left, again))
 
 
@@ -98,7 +95,7 @@ def _unended(others: Mapping[str, str], cancelled: Collection[str]) -> str:
     untold = ", ".join(others[run] for run in sorted(others) if run not in cancelled)
     parts = (
         f"not cancelled, for a job ends at most {CANCELLED_RUNS} at a time: {untold}" if untold else "",
-        f"cancelled, but not ended {CANCEL_SECONDS:.0f} s later: {told}" if told else "",
+        f"cancelled, but not ended {RUN_CANCEL_TIMEOUT_SECONDS:.0f} s later: {told}" if told else "",
     )
     return "; ".join(filter(None, parts))
 

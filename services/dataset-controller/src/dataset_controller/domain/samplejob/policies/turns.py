@@ -15,10 +15,8 @@ from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.request import is_prepared_for
 from dataset_controller.domain.samplejob.uses import COPIES, EVERYTHING, FILLS, Uses, conflict
 from dataset_controller.domain.sampleset.policies.ahead import is_sync_ahead, is_warmup_ahead
+from dataset_controller.timing import TURN_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.reasons import Reason
-
-LOOK_AGAIN_SECONDS = 15.0
-"""While it waits for what wakes no job when it is over."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +50,13 @@ def _turn_among_jobs(seen: ObservedJob, cancelled: Collection[str]) -> Turn:
     if running := sorted(other.key.name for other in rivals if other.status.phase in BEGUN):
         return Turn(f"waits for {', '.join(f'SampleJob {name}' for name in running)}")
     if starting := sorted(other.key.name for other in rivals if other.key.name in seen.starting):
-        return Turn(f"waits for SampleJob {starting[0]}", LOOK_AGAIN_SECONDS)
+        return Turn(f"waits for SampleJob {starting[0]}", TURN_CHECK_INTERVAL_SECONDS)
     return Turn()
 
 
 def _turn_after_the_set(seen: ObservedJob) -> Turn:
     own = next((name for name, uses in _own_runs(seen) if conflict(seen.job.uses, uses)), "")
-    return Turn(f"waits for the set's own {own}", LOOK_AGAIN_SECONDS) if own else Turn()
+    return Turn(f"waits for the set's own {own}", TURN_CHECK_INTERVAL_SECONDS) if own else Turn()
 
 
 def _candidates(seen: ObservedJob) -> Iterator[SampleJob]:

@@ -31,20 +31,18 @@ from dataset_controller.domain.sampleset.status import (
     unready_status,
     with_facts,
 )
+from dataset_controller.timing import (
+    BUS_DELETION_TIMEOUT_SECONDS,
+    CACHE_CLEAR_TIMEOUT_SECONDS,
+    RUNTIME_PODS_TIMEOUT_SECONDS,
+    USERS_CHECK_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import Object, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Action, Delete
 
-CLEAR_SECONDS = 60.0
-"""Time that the agents get to empty their caches."""
-PODS_SECONDS = 120.0
-"""Time that runtime pods get to end; those of a dead node never do."""
-BUS_SECONDS = 600.0
-"""Time that the bus gets; records that stay behind have the set's uid and do no harm."""
-LOOK_AGAIN_SECONDS = 5.0
-"""Also the time for which the set's users, once looked up, are taken for known while it waits."""
 LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
 _TASKS = {Reason.IN_USE: "mount", Reason.STAGED_WRITES: "upload"}
 
@@ -57,14 +55,14 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if set_finalizer(own.key.name) not in own.finalizers:
         return SetPlan()
     if seen.users is None:
-        return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
+        return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
     if seen.users:
         waits = f"waits for pods that use the data: {_list(seen.users)}"
         return _wait(seen, config, Reason.IN_USE, waits, now)
     if staged := staged_writes(seen, now):
         return _wait(seen, config, Reason.STAGED_WRITES, staged, now)
     if not seen.are_users_fresh:
-        return SetPlan(seen.status, requeue_after=LOOK_AGAIN_SECONDS)
+        return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
@@ -77,7 +75,7 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
             step = _remove(children)
     if step is None:
         return _release(seen, since, now)
-    return SetPlan(_status(seen, now), step, requeue_after=LOOK_AGAIN_SECONDS)
+    return SetPlan(_status(seen, now), step, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
 
 
 def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str, now: datetime) -> SetPlan:
@@ -93,7 +91,7 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
     labels = follow_mounts(seen, runtime, wanted_partitions(seen))
-    return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=LOOK_AGAIN_SECONDS)
+    return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=USERS_CHECK_INTERVAL_SECONDS)
 
 
 def _keys(seen: ObservedSet) -> tuple[Action, ...]:
@@ -131,7 +129,7 @@ def _clear(
     own, run = seen.sample_set, run_id(seen.sample_set.uid, "delete")
     stateful_set = children.stateful_set
     is_possible = stateful_set is not None and not deleted_at(stateful_set) and runtime.mounted
-    if not is_possible or since > CLEAR_SECONDS or is_ended(seen.runs.get(run)):
+    if not is_possible or since > CACHE_CLEAR_TIMEOUT_SECONDS or is_ended(seen.runs.get(run)):
         return None
     ready = [p.index for p in runtime.partitions if p.ready]
     record = make_run(own.identity, run, max(ready) + 1, ClearOperation(partitions=ready), now)
@@ -144,7 +142,7 @@ def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
     labels = decide_labels(seen.sample_set.identity, seen.nodes, (), 0)
     if labels or children.stateful_set is not None:
         return (*labels, *_deletes((names.STATEFUL_SET, children.stateful_set)))
-    return () if since < PODS_SECONDS and any(pod.is_running for pod in seen.pods) else None
+    return () if since < RUNTIME_PODS_TIMEOUT_SECONDS and any(pod.is_running for pod in seen.pods) else None
 
 
 def _remove(children: Children) -> Step | None:
@@ -184,6 +182,6 @@ def _release(seen: ObservedSet, since: float, now: datetime) -> SetPlan:
         with_facts(seen, _status(seen, now), now, is_removed=True),
         actions=(ForgetSet(own.uid),),
         release={"finalizers": [f for f in own.finalizers if f != finalizer]},
-        release_anyway=since > BUS_SECONDS,
-        requeue_after=LOOK_AGAIN_SECONDS,
+        release_anyway=since > BUS_DELETION_TIMEOUT_SECONDS,
+        requeue_after=USERS_CHECK_INTERVAL_SECONDS,
     )

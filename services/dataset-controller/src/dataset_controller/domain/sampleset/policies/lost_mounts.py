@@ -13,13 +13,10 @@ from typing import Any
 
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimePod
 from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.timing import LOST_MOUNT_GRACE_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
-
-KEPT = timedelta(hours=1)
-"""Time for which a node is named that no partition is on any more. Pods that still run there have lost the
-data for good; jobs have restarted theirs by then."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def _recorded(seen: ObservedSet, partitions: int) -> Iterator[LostMount]:
 
 def _is_kept(lost: LostMount, now: datetime) -> bool:
     since = parse_stamp(lost.since)
-    return since is not None and now - since < KEPT
+    return since is not None and now - since < timedelta(seconds=LOST_MOUNT_GRACE_SECONDS)
 
 
 def _observed(

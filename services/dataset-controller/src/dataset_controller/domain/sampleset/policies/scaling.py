@@ -14,16 +14,12 @@ from dataset_controller.domain.runs import is_ended, make_run, run_id
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec, SetStatus
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
 from dataset_controller.domain.sampleset.runtime import Runtime, startable
+from dataset_controller.timing import CACHE_CLEAR_TIMEOUT_SECONDS, SCALING_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
 from paddlewheel.operator.domain.plan import Patch
-
-CLEAR_SECONDS = 60.0
-"""Time that leaving partitions get to empty their caches; a dead node must not block the scaling."""
-
-LOOK_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ def decide_scaling(
         # False, so that the time for emptying the caches begins when this is over.
         waits = f"{step}: {staged}"
         status = status.with_condition(Cond.SCALING, False, Reason.STAGED_WRITES, waits, now)
-        return ScalingDecision(status, wake_after=LOOK_AGAIN_SECONDS)
+        return ScalingDecision(status, wake_after=SCALING_CHECK_INTERVAL_SECONDS)
     status = status.with_condition(Cond.SCALING, True, Reason.SCALING, step, now)
     leaving = tuple(p.index for p in runtime.partitions if p.ready and p.index >= spec.partitions)
     if not leaving:
@@ -92,7 +88,7 @@ def _shrink(
     own = seen.sample_set
     run = run_id(own.uid, "scale", str(own.generation), str(spec.partitions))
     since = status.condition(Cond.SCALING)
-    left = CLEAR_SECONDS - age(since.last_transition_time if since else "", now)
+    left = CACHE_CLEAR_TIMEOUT_SECONDS - age(since.last_transition_time if since else "", now)
     if left <= 0 or is_ended(seen.runs.get(run)):
         return ScalingDecision(status, (_resize(seen, spec.partitions), ForgetRun(own.run_key(run))))
     operation = ClearOperation(partitions=list(leaving))

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from dataset_controller.domain.names import DISCARD_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SampleSet
 from dataset_controller.domain.sampleset.runtime import is_freshly_measured, measured_at, wanted_partitions
+from dataset_controller.timing import LAST_WRITES_GRACE_SECONDS
 from paddlewheel.contracts.dataset_names import home_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import annotations_of, key_of, labels_of, spec_of
@@ -23,10 +24,6 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
 from paddlewheel.contracts.staged_writes import left_on_node
 
-LAST_WRITES = timedelta(seconds=15)
-"""From the moment at which no user of a set is seen to the begin of a measurement that has all their writes:
-what they have closed may still be on its way to the cache, and a report on its way here. The time between two
-reports, and that for which one waits for its figures."""
 _UNMEASURED = "an amount that its agent cannot measure"
 _UNMEASURED_THERE = "an amount that nobody has measured"
 _UNREPORTED = "an amount that no agent has reported"
@@ -271,7 +268,11 @@ def _why_outdated(seen: ObservedSet, report: NodeStatus, now: datetime) -> str:
     if not is_freshly_measured(report, now) or report.partition in seen.replayed:
         return _OUTDATED
     at, since = measured_at(report), seen.unused_since
-    return _IN_USE_THEN if since is not None and at is not None and at < since + LAST_WRITES else ""
+    return (
+        _IN_USE_THEN
+        if since is not None and at is not None and at < since + timedelta(seconds=LAST_WRITES_GRACE_SECONDS)
+        else ""
+    )
 
 
 def _possible(seen: ObservedSet) -> list[_Writes]:

@@ -15,6 +15,7 @@ from dataset_controller.domain.samplejob.uses import is_any_below
 from dataset_controller.domain.sampleset.model import CacheChange, CacheMark, ObservedSet, SetStatus, Warmth
 from dataset_controller.domain.sampleset.policies.runs import RunDecision
 from dataset_controller.domain.sampleset.runtime import Runtime, cache_measured_at
+from dataset_controller.timing import CACHE_SCAN_GRACE_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
@@ -32,8 +33,6 @@ _WARMED_ONCE = (
 LEAST_PERCENT = 90
 """Of the bytes that the caches held after the warmup. Agents count each block with what it takes on the disk,
 and what jobs read replaces some: less than this has another cause."""
-SETTLED_SECONDS = 300.0
-"""Time that a client has to find again, after a mount, what is in its cache."""
 _KEPT: Mapping[str, Sequence[Reason]] = {
     Reason.CACHE_CLEARED: (Reason.DATA_CHANGED,),
     Reason.PARTLY_CACHED: (Reason.PARTLY_WARMED,),
@@ -210,4 +209,4 @@ def _is_settled(report: NodeStatus) -> bool:
     at, changed_at = report.cached_at, report.mount_changed_at
     if at is None or changed_at is None:
         return False
-    return (at - changed_at).total_seconds() >= SETTLED_SECONDS
+    return (at - changed_at).total_seconds() >= CACHE_SCAN_GRACE_SECONDS

@@ -13,12 +13,11 @@ from dataset_controller.domain.sampleset.policies.conditions import EDITED, MOVE
 from dataset_controller.domain.sampleset.policies.runs import RunDecision, Stage, requested
 from dataset_controller.domain.sampleset.policies.warmth import digest_of, is_edited, was_warmed
 from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.timing import LONGEST_WARMUP_RETRY_INTERVAL_SECONDS, WARMUP_RETRY_INTERVAL_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunState, WarmupOperation
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import Applied
 
-RETRY_SECONDS = 30.0
-RETRY_CAP_SECONDS = 600.0
 ATTEMPTS_MAX = 64
 
 
@@ -132,8 +131,15 @@ def _forget_before(seen: ObservedSet, operation: WarmupOperation, attempt: int) 
 
 def _wait(state: RunState, attempt: int, now: datetime) -> float:
     """Seconds until the next try: 30, 60, 120 ... 600 after the last one."""
-    since = (now - state.ended_at).total_seconds() if state.ended_at else RETRY_CAP_SECONDS
-    return float(min(RETRY_SECONDS * 2.0 ** min(attempt, 8), RETRY_CAP_SECONDS)) - since
+    since = (
+        (now - state.ended_at).total_seconds() if state.ended_at else LONGEST_WARMUP_RETRY_INTERVAL_SECONDS
+    )
+    return (
+        float(
+            min(WARMUP_RETRY_INTERVAL_SECONDS * 2.0 ** min(attempt, 8), LONGEST_WARMUP_RETRY_INTERVAL_SECONDS)
+        )
+        - since
+    )
 
 
 def _attempt(seen: ObservedSet, operation: WarmupOperation) -> int | None:

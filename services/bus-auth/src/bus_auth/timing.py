@@ -1,0 +1,9 @@
+"""All time constants of bus-auth, in seconds.
+
+A TIMEOUT ends a wait; an INTERVAL separates two tries; a GRACE is how long a state may last before it counts.
+"""
+
+from __future__ import annotations
+
+KEY_FILE_CHECK_INTERVAL_SECONDS = 2.0
+"""The time between two looks at the key's file."""

@@ -1,0 +1,69 @@
+"""All time constants of job-controller, in seconds.
+
+A TIMEOUT ends a wait; an INTERVAL separates two tries; a GRACE is how long a state may last before it counts.
+"""
+
+from __future__ import annotations
+
+# Watching
+
+
+POD_CHANGE_BATCH_INTERVAL_SECONDS = 0.2
+"""A change that leaves the phase alone waits this long for others of its job, since pods change in bursts."""
+COUNTS_INTERVAL_SECONDS = 1.0
+"""The time between the first two passes that only count pods; it doubles until the counts rest, which saves
+writes for large jobs."""
+LONGEST_COUNTS_INTERVAL_SECONDS = 30.0
+"""The longest time between two passes that only count pods."""
+LOGS_READ_TIMEOUT_SECONDS = 5.0
+"""How long a pass waits for the logs of a job's pods before it deletes the pods."""
+EVENTS_READ_INTERVAL_SECONDS = 10.0
+"""The time between two reads of the Events about a pod."""
+
+# Endpoints for pods
+
+
+GATE_POLL_TIMEOUT_SECONDS = 25.0
+"""A waiting gate gets an answer after this time and asks again."""
+PROGRESS_BODY_TIMEOUT_SECONDS = 5.0
+"""The body of a progress report must arrive within this time."""
+PROGRESS_SWEEP_INTERVAL_SECONDS = 60.0
+"""The time between two searches for jobs that no longer report progress."""
+PROGRESS_CHECK_INTERVAL_SECONDS = 1.0
+"""The time between two looks for progress that is due to be written."""
+PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
+"""No progress is written for this long after the API server refused a write."""
+
+# Policies
+
+
+CLOCK_SKEW_GRACE_SECONDS = 30.0
+"""The clocks of a node and of the API server may differ by this much."""
+POD_PREPARATION_GRACE_SECONDS = 30.0
+"""A node may take this long to prepare volumes and network; later, Events are read again this often."""
+STUCK_POD_GRACE_SECONDS = 30.0
+"""A pod younger than this is not stuck: nodes become free and volumes are bound."""
+UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
+"""An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
+GROWTH_INTERVAL_SECONDS = 60.0
+"""The time between two restarts for more workers, each of which costs the steps since the last checkpoint."""
+POD_END_GRACE_SECONDS = 30.0
+"""A kubelet may confirm the end of a pod this long after the pod's own grace period."""
+KEPT_LOGS_TIMEOUT_SECONDS = 60.0
+"""The pods of a job that has ended wait this long for their logs to be kept."""
+STALL_GRACE_SECONDS = 120.0
+"""A job may report no progress for at least this long, since evaluations and checkpoints take time."""
+MOUNT_RETURN_GRACE_SECONDS = 30.0
+"""A lost mount may come back within this time before the ranks on its node are restarted."""
+MOUNT_REPLACEMENT_GRACE_SECONDS = 300.0
+"""A mount may come back within this time while its runtime pod is replaced, since a restart would cost
+more."""
+UNWELL_SET_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks at a data set that is not well, since not every change is a fact."""
+RESTART_INTERVAL_SECONDS = 10.0
+"""The time before the first restart of a job; it doubles with each further one."""
+LONGEST_RESTART_INTERVAL_SECONDS = 300.0
+"""The longest time before a restart."""
+RESTART_RESET_GRACE_SECONDS = 600.0
+"""After a job has run this long, its next restart waits for the shortest time again, like a container's with
+its kubelet."""
