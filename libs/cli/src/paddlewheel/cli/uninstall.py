@@ -30,7 +30,6 @@ from paddlewheel.kube.ports import (
     Object,
     Resource,
 )
-from paddlewheel.operator.concurrency import gather_bounded
 
 KINDS = (TRIGGERS, PADDLE_SERVICES, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
 """In the order in which they are deleted: a data set only after what uses it."""
@@ -214,7 +213,9 @@ async def _uninstall_release(tools: Tools) -> None:
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
     """Raises Permanent when some stay and none has gone for a while; nothing is uninstalled then."""
     left = await _list(api, kind)
-    await gather_bounded(api.delete(kind, key_of(obj)) for obj in left)
+    answers = await asyncio.gather(*(api.delete(kind, key_of(obj)) for obj in left), return_exceptions=True)
+    if refusal := next((answer for answer in answers if isinstance(answer, BaseException)), None):
+        raise refusal
     try:
         async with asyncio.timeout(GONE_WITHIN) as limit:
             while now := await _list(api, kind):
