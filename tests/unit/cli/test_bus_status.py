@@ -49,7 +49,7 @@ def test_what_is_left_of_a_service_is_shown_with_its_commands_and_is_no_fault(
     _print_look(look)
 
     said = " ".join(capsys.readouterr().out.split())
-    assert "left over? consumer notebooks-jobs of PW_JOBS is of no service in nats.services" in said
+    assert "left over? consumer notebooks-jobs of PW_JOBS belongs to no service in nats.services" in said
     assert command in said
     assert look.faults == []
 
