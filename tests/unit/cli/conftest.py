@@ -34,17 +34,12 @@ def paddlewheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cal
     structlog.configure(**config)
 
 
-@pytest.fixture
-def shown() -> Callable[..., str]:
-    """What a pipe gets of tables and lines."""
-
-    def printed(*parts: Table | str) -> str:
-        with redirect_stdout(StringIO()) as out:
-            for part in parts:
-                print_part(part)
-        return out.getvalue()
-
-    return printed
+def text_of(*parts: Table | str) -> str:
+    """Tables and lines as a pipe gets them."""
+    with redirect_stdout(StringIO()) as out:
+        for part in parts:
+            print_part(part)
+    return out.getvalue()
 
 
 @pytest.fixture

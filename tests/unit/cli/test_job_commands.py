@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from tests.unit.cli.conftest import text_of
 from typer.testing import Result
 
 from paddlewheel.cli import job as commands
@@ -36,7 +37,6 @@ from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
 Command = Callable[..., Result]
-Shown = Callable[..., str]
 SINE = Key("team-a", "sine")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -317,8 +317,8 @@ def make_seen(**status: Any) -> Object:
     return {**job, "status": status}
 
 
-def test_the_table_has_a_row_for_each_job(shown: Shown) -> None:
-    lines = shown(table([make_seen(**FULL), make_seen()], NOW)).splitlines()
+def test_the_table_has_a_row_for_each_job() -> None:
+    lines = text_of(table([make_seen(**FULL), make_seen()], NOW)).splitlines()
     assert [line.split() for line in lines] == [
         ["job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age"],
         ["team-a/sine", "Restarting", "Collective", "1/2", "PodFailed", "3", "3", "3h"],
@@ -326,8 +326,8 @@ def test_the_table_has_a_row_for_each_job(shown: Shown) -> None:
     ]
 
 
-def test_a_job_is_shown_with_all_that_its_status_says(shown: Shown) -> None:
-    text = shown(*page(make_seen(**FULL), NOW))
+def test_a_job_is_shown_with_all_that_its_status_says() -> None:
+    text = text_of(*page(make_seen(**FULL), NOW))
     for said in (
         "[x] exit code 1", "set at /data", "/data/c", "PodIP", "epoch [3]", "loss 0.5", "3h",
         "2 of 4 workers",
@@ -343,16 +343,16 @@ def test_a_job_is_shown_with_all_that_its_status_says(shown: Shown) -> None:
     ]  # fmt: skip
 
 
-def test_how_far_a_training_is_and_who_schedules_it_are_shown(shown: Shown) -> None:
+def test_how_far_a_training_is_and_who_schedules_it_are_text_of() -> None:
     progress = {"step": 120, "totalSteps": 500, "percent": "24%", "loss": 0.25, "eta": "2026-01-02T01:00:00Z"}
     gang = {"kind": "Volcano", "podGroup": "sine", "minAvailable": 2, "phase": "Inqueue", "message": "no [x]"}
-    text = shown(*page(make_seen(phase="Running", progress=progress, gang=gang), NOW))
+    text = text_of(*page(make_seen(phase="Running", progress=progress, gang=gang), NOW))
     assert "24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z" in text
     assert "Volcano, PodGroup sine of 2 pods, Inqueue: no [x]" in text
 
 
-def test_a_job_that_nobody_has_seen_is_shown_as_that(shown: Shown) -> None:
-    assert "not yet seen by job-controller" in shown(*page(make_seen(), NOW))
+def test_a_job_that_nobody_has_seen_is_shown_as_that() -> None:
+    assert "not yet seen by job-controller" in text_of(*page(make_seen(), NOW))
 
 
 CLEARS = "\x1b[2J\x1b]0;mine\x07"
@@ -360,7 +360,7 @@ CLEARS = "\x1b[2J\x1b]0;mine\x07"
 CLEARED = r"\x1b[2J\x1b]0;mine\x07"
 
 
-def test_what_a_status_says_does_not_control_the_terminal(shown: Shown) -> None:
+def test_what_a_status_says_does_not_control_the_terminal() -> None:
     words = {"reason": f"R{CLEARS}", "message": f"M{CLEARS}\n[/x]"}
     condition = {"type": "Running", "status": "False", **words}
     restart = {"time": "2026-01-01T12:00:00Z", **words}
@@ -368,7 +368,7 @@ def test_what_a_status_says_does_not_control_the_terminal(shown: Shown) -> None:
         phase="Failed", **words, conditions=[condition], lastRestart=restart,
         restarts={f"C{CLEARS}": 1}, results={f"N{CLEARS}": 1},
     )  # fmt: skip
-    text = shown(*page(job, NOW), table([job], NOW))
+    text = text_of(*page(job, NOW), table([job], NOW))
     assert "\x1b" not in text
     assert [text.count(f"{kind}{CLEARED}") for kind in "RMCN"] == [4, 3, 1, 1]
     assert "[/x]" in text
