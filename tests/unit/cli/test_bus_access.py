@@ -135,7 +135,7 @@ async def test_a_secret_that_may_not_be_read_is_the_servers_own_error(cluster: P
         (
             Target("/my/config", None),
             "KUBECONFIG=/my/config",
-            "start that cluster, or choose another with --context, --kubeconfig or --cluster",
+            "start that cluster, or change KUBECONFIG",
         ),
         (Target("/my/config", None, "--kubeconfig"), "--kubeconfig=/my/config", "start that cluster"),
         (

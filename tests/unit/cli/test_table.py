@@ -82,9 +82,6 @@ def test_a_pipe_gets_every_column_on_one_plain_line_for_each_row() -> None:
     assert title.split() == ["job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age"]
     words = ["Failed", "Collective", "0/2", "BackoffLimitExceeded", "0", "0", "3h"]
     assert first.split() == [f"{NAMESPACE}/{NAME}", *words]
-        f"{NAMESPACE}/{NAME}",
-        *["Failed", "Collective", "0/2", "BackoffLimitExceeded", "0", "0", "3h"],
-    ]
     assert second.split() == [f"a/{'x' * 300}", "Running", "one;", "two", "0", "0", "3h"]
     assert title.index("phase") == first.index("Failed") == second.index("Running")
     assert not re.search(r"[│┃━┏]|\x1b", text_of(table))

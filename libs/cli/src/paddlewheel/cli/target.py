@@ -126,7 +126,8 @@ class Target:
     def _advice(self) -> str:
         if self.embedded:
             return f"start it with `paddlewheel cluster up --name {self.embedded}`"
-        return "start that cluster, or choose another with --context, --kubeconfig or --cluster"
+        other = f"change {self.source}" if self.source else "choose another with --context or --kubeconfig"
+        return f"start that cluster, or {other}"
 
 
 @dataclass(frozen=True)
