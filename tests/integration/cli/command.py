@@ -16,7 +16,10 @@ import orjson
 PATIENCE = 90.0
 OWN_SIGNALS = ("env", "--default-signal=INT,HUP,TERM")
 """What starts the tests, `nohup` or a shell's `&`, may ignore signals, and a child would inherit that."""
-_VARIABLES = ("KUBECONFIG", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS", "XDG_RUNTIME_DIR")
+_VARIABLES = (
+    "KUBECONFIG", "PADDLEWHEEL_CLUSTER", "NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS",
+    "XDG_RUNTIME_DIR",
+)  # fmt: skip
 """Nothing of the machine's own clusters and buses is touched."""
 _SCRIPTED = """
 import sys

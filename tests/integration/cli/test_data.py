@@ -163,7 +163,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
     long_after(
         2,
         [
-            (("warm", "{namespace}/mnist"), "in namespace {namespace} there are: digits"),
+            (("warm", "{namespace}/mnist"), "namespace {namespace} has: digits"),
             (("warm", "{digits}", "--path", "../etc"), "must not contain '..'"),
             (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
             (("sync", "{digits}", "--delete"), "no terminal to ask for confirmation: add --yes"),

@@ -186,7 +186,10 @@ async def test_a_context_is_another_cluster_than_the_current_one(
     current = await job(str(both), "show", str(sine))
     assert (current.code, "ClusterUnreachable" in current.err) == (1, True)
     unknown = await job(str(both), "show", str(sine), "--context", "stage")
-    assert (unknown.code, f"one of those: {', '.join(sorted((there, 'off')))}" in unknown.err) == (1, True)
+    assert (unknown.code, f"choose --context from: {', '.join(sorted((there, 'off')))}" in unknown.err) == (
+        1,
+        True,
+    )
 
 
 async def test_a_dry_run_prints_what_the_api_server_accepts(

@@ -11,6 +11,7 @@ from paddlewheel.bus.admin.inspect import BusStatus, StreamStatus
 from paddlewheel.cli import declared
 from paddlewheel.cli.bus import Look, _print_look
 from paddlewheel.cli.declared import services_in
+from paddlewheel.cli.target import Where
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.testkit.charts import named, render, services
 
@@ -49,7 +50,7 @@ def test_what_is_left_of_a_service_is_shown_with_its_commands_and_is_no_fault(
     _print_look(look)
 
     said = " ".join(capsys.readouterr().out.split())
-    assert "left over? consumer notebooks-jobs of PW_JOBS is of no service in nats.services" in said
+    assert "left over? consumer notebooks-jobs of PW_JOBS belongs to no service in nats.services" in said
     assert command in said
     assert look.faults == []
 
@@ -84,8 +85,8 @@ class Cluster:
 
 async def declared_in(answer: object, monkeypatch: pytest.MonkeyPatch) -> list[str] | None:
     monkeypatch.delenv("NATS_URL", raising=False)
-    monkeypatch.setattr(declared, "target", lambda _: Cluster(answer))
-    found = await declared.declared_services("demo")
+    monkeypatch.setattr(Where, "target", Cluster(answer))
+    found = await declared.declared_services(Where())
     return None if found is None else [service.name for service in found]
 
 
@@ -107,4 +108,4 @@ async def test_a_cluster_that_does_not_tell_what_is_declared_is_no_proof_that_no
     ):
         assert await declared_in(answer, monkeypatch) is None
     monkeypatch.setenv("NATS_URL", "nats://elsewhere:4222")
-    assert await declared.declared_services("demo") is None
+    assert await declared.declared_services(Where()) is None

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from rich.console import Console
+from tests.unit.cli.conftest import text_of
 from typer.testing import Result
 
 from paddlewheel.cli import data, data_runs
@@ -22,6 +22,7 @@ from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.remedies import DATA_REMEDIES
 from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.target import Where
 from paddlewheel.contracts.crds.parse import parse_sample_job_status
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
 from paddlewheel.contracts.objects import key_of
@@ -48,14 +49,6 @@ PROGRESS = {
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The status is looked at often."""
     monkeypatch.setattr(data_runs, "_POLL", 0.01)
-
-
-def text_of(*parts: Any) -> str:
-    console = Console(width=160)
-    with console.capture() as capture:
-        for part in parts:
-            console.print(part)
-    return capture.get()
 
 
 def test_a_run_has_only_the_options_that_were_given() -> None:
@@ -423,7 +416,7 @@ class InMemory:
 @pytest.fixture
 def where(monkeypatch: pytest.MonkeyPatch) -> InMemory:
     made = InMemory(MemoryCluster())
-    monkeypatch.setattr(data, "target", lambda *_: made)
+    monkeypatch.setattr(Where, "target", made)
     # The output of a test has no file descriptor to watch.
     monkeypatch.setattr(data, "while_read", lambda work: work)
     made.has_set()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from io import StringIO
 
 import pytest
 import yaml
-from rich.console import Console
 
 from paddlewheel.cli.demo.canary import rolled_back
 from paddlewheel.cli.demo.facts import Facts
@@ -74,9 +72,7 @@ def test_the_manifest_serves_what_the_service_serves_and_puts_another_on_trial()
     assert spec.rollout.is_automatic
 
 
-def test_the_report_says_why_it_was_rolled_back() -> None:
-    console = Console(file=StringIO(), width=160)
-    render_report(Outcome(bad_version=BadVersion(20, 48, 16, "TooManyErrors", 4.7)), console)
-    assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
+def test_the_report_says_why_it_was_rolled_back(capsys: pytest.CaptureFixture[str]) -> None:
+    render_report(Outcome(bad_version=BadVersion(20, 48, 16, "TooManyErrors", 4.7)))
+    text = capsys.readouterr().out
     assert "20 % of the requests: 16 of 48 failed; rolled back after 4.7 s: TooManyErrors" in text

@@ -32,7 +32,7 @@ def test_rebuild_knows_who_rebuilds(paddlewheel: Command) -> None:
     assert "choose one of job-controller, dataset-controller" in ended.stderr
 
 
-def test_replay_asks_for_a_whole_name(paddlewheel: Command) -> None:
-    ended = paddlewheel("bus", "replay", "--job", "resnet")
+def test_replay_refuses_a_name_that_no_job_can_have(paddlewheel: Command) -> None:
+    ended = paddlewheel("bus", "replay", "--job", "a/b/c")
     assert ended.exit_code == 2
     assert '"namespace/name"' in ended.stderr

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.cli import explain as command
-from paddlewheel.cli.explain import Explanation, explain, with_lines
+from paddlewheel.cli.explain import Explanation, explain, print_explanation, with_lines
+from paddlewheel.cli.output import Format
 from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
@@ -171,13 +171,8 @@ def test_lines_of_a_pod_do_not_control_the_terminal(
 ) -> None:
     said = Explanation({"job": "a/b"}, "Failed", "PodFailed", "", "", "", lines=("\x1b[2Jdone",))
 
-    async def explained(*_: object) -> Explanation:
-        return said
-
-    monkeypatch.setattr(command, "target", lambda *_: None)
-    monkeypatch.setattr(command, "_explained", explained)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    command.explain_job("b")
+    print_explanation(said, Format.TEXT)
     assert "\n  | \\x1b[2Jdone\n" in capsys.readouterr().out
 
 

@@ -101,6 +101,36 @@ def test_an_output_format_before_the_command_is_refused(
     assert "write it after the command" in refused.stderr
 
 
+WITHOUT_CLUSTER = {"cluster", "dev", "images", "doctor", "demo"}
+"""Commands with a cluster of their own, or none."""
+CLUSTER_OPTIONS = {
+    "--namespace": "namespace",
+    "-n": "namespace",
+    "--all-namespaces": "all_namespaces",
+    "-A": "all_namespaces",
+    "--context": "context",
+    "--kubeconfig": "kubeconfig",
+    "--cluster": "cluster",
+}
+WITHOUT_NAMESPACE = {"dlq", "uninstall", "bus status", "bus install", "bus rebuild"}
+"""They work on the whole installation."""
+
+
+def test_the_options_for_cluster_and_namespace_are_the_same_everywhere() -> None:
+    found = {name: {o: param.name for param in c.params for o in param.opts} for name, c in commands()}
+    for name, options in found.items():
+        for option in ("-n", "-A", "--namespace", "--all-namespaces"):
+            assert options.get(option) in (None, CLUSTER_OPTIONS[option]), f"{name} {option}"
+        group = name.split()[0]
+        if group in WITHOUT_CLUSTER:
+            continue
+        is_cluster_wide = not WITHOUT_NAMESPACE.isdisjoint((group, name))
+        lists = name == "events" or (name.endswith(" list") and not is_cluster_wide)
+        left_out = {"namespace" if is_cluster_wide else "", "" if lists else "all_namespaces"}
+        wanted = {option: param for option, param in CLUSTER_OPTIONS.items() if param not in left_out}
+        assert {o: param for o, param in options.items() if o in CLUSTER_OPTIONS} == wanted, name
+
+
 def test_every_command_has_json_beside_its_table_and_refuses_other_formats(paddlewheel: Command) -> None:
     formats = {
         name: {option for param in command.params for option in param.opts if param.name == "output"}

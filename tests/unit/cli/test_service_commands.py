@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from rich.console import Console
+from tests.unit.cli.conftest import text_of
 from tests.unit.serving_controller.conftest import BAD, GOOD, LAC, ServingHarness, running_on
 
 from paddlewheel.cli import service
@@ -203,7 +203,7 @@ async def test_a_mistyped_name_is_answered_with_those_of_its_namespace() -> None
     cluster = MemoryCluster()
     for name, namespace in (("lac", "default"), ("senta", "default"), ("secret", "other")):
         await cluster.create(PADDLE_SERVICES, make_service(name, namespace))
-    with pytest.raises(Permanent, match=r"in namespace default there are: lac, senta$"):
+    with pytest.raises(Permanent, match=r"namespace default has: lac, senta$"):
         await get(cluster, Key("default", "lca"))
 
 
@@ -215,11 +215,7 @@ async def test_without_the_kind_the_chart_is_named() -> None:
 
 
 def shown(seen: Seen, contents: dict[str, Json]) -> str:
-    console = Console(width=400)
-    with console.capture() as captured:
-        for part in tables(seen, contents):
-            console.print(part)
-    return captured.get()
+    return text_of(*tables(seen, contents))
 
 
 async def test_revisions_of_one_image_are_told_apart(harness: ServingHarness) -> None:
@@ -278,9 +274,6 @@ def test_what_a_status_says_does_not_control_the_terminal() -> None:
         "conditions": [{"type": "Ready", "status": "False", **words}],
         "revisions": [{"name": "lac-1", "number": 1, **words}],
     }
-    console = Console(width=400)
-    with console.capture() as captured:
-        console.print(*tables(read(obj), {}), services([read(obj)]))
-    text = captured.get()
+    text = text_of(*tables(read(obj), {}), services([read(obj)]))
     assert "\x1b" not in text
     assert (text.count(r"R\x1b[2J"), text.count(r"M\x1b[2J[/x]")) == (3, 2)

@@ -17,6 +17,7 @@ from paddlewheel.cli import service, service_measure
 from paddlewheel.cli.service_changes import Seen, read
 from paddlewheel.cli.service_measure import measured_revision, measurement, parse_metrics, publish
 from paddlewheel.cli.service_tables import service as tables
+from paddlewheel.cli.target import Where
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.memory_bus import MemoryBus
@@ -129,6 +130,7 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Bus:
     async def found(*_: object) -> Any:
         return make_seen(rollout={"limits": {"metrics": {"accuracy": {"min": 0.9}}}}).obj
 
+    monkeypatch.setattr(Where, "target", None)
     monkeypatch.setattr(service, "_found", found)
     monkeypatch.setattr(service_measure, "open_access", made.open_access)
     monkeypatch.setattr(service_measure, "connected", made.connected)
@@ -167,7 +169,7 @@ SECRET = "Secret paddle-system/nats-tls-evaluator"
 async def test_a_certificate_of_another_role_is_told_with_the_one_to_use(bus: Bus) -> None:
     bus.refusal = Retry("NotPermitted", "subscriber.paddlewheel may not publish to pw.evt")
     with pytest.raises(Permanent, match=rf"may not publish.*set NATS_URL, and NATS_TLS_DIR .* of {SECRET}"):
-        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
+        await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
 
 
 @pytest.mark.parametrize("folder", ["", "/tls"])
@@ -175,7 +177,7 @@ async def test_a_bus_that_does_not_answer_without_a_certificate_may_want_one(bus
     bus.access = Access("nats://127.0.0.1:1", streams="assume", tls_dir=folder)
     bus.refusal = Retry("BusUnreachable", "no connection")
     with pytest.raises(Retry) as refused:
-        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
+        await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
     assert ("no certificate was found: if the bus has TLS" in str(refused.value)) == (not folder)
 
 
@@ -189,4 +191,4 @@ async def test_who_may_not_read_the_certificate_is_told_what_to_ask_for(
 
     monkeypatch.setattr(service_measure, "open_access", forbidden)
     with pytest.raises(Permanent, match=rf"^NoCredentials: .*ask for the right to read {SECRET}"):
-        await publish("demo", measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
+        await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))

@@ -1,23 +1,26 @@
-"""A kubeconfig that cannot be used is refused by the name of the variable or option, with a remedy."""
+"""Which cluster and which namespace a command uses, and what it prints about a kubeconfig it cannot use."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paddlewheel.kube.memory import MemoryCluster
 from typer.testing import Result
 
+from paddlewheel.cli import target as module
 from paddlewheel.cli.demo import prepare
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.view import SilentView
-from paddlewheel.cli.kubeconfig import check_kubeconfig
+from paddlewheel.cli.kubeconfig import KubeContext, chosen_context
 from paddlewheel.cli.progress import Report
-from paddlewheel.cli.target import target
+from paddlewheel.cli.target import Target, Where
 from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -25,6 +28,7 @@ from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_recor
 from paddlewheel.testkit.wait import eventually
 
 Command = Callable[..., Result]
+SET_IT = "set it with `kubectl config use-context NAME`"
 
 
 def make_config(name: str = "prod", **fields: Any) -> dict[str, Any]:
@@ -42,13 +46,13 @@ def write(path: Path, content: dict[str, Any]) -> str:
 
 
 def test_a_usable_file_is_accepted(tmp_path: Path) -> None:
-    check_kubeconfig(write(tmp_path / "config", make_config()), "KUBECONFIG")
+    assert chosen_context(write(tmp_path / "config", make_config()), "KUBECONFIG") == KubeContext("prod")
 
 
 def test_several_files_are_merged_and_missing_ones_ignored(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"current-context": "prod"})
     two = write(tmp_path / "two", make_config(**{"current-context": "other"}))
-    check_kubeconfig(f"{tmp_path}/missing:{one}:{two}:", "KUBECONFIG")
+    assert chosen_context(f"{tmp_path}/missing:{one}:{two}:", "KUBECONFIG").name == "prod"
 
 
 @pytest.mark.parametrize(
@@ -57,10 +61,13 @@ def test_several_files_are_merged_and_missing_ones_ignored(tmp_path: Path) -> No
         ("a: [b", "is not YAML"),
         (b"\xff\xfe\xfd".decode("latin-1"), "is not"),
         ("- a\n- b", "is not a kubeconfig"),
-        ("", "has no current context; `kubectl config use-context NAME` sets it; it has no contexts either"),
+        (
+            "",
+            f"has no current context; {SET_IT}; the file has no contexts",
+        ),
         (
             json.dumps(make_config(**{"current-context": ""})),
-            "has no current context; `kubectl config use-context NAME` sets it; choose one of prod",
+            f"has no current context; {SET_IT}; choose --context from: prod",
         ),
         (
             json.dumps(make_config(**{"current-context": "gone"})),
@@ -74,7 +81,7 @@ def test_an_unusable_file_is_named_with_what_is_wrong(tmp_path: Path, content: s
     path = tmp_path / "config"
     path.write_text(content)
     with pytest.raises(Permanent) as refused:
-        check_kubeconfig(str(path), "KUBECONFIG")
+        chosen_context(str(path), "KUBECONFIG")
     assert str(refused.value).startswith(f"BadKubeconfig: KUBECONFIG: {path} {problem}")
 
 
@@ -82,15 +89,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         Permanent, match=rf"KUBECONFIG: {tmp_path} cannot be read: Is a directory; set KUBECONFIG"
     ):
-        check_kubeconfig(str(tmp_path), "KUBECONFIG")
+        chosen_context(str(tmp_path), "KUBECONFIG")
 
 
 def test_the_file_of_an_embedded_cluster_that_was_removed_names_the_command_that_creates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
-    with pytest.raises(Permanent, match=r"does not exist; `paddlewheel cluster up --name mine` creates"):
-        check_kubeconfig(f"{tmp_path}/clusters/mine/kubeconfig", "KUBECONFIG")
+    with pytest.raises(
+        Permanent,
+        match=r"does not exist; create .* with `paddlewheel cluster up --name mine`",
+    ):
+        chosen_context(f"{tmp_path}/clusters/mine/kubeconfig", "KUBECONFIG")
 
 
 @pytest.mark.parametrize(
@@ -207,17 +217,144 @@ def test_the_demo_checks_the_kubeconfig_of_its_option(
     assert failed.stderr.splitlines()[0] == f"cluster: that of --kubeconfig {tmp_path}/stale"
 
 
-def test_a_context_is_chosen_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clusters = [{"name": name, "cluster": {"server": f"https://{name}:1"}} for name in ("prod", "test")]
-    contexts = [{"name": name, "context": {"cluster": name}} for name in ("prod", "test", "bare")]
-    path = write(tmp_path / "config", make_config(clusters=clusters, contexts=contexts))
-    monkeypatch.setenv("KUBECONFIG", path)
-    chosen = target("demo", "test")
-    assert (chosen.context, str(chosen)) == ("test", f"context test of KUBECONFIG={path}")
-    with pytest.raises(Permanent, match=r"no context 'stage'; give --context one of those: bare, prod, test"):
-        target("demo", "stage")
-    with pytest.raises(Permanent, match="has no server for its context 'bare'"):
-        target("demo", "bare")
+def make_contexts(path: Path, **namespaces: str) -> str:
+    """A kubeconfig with a cluster and a context for each name; the first context is the current one."""
+    clusters = [{"name": name, "cluster": {"server": f"https://{name}:1"}} for name in namespaces]
+    contexts = [
+        {"name": name, "context": {"cluster": name, **({"namespace": namespace} if namespace else {})}}
+        for name, namespace in namespaces.items()
+    ]
+    path.parent.mkdir(exist_ok=True)
+    return write(
+        path, {"clusters": clusters, "contexts": contexts, "current-context": next(iter(namespaces))}
+    )
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The home directory of a user for whom nothing is configured."""
+    for variable in ("KUBECONFIG", "PADDLEWHEEL_CLUSTER", "NATS_URL", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    return tmp_path
+
+
+def chosen(**options: Any) -> tuple[str, str]:
+    """The cluster and the namespace."""
+    where = Where(**options)
+    return str(where.target), where.current_namespace
+
+
+def test_the_variable_kubeconfig_goes_before_the_file_of_the_home_directory(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default = make_contexts(home / ".kube/config", laptop="mine")
+    assert chosen() == (f"context laptop of {default}", "mine")
+    first = make_contexts(home / "first", prod="team-a", test="")
+    second = make_contexts(home / "second", stage="team-c")
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    both = f"KUBECONFIG={first}:{second}"
+    assert chosen() == (f"context prod of {both}", "team-a")
+    assert chosen(context="stage") == (f"context stage of {both}", "team-c")
+    assert chosen(context="test") == (f"context test of {both}", "default")
+    assert chosen(context="stage", namespace="x") == (f"context stage of {both}", "x")
+    assert chosen(kubeconfig=second) == (f"context stage of --kubeconfig={second}", "team-c")
+    assert chosen(kubeconfig="~/.kube/config") == (f"context laptop of --kubeconfig={default}", "mine")
+    with pytest.raises(Permanent, match=r"no context 'gone'; choose --context from: prod, stage, test"):
+        chosen(context="gone")
+
+
+def test_an_embedded_cluster_is_used_when_it_is_named_or_nothing_else_is_configured(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("demo", "mine", "other"):
+        record(name)
+    assert chosen() == ("embedded cluster demo", "default")
+    assert capsys.readouterr().err == "no kubeconfig found: using embedded cluster demo\n"
+    default = make_contexts(home / ".kube/config", laptop="")
+    assert chosen()[0] == f"context laptop of {default}"
+    assert chosen(cluster="other")[0] == "embedded cluster other"
+    monkeypatch.setenv("PADDLEWHEEL_CLUSTER", "mine")
+    assert chosen()[0] == "embedded cluster mine"
+    assert chosen(context="laptop")[0] == f"context laptop of {default}"
+    monkeypatch.setenv("KUBECONFIG", default)
+    assert chosen()[0] == f"context laptop of KUBECONFIG={default}"
+    assert chosen(cluster="other")[0] == "embedded cluster other"
+    assert capsys.readouterr().err == "", "only the default cluster is a surprise"
+
+
+@pytest.mark.parametrize("content", ["", "contexts: []", "contexts:"])
+def test_an_empty_file_in_the_home_directory_is_as_none(home: Path, content: str) -> None:
+    (home / ".kube").mkdir()
+    (home / ".kube/config").write_text(content)
+    with pytest.raises(Permanent, match=r"--name demo`; or set KUBECONFIG, or create ~/\.kube/config"):
+        chosen()
+    with pytest.raises(Permanent, match="NoKubeconfig: --context prod: there is no kubeconfig"):
+        chosen(context="prod")
+
+
+def test_a_pod_uses_its_service_account_after_any_kubeconfig(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = home / "account"
+    account.mkdir()
+    (account / "token").write_text("t")
+    (account / "namespace").write_text("team-a")
+    monkeypatch.setattr(module, "_SERVICE_ACCOUNT", account)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    record("demo")
+    assert chosen() == ("the cluster of this pod", "team-a")
+    assert "KUBECONFIG" not in Where().target.tools.environment()
+    default = make_contexts(home / ".kube/config", laptop="")
+    assert chosen()[0] == f"context laptop of {default}"
+
+
+def test_options_for_two_clusters_are_refused(paddlewheel: Command) -> None:
+    refused = paddlewheel("job", "list", "--cluster", "demo", "--context", "prod")
+    assert refused.exit_code == 2
+    assert "--cluster" in refused.stderr
+
+
+def test_an_object_is_in_the_namespace_that_its_name_or_the_option_or_the_context_names(home: Path) -> None:
+    make_contexts(home / ".kube/config", laptop="mine")
+    assert str(Where().key("sine")) == "mine/sine"
+    assert str(Where(namespace="team-a").key("sine")) == "team-a/sine"
+    assert str(Where(namespace="team-a").key("team-b/sine")) == "team-b/sine"
+    assert Where(all_namespaces=True, namespace="team-a").listed == ""
+    named = [Where(**options).named("sine") for options in ({}, {"namespace": "x"}, {"all_namespaces": True})]
+    assert named == ["mine/sine", "x/sine", "*/sine"]
+
+
+def test_an_option_for_the_cluster_goes_before_nats_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    assert Where(namespace="team-a").uses_own_bus
+    assert not any(Where(**{name: "x"}).uses_own_bus for name in ("context", "kubeconfig", "cluster"))
+
+
+@pytest.mark.parametrize("kind", ["PaddleJob", "SampleSet", "PaddleService"])
+def test_an_empty_list_reports_where_the_command_looked(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    class Empty(Target):
+        @asynccontextmanager
+        async def connected(self) -> AsyncIterator[Any]:
+            yield MemoryCluster()
+
+    where = Empty("/config", None, context="prod", namespace="team-a")
+    monkeypatch.setattr(Where, "target", where)
+    group = {"PaddleJob": "job", "SampleSet": "data", "PaddleService": "service"}[kind]
+    cluster = "Cluster: context prod of KUBECONFIG=/config"
+    for options, place in (
+        ((), f"namespace team-a. {cluster}; -A lists all namespaces"),
+        (("-n", "paddle-demo"), f"namespace paddle-demo. {cluster}; -A lists all namespaces"),
+        (("-A",), f"any namespace. {cluster}"),
+    ):
+        done = paddlewheel(group, "list", *options)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"No {kind}s found in {place}\n")
+    assert paddlewheel(group, "list", "-o", "json").stdout == "[]\n"
 
 
 async def test_a_chosen_context_is_that_of_every_tool_which_knows_contexts(tmp_path: Path) -> None:

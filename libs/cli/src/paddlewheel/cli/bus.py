@@ -12,8 +12,6 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
 
 from paddlewheel.bus import Access
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus, unread_replays
@@ -27,14 +25,15 @@ from paddlewheel.cli.declared import declared_services
 from paddlewheel.cli.events import as_option, describe_fact, json_line
 from paddlewheel.cli.on_bus import connected, open_access, operated
 from paddlewheel.cli.output import (
-    ClusterName,
     Format,
     Output,
     amount,
-    console,
     print_json,
     print_line,
+    print_styled,
 )
+from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.target import Where, on_cluster
 from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json, to_json
@@ -125,12 +124,13 @@ class Answer:
 
 
 @app.command("status")
-def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
+@on_cluster(namespaced=False)
+def bus_status(where: Where, output: Output = Format.TEXT) -> None:
     """Show streams, consumers and dead letters; exit code 1 when something is wrong.
 
     Whether the server writes to disk before it acknowledges is read from its monitor, NATS_MONITOR_URL.
     """
-    seen = asyncio.run(_look(name))
+    seen = asyncio.run(_look(where))
     if output is Format.JSON:
         found = {"dead_letters": seen.dead_letters, "left_over": seen.left_over, "faults": seen.faults}
         print_json({**asdict(seen.status), **found})
@@ -141,8 +141,9 @@ def bus_status(name: ClusterName = "demo", output: Output = Format.TEXT) -> None
 
 
 @app.command("install")
+@on_cluster(namespaced=False)
 def bus_install(
-    name: ClusterName = "demo",
+    where: Where,
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Copies of every stream.")] = 1,
     output: Output = Format.TEXT,
 ) -> None:
@@ -150,7 +151,7 @@ def bus_install(
 
     For a NATS server of your own; the chart runs bus-installer, which does the same all the time.
     """
-    status = asyncio.run(_install(name, replicas))
+    status = asyncio.run(_install(where, replicas))
     names = [stream.name for stream in status.streams]
     if output is Format.JSON:
         print_json(names)
@@ -159,11 +160,12 @@ def bus_install(
 
 
 @app.command("rebuild")
+@on_cluster(namespaced=False)
 def bus_rebuild(
+    where: Where,
     service: Annotated[
         list[str] | None, typer.Option(help=f"Only this service (repeatable), one of {', '.join(SERVICES)}.")
     ] = None,
-    name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Republish the facts that are in the status of the objects and that the streams have lost.
@@ -175,7 +177,7 @@ def bus_rebuild(
         if one not in SERVICES:
             problem = f"{one!r} has no facts to rebuild; choose one of {', '.join(SERVICES)}"
             raise typer.BadParameter(problem, param_hint="--service")
-    answers = asyncio.run(_rebuild(name, service or SERVICES))
+    answers = asyncio.run(_rebuild(where, service or SERVICES))
     if output is Format.JSON:
         print_json([_answer_as_json(answer) for answer in answers])
     else:
@@ -185,9 +187,10 @@ def bus_rebuild(
 
 
 @app.command("replay")
+@on_cluster()
 def bus_replay(
-    job: Annotated[str, typer.Option(help="namespace/name of a PaddleJob, existing or deleted.")],
-    name: ClusterName = "demo",
+    where: Where,
+    job: Annotated[str, typer.Option(help="The PaddleJob, existing or deleted: name, or namespace/name.")],
     output: Output = Format.TEXT,
 ) -> None:
     """Show all stored facts about a job, oldest first, even of a deleted one.
@@ -196,10 +199,10 @@ def bus_replay(
     `paddlewheel dlq replay` for messages that a consumer could not handle.)
     """
     try:
-        asked = query(Wish(job=job), since="all", follow=False)
+        asked = query(Wish(job=where.named(job)), since="all", follow=False)
     except InvalidArgument as error:
         raise as_option(error) from None
-    found = asyncio.run(_replay(name, asked))
+    found = asyncio.run(_replay(where, asked))
     for uid, story in found.items():
         _print_story(uid, story, output)
     if not found:
@@ -208,20 +211,20 @@ def bus_replay(
         raise typer.Exit(1)
 
 
-async def _look(name: str) -> Look:
-    async with open_access(name, OPERATOR) as access:
+async def _look(where: Where) -> Look:
+    async with open_access(where, OPERATOR) as access:
         access = replace(access, monitor_url=os.environ.get("NATS_MONITOR_URL", ""))
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
         # The wanted number of replicas is a setting of the controllers: the largest one is taken for it.
         seen = seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
-        services = await declared_services(name)
+        services = await declared_services(where)
         return seen if services is None else replace(seen, left_over=left_over(seen.status, services))
 
 
-async def _install(name: str, replicas: int) -> BusStatus:
+async def _install(where: Where, replicas: int) -> BusStatus:
     async with (
-        open_access(name, OPERATOR) as access,
+        open_access(where, OPERATOR) as access,
         connected(replace(access, streams="make", replicas=replicas)) as bus,
     ):
         await bus.check()
@@ -237,8 +240,8 @@ async def _seen(access: Access) -> Look:
             return Look(status, Counter([letter.durable async for letter in letters]))
 
 
-async def _rebuild(name: str, services: Sequence[str]) -> list[Answer]:
-    async with operated(name) as bus:
+async def _rebuild(where: Where, services: Sequence[str]) -> list[Answer]:
+    async with operated(where) as bus:
         return await asyncio.gather(*(_rebuilt(bus, service) for service in services))
 
 
@@ -253,11 +256,11 @@ async def _rebuilt(bus: Bus, service: str) -> Answer:
     return Answer(service, replicas)
 
 
-async def _replay(name: str, asked: Query) -> dict[str, list[Event]]:
+async def _replay(where: Where, asked: Query) -> dict[str, list[Event]]:
     """The facts about each object that had the name, by the time at which they became true."""
     found: dict[str, list[Event]] = {}
     async with (
-        open_access(name, SUBSCRIBER) as access,
+        open_access(where, SUBSCRIBER) as access,
         connected(access) as bus,
         aclosing(read(bus, asked)) as events,
     ):
@@ -280,33 +283,37 @@ def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
 
 
 def _print_look(seen: Look) -> None:
-    out = console()
-    out.print(_streams_table(seen.status))
-    out.print(_durables_table(seen.status.durables, seen.dead_letters))
+    print_table(_streams_table(seen.status))
+    print_table(_durables_table(seen.status.durables, seen.dead_letters))
     if seen.status.mirrors:
-        out.print(_mirrors_table(seen.status.mirrors))
+        print_table(_mirrors_table(seen.status.mirrors))
     for warning in seen.status.warnings:
-        out.print(Text(f"warning: {warning}", style="yellow"))
+        print_styled((f"warning: {warning}", "yellow"))
     for what, commands in (seen.left_over or {}).items():
-        out.print(
-            Text(f"left over? {what} is of no service in nats.services; an operator removes it by", "yellow")
+        print_styled(
+            (
+                f"left over? {what} belongs to no service in nats.services; an operator removes it with",
+                "yellow",
+            )
         )
         for command in commands:
-            out.print(Text(f"  {command}", "yellow"), soft_wrap=True)
+            print_styled((f"  {command}", "yellow"))
     for fault in seen.faults:
-        out.print(Text(f"fault: {fault}", style="red"))
+        print_styled((f"fault: {fault}", "red"))
     if not seen.faults:
-        out.print(Text("no faults", style="green"))
+        print_styled(("no faults", "green"))
 
 
 def _streams_table(status: BusStatus) -> Table:
-    numbers = [Column(title, justify="right") for title in ("messages", "size", "full", "replicas")]
-    table = Table("stream", *numbers, "drift")
+    numbers = ("messages", "size", "full", "replicas")
+    table = Table(
+        ("stream", *numbers, "note"), wraps={"note"}, drops=("replicas", "size"), right=set(numbers)
+    )
     for s in status.streams:
         drift = "; ".join(f"{field} is {have}, declared {want}" for field, (want, have) in s.drift.items())
-        table.add_row(*_figures(s), Text(drift, "red"))
+        table.add_row(*_figures(s), drift)
     for s in status.others:
-        table.add_row(*_figures(s), Text("declared by others", "dim"))
+        table.add_row(*_figures(s), "declared by others")
     return table
 
 
@@ -316,8 +323,8 @@ def _figures(s: StreamStatus) -> tuple[str, ...]:
 
 
 def _durables_table(durables: Sequence[DurableStatus], dead_letters: Mapping[str, int]) -> Table:
-    titles = ("waiting", "unacknowledged", "redelivered", "dead letters")
-    table = Table("consumer", "stream", *(Column(title, justify="right") for title in titles))
+    numbers = ("waiting", "unacknowledged", "redelivered", "dead letters")
+    table = Table(("consumer", "stream", *numbers), drops=("redelivered", "stream"), right=set(numbers))
     for d in durables:
         figures = (d.pending, d.ack_pending, d.redelivered, dead_letters.get(d.name, 0))
         table.add_row(d.name, d.stream, *(f"{figure:,}" for figure in figures))
@@ -325,7 +332,7 @@ def _durables_table(durables: Sequence[DurableStatus], dead_letters: Mapping[str
 
 
 def _mirrors_table(mirrors: Sequence[MirrorStatus]) -> Table:
-    table = Table("team", *(Column(title, justify="right") for title in ("copies", "facts to come")))
+    table = Table(("team", "copies", "facts to come"), right={"copies", "facts to come"})
     for team in dict.fromkeys(mirror.team for mirror in mirrors):
         lags = [mirror.lag for mirror in mirrors if mirror.team == team]
         table.add_row(team, f"{len(lags)}", f"{sum(lags):,}")
@@ -337,14 +344,14 @@ def _percent(stream: StreamStatus) -> float:
 
 
 def _print_answers(answers: Sequence[Answer]) -> None:
-    titles = ("objects", "facts checked", "republished")
-    table = Table("service", "replica", *(Column(title, justify="right") for title in titles))
+    numbers = ("objects", "facts checked", "republished")
+    table = Table(("service", "replica", *numbers), right=set(numbers))
     for answer in answers:
         for r in answer.replicas:
             figures = (r.objects, r.facts_checked, r.facts_published)
             table.add_row(answer.service, r.replica, *(f"{figure:,}" for figure in figures))
-    if table.row_count:
-        console().print(table)
+    if table.rows:
+        print_table(table)
     for answer in answers:
         if answer.problem:
             typer.echo(f"{answer.service}: {answer.problem}", err=True)

@@ -35,32 +35,23 @@ _RENEW_AFTER = TOKEN_SECONDS / 2
 log = LibraryLogger(__name__)
 
 
-def uses_own_bus() -> bool:
-    """True when the user has set NATS_URL; then no cluster is queried."""
-    return bool(os.environ.get("NATS_URL"))
-
-
 @asynccontextmanager
 async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access]:
     """Yield an access to the bus that is valid while the block runs.
 
-    With NATS_URL it is that server, with NATS_TLS_DIR (ca.crt, tls.crt, tls.key) and NATS_CREDS if set;
-    otherwise the cluster's own.
-
     Args:
-        where: the cluster; None only with NATS_URL set.
+        where: the cluster whose bus is used; None for the server of NATS_URL, with NATS_TLS_DIR (ca.crt,
+            tls.crt, tls.key) and NATS_CREDS if set.
         role: the role to connect as: `subscriber` reads facts, `operator` may do everything.
 
     Raises:
         InvalidArgument: a variable names a file that cannot be used.
-        Permanent: no server is named, or the cluster cannot be used, or the Secret may not be read.
+        Permanent: the cluster cannot be used, or the Secret may not be read.
         Retry: kubectl could not forward.
     """
-    if uses_own_bus():
+    if where is None:
         yield resolve_access(role=role)
         return
-    if where is None:
-        raise Permanent("NoBus", "set NATS_URL, or name a cluster")
     async with cluster_bus_access(where, role=role) as access:
         yield access
 

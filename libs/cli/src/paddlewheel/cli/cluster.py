@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
 
 from paddlewheel.cli.image_source import archive_of
-from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
+from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, print_json, print_line, print_styled
 from paddlewheel.cli.progress import progress_reporter, step_reporter
+from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import down, opened, up
 from paddlewheel.devcluster.spec import ADDONS, DEFAULT_RANGE, ClusterSpec
@@ -92,13 +92,18 @@ def cluster_list(output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json([asdict(cluster) for cluster in seen])
         return
-    folded = Column("kubeconfig", overflow="fold")
-    table = Table("name", "state", "nodes", "fake nodes", "add-ons", "address", folded)
+    table = Table(
+        ("name", "state", "nodes", "fake nodes", "add-ons", "address", "kubeconfig"),
+        wraps={"kubeconfig"},
+        drops=("fake nodes", "add-ons", "kubeconfig", "address", "nodes"),
+        states={"state"},
+        right={"nodes", "fake nodes"},
+    )
     for cluster in seen:
         counts = (str(cluster.nodes), str(cluster.fake_nodes))
         row = (*counts, ", ".join(addon.name for addon in cluster.addons), cluster.address)
-        table.add_row(cluster.name, _coloured(cluster.state), *row, cluster.kubeconfig)
-    console().print(table)
+        table.add_row(cluster.name, cluster.state, *row, cluster.kubeconfig)
+    print_table(table)
 
 
 @app.command("down")
@@ -169,21 +174,17 @@ def cluster_kubeconfig(name: Name = "demo") -> None:
 
 
 def _print_cluster(seen: ClusterStatus) -> None:
-    out = console()
-    out.print(f"cluster [bold]{seen.name}[/bold]: {_coloured(seen.state)}")
-    out.print(f"API server at {seen.address}:6443, the host as {seen.gateway}")
-    out.print(f"export KUBECONFIG={seen.kubeconfig}", soft_wrap=True)
+    state = "green" if seen.state == RUNNING else "red"
+    print_styled("cluster ", (seen.name, "bold"), ": ", (seen.state, state))
+    print_line(f"API server at {seen.address}:6443, the host as {seen.gateway}")
+    print_line(f"export KUBECONFIG={seen.kubeconfig}")
     for addon in seen.addons:
-        out.print(f"{addon.name}: {'[green]ready[/green]' if addon.ready else '[red]not ready[/red]'}")
+        print_styled(f"{addon.name}: ", ("ready", "green") if addon.ready else ("not ready", "red"))
     if url := next((addon.url for addon in seen.addons), ""):
-        out.print(f"routes answer at {url}, by host name: curl -H 'Host: NAME' {url}", soft_wrap=True)
-    table = Table("place", "process", "ready", "restarts")
+        print_line(f"routes answer at {url}, by host name: curl -H 'Host: NAME' {url}")
+    table = Table(("process", "place", "ready", "restarts"), states={"ready"}, right={"restarts"})
     for process in seen.processes:
-        ready = "[green]yes[/green]" if process.ready else "[red]no[/red]"
-        table.add_row(process.place, process.name, ready, str(process.restarts))
-    out.print(table)
-    out.print(f"logs in {Path(seen.kubeconfig).parent}/logs and nodes/*/logs", soft_wrap=True)
-
-
-def _coloured(state: str) -> str:
-    return f"[green]{state}[/green]" if state == RUNNING else f"[red]{state}[/red]"
+        ready = "yes" if process.ready else "no"
+        table.add_row(process.name, process.place, ready, str(process.restarts))
+    print_table(table)
+    print_line(f"logs in {Path(seen.kubeconfig).parent}/logs and nodes/*/logs")

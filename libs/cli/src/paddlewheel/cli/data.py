@@ -18,27 +18,16 @@ from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
-    KubeClusterName,
     Output,
     confirm,
-    console,
     print_foreign,
     print_json,
     print_line,
     while_read,
 )
 from paddlewheel.cli.progress import step_reporter
-from paddlewheel.cli.target import (
-    AllNamespaces,
-    Context,
-    Namespace,
-    Target,
-    checked_namespace,
-    find,
-    key_in,
-    list_all,
-    target,
-)
+from paddlewheel.cli.table import print_table
+from paddlewheel.cli.target import Target, Where, find, list_all, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, uid_of
 from paddlewheel.core.errors import Permanent
@@ -96,54 +85,53 @@ Ttl = Annotated[
 
 
 @app.command("list")
+@on_cluster(lists=True)
 def list_(
-    namespace: Namespace = "default",
-    all_: AllNamespaces = False,
-    context: Context = "",
-    name: KubeClusterName = "demo",
+    where: Where,
     output: Output = Format.TEXT,
 ) -> None:
     """List data sets with phase, ready partitions, size, and what the nodes have cached."""
-    within = "" if all_ else checked_namespace(namespace)
-    found = asyncio.run(target(name, context).objects(SAMPLE_SETS, within))
+    found = asyncio.run(where.objects(SAMPLE_SETS))
     if output is Format.JSON:
         print_json([as_json(each) for each in found])
-        return
-    console().print(tables.sample_sets(found, datetime.now(UTC)))
+    elif found:
+        print_table(tables.sample_sets(found, datetime.now(UTC)))
+    else:
+        where.report_none(SAMPLE_SETS)
 
 
 @app.command("show")
+@on_cluster()
 def show(
+    where: Where,
     sample_set: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Show state, conditions, cached share of each node and the newest runs of a data set."""
-    found, runs = asyncio.run(_found(key_in(namespace, sample_set), target(name, context)))
+    found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     if output is Format.JSON:
         print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
         return
     for part in tables.sample_set(found, runs, datetime.now(UTC)):
-        console().print(part)
+        print_table(part)
 
 
 @app.command("explain")
+@on_cluster()
 def explain(
+    where: Where,
     sample_set: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Say in one reason why a data set is as it is, and what to do about it."""
-    found, runs = asyncio.run(_found(key_in(namespace, sample_set), target(name, context)))
+    found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     print_explanation(explain_sample_set(found, runs), output)
 
 
 @app.command("sync")
+@on_cluster()
 def sync(
+    where: Where,
     sample_set: Name,
     source: Annotated[
         str,
@@ -171,9 +159,6 @@ def sync(
     priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Copy what is new in a source into a data set; all its nodes take part. Asks before it deletes.
@@ -190,18 +175,18 @@ def sync(
         "source": source, "destination": to, "include": include, "exclude": exclude, "update": update,
         "delete-dst": delete, "bwlimit": bandwidth, "dry": dry_run,
     }  # fmt: skip
-    key = key_in(namespace, sample_set)
+    key = where.key(sample_set)
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
         confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
-    asked = _Request(
-        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
-    )
+    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "sync", options, secret)
 
 
 @app.command("warm")
+@on_cluster()
 def warm(
+    where: Where,
     sample_set: Name,
     path: Paths = None,
     strategy: Annotated[
@@ -225,9 +210,6 @@ def warm(
     priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Load a data set onto its nodes, each its own share.
@@ -246,15 +228,15 @@ def warm(
     options = {
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
     }  # fmt: skip
-    key = key_in(namespace, sample_set)
-    asked = _Request(
-        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
-    )
+    key = where.key(sample_set)
+    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "warmup", options)
 
 
 @app.command("remove")
+@on_cluster()
 def remove(
+    where: Where,
     sample_set: Name,
     path: Annotated[list[str], typer.Argument(help="Paths below the set's root.", metavar="PATH...")],
     yes: Yes = False,
@@ -262,9 +244,6 @@ def remove(
     priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Remove files and directories from a data set, for good. Asks for confirmation.
@@ -273,25 +252,22 @@ def remove(
 
     [cyan]paddlewheel data remove imagenet old tmp/files[/cyan]
     """
-    key = key_in(namespace, sample_set)
+    key = where.key(sample_set)
     if not yes:
         confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
-    asked = _Request(
-        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
-    )
+    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "rmr", {"paths": path})
 
 
 @app.command("clear")
+@on_cluster()
 def clear(
+    where: Where,
     sample_set: Name,
     after: After = None,
     priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Empty all caches of a data set on its nodes. The data stays in the store.
@@ -300,15 +276,15 @@ def clear(
 
     [cyan]paddlewheel data clear team-a/imagenet[/cyan]
     """
-    key = key_in(namespace, sample_set)
-    asked = _Request(
-        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
-    )
+    key = where.key(sample_set)
+    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "clear", {})
 
 
 @app.command("evict")
+@on_cluster()
 def evict(
+    where: Where,
     sample_set: Name,
     cache: Annotated[
         list[str] | None,
@@ -320,9 +296,6 @@ def evict(
     priority: Priority = 0,
     ttl: Ttl = None,
     follow_: Follow = True,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Drop a data set from the caches of its nodes, or from some of them. Never deletes data.
@@ -337,19 +310,16 @@ def evict(
 
     [cyan]paddlewheel data evict imagenet --cache /dev/shm[/cyan]  give back memory, keep what is on disks
     """
-    key = key_in(namespace, sample_set)
-    asked = _Request(
-        key, target(name, context), output, is_followed=follow_, terms=terms(after, priority, ttl)
-    )
+    key = where.key(sample_set)
+    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "clear", {"paths": cache or []})
 
 
 @app.command("cancel")
+@on_cluster()
 def cancel(
+    where: Where,
     run: Annotated[str, typer.Argument(help="The SampleJob: name, or namespace/name.", metavar="RUN")],
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Cancel a run, by deleting its SampleJob; other runs of the set go on. One that has ended stays.
@@ -358,8 +328,8 @@ def cancel(
 
     [cyan]paddlewheel data cancel imagenet-sync-x7k2p[/cyan]
     """
-    key = key_in(namespace, run)
-    asyncio.run(_cancelled(key, target(name, context)))
+    key = where.key(run)
+    asyncio.run(_cancelled(key, where.target))
     if output is Format.JSON:
         print_json({"run": str(key), "asked": "delete"})
         return

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.table import Table
-
 from paddlewheel.cli.data_runs import state
 from paddlewheel.cli.objects import age_of, conditions
-from paddlewheel.cli.output import shown
+from paddlewheel.cli.table import Table, properties
 from paddlewheel.contracts.crds import SampleSetSpec, SampleSetStatus
 from paddlewheel.contracts.crds.parse import (
     parse_sample_job_status,
@@ -26,13 +24,18 @@ _RUNS = 10
 
 def sample_sets(found: Sequence[Object], now: datetime) -> Table:
     """A row for each."""
-    table = Table("data set", "phase", "partitions", "files", "size", "cached", "reason", "age")
+    table = Table(
+        ("data set", "phase", "partitions", "files", "size", "cached", "reason", "age"),
+        drops=("age", "files", "partitions", "cached", "size", "reason"),
+        states={"phase"},
+        right={"files", "size", "cached"},
+    )
     for each in found:
         status = parse_sample_set_status(each)
         cache, runtime = status.cache_status, status.runtime_status
         table.add_row(
             str(key_of(each)), status.phase, runtime.runtime_ready if runtime else "",
-            *(_figures(cache) if cache else ("", "", "")), shown(status.reason), age_of(each, now),
+            *(_figures(cache) if cache else ("", "", "")), status.reason, age_of(each, now),
         )  # fmt: skip
     return table
 
@@ -44,11 +47,7 @@ def _figures(cache: CacheStatus) -> tuple[str, str, str]:
 def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator[Table]:
     """Everything about one, and its newest runs."""
     spec, status = parse_sample_set_spec(found), parse_sample_set_status(found)
-    about = Table(title=str(key_of(found)), show_header=False)
-    for name, value in _about(found, spec, status, now).items():
-        if value:
-            about.add_row(name, shown(value))
-    yield about
+    yield properties(str(key_of(found)), _about(found, spec, status, now), states={"phase"})
     yield conditions(status.conditions)
     if status.cache_status and status.cache_status.nodes:
         yield _nodes(status.cache_status)
@@ -77,11 +76,14 @@ def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: dat
 
 def _nodes(cache: CacheStatus) -> Table:
     table = Table(
-        "partition", "node", "mounted", "cached of its share", "cached", "room", "not uploaded", "hits"
+        ("node", "partition", "mounted", "cached of its share", "cached", "room", "not uploaded", "hits"),
+        drops=("hits", "not uploaded", "room", "cached", "partition"),
+        states={"mounted"},
+        right={"partition", "cached of its share", "cached", "room", "not uploaded", "hits"},
     )
     for node in cache.nodes:
         table.add_row(
-            str(node.partition), node.node, "yes" if node.mounted else "no", f"{node.cached_percent}%",
+            node.node, str(node.partition), "yes" if node.mounted else "no", f"{node.cached_percent}%",
             node.cached_size, node.cache_capacity, node.staged_size, node.hit_rate,
         )  # fmt: skip
     return table
@@ -89,9 +91,14 @@ def _nodes(cache: CacheStatus) -> Table:
 
 def sample_jobs(runs: Sequence[Object], now: datetime) -> Table:
     """A row for each run."""
-    table = Table("run", "operation", "priority", "state", "age")
+    table = Table(
+        ("run", "operation", "priority", "state", "age"),
+        wraps={"state"},
+        drops=("priority", "age", "operation"),
+        states={"state"},
+    )
     for run in runs:
         said, spec = state(parse_sample_job_status(run)), spec_of(run)
         priority = str(spec.get("priority") or "")
-        table.add_row(key_of(run).name, str(spec.get("type", "")), priority, shown(said), age_of(run, now))
+        table.add_row(key_of(run).name, str(spec.get("type", "")), priority, said, age_of(run, now))
     return table

@@ -10,25 +10,24 @@ import orjson
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices
-from paddlewheel.cli.bus_access import uses_own_bus
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
-from paddlewheel.cli.target import target
+from paddlewheel.cli.target import Where
 from paddlewheel.core.errors import NotFound, Permanent
 
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/bus-installer"
 _VARIABLE = "BUS_INSTALLER_SERVICES"
 
 
-async def declared_services(name: str) -> tuple[DeclaredService, ...] | None:
+async def declared_services(where: Where) -> tuple[DeclaredService, ...] | None:
     """Those of the cluster `name`; None where they are not known.
 
     With NATS_URL the bus may be another one, a user may not be allowed to look, and another release than this
     command's has streams and consumers that this one does not know.
     """
-    if uses_own_bus():
+    if where.uses_own_bus:
         return None
     try:
-        deployment = orjson.loads(await target(name).get(_DEPLOYMENT))
+        deployment = orjson.loads(await where.target.get(_DEPLOYMENT))
         return services_in(deployment) if _release_of(deployment) == version("paddlewheel-cli") else None
     except (NotFound, Permanent, ValueError):
         return None

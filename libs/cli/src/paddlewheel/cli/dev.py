@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from paddlewheel.cli.ending import end_early
-from paddlewheel.cli.output import Format, Output, console, print_json, print_line
+from paddlewheel.cli.output import Format, Output, print_json, print_line
 from paddlewheel.cli.processes import ProcessTable
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
-from paddlewheel.cli.target import Target, target, uses_own_cluster
+from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_cluster
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.commands import tool
@@ -82,7 +82,7 @@ def dev_status(output: Output = Format.TEXT) -> None:
 @app.command("logs")
 def dev_logs(
     name: Annotated[str, typer.Argument(help="Process name, as `dev status` lists it.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of lines from the end.")] = 50,
+    lines: Annotated[int, typer.Option("--lines", min=1, help="Number of lines from the end.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines too.")] = False,
 ) -> None:
     """Print the log of a process."""
@@ -118,9 +118,10 @@ def _table() -> ProcessTable:
 
 
 def _control_plane(fake_nodes: int, report: Report) -> str:
-    if not uses_own_cluster():
+    own = os.environ.get(VARIABLE)
+    if not own:
         up(ClusterSpec(name=CLUSTER, control_plane_only=True, fake_nodes=fake_nodes), report)
-    where = target(CLUSTER)
+    where = own_cluster(own) if own else embedded_cluster(CLUSTER)
     asyncio.run(_apply_crds(where))
     return where.kubeconfig
 
@@ -166,12 +167,8 @@ def _print_status(output: Format) -> None:
     if output is Format.JSON:
         print_json(rows)
         return
-    table = Table("process", "pid", "state", "log")
+    table = Table(("process", "pid", "state", "log"), wraps={"log"}, states={"state"}, right={"pid"})
     for row in rows:
-        table.add_row(
-            str(row["name"]),
-            str(row["pid"]),
-            "running" if row["alive"] else "[red]ended[/red]",
-            str(row["log"]),
-        )
-    console().print(table)
+        state = "running" if row["alive"] else "ended"
+        table.add_row(str(row["name"]), str(row["pid"]), state, str(row["log"]))
+    print_table(table)

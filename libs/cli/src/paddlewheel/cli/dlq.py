@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
@@ -11,17 +10,15 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.prompt import Confirm
-from rich.table import Column, Table
-from rich.text import Text
 
 from paddlewheel.bus.admin.inspect import Inspector, unread_replays
 from paddlewheel.bus.dead_letters import DeadLetter, DeadLetterBox
 from paddlewheel.cli import letters
 from paddlewheel.cli.on_bus import operated
-from paddlewheel.cli.output import ClusterName, Format, Output, console, print_json, print_line
+from paddlewheel.cli.output import Format, Output, confirm, print_foreign, print_json, print_line
 from paddlewheel.cli.progress import Report, progress_reporter
+from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.target import Where, on_cluster
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 
 app = typer.Typer(
@@ -81,27 +78,30 @@ class _Outcome:
 
 
 @app.command("list")
-def dlq_list(durable: Durable = "", name: ClusterName = "demo", output: Output = Format.TEXT) -> None:
+@on_cluster(namespaced=False)
+def dlq_list(where: Where, durable: Durable = "", output: Output = Format.TEXT) -> None:
     """List dead letters, oldest first."""
-    asyncio.run(_list(name, durable, output))
+    asyncio.run(_list(where, durable, output))
 
 
 @app.command("show")
+@on_cluster(namespaced=False)
 def dlq_show(
+    where: Where,
     number: Annotated[int, typer.Argument(help="Sequence number, as `dlq list` shows it.", min=1)],
-    name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Show one dead letter: why it was parked, its headers, its payload."""
-    asyncio.run(_show(name, number, output))
+    asyncio.run(_show(where, number, output))
 
 
 @app.command("replay")
+@on_cluster(namespaced=False)
 def dlq_replay(
+    where: Where,
     numbers: Numbers = None,
     durable: Durable = "",
     all_: All = False,
-    name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Deliver messages again to the consumer that failed, and to no other.
@@ -109,26 +109,27 @@ def dlq_replay(
     Each waits its turn among the messages of its object. A message that fails again is parked again.
     """
     choice = _choice(numbers, durable, all_)
-    _finish(asyncio.run(_replay(name, choice, output)), "replayed", output)
+    _finish(asyncio.run(_replay(where, choice, output)), "replayed", output)
 
 
 @app.command("drop")
+@on_cluster(namespaced=False)
 def dlq_drop(
+    where: Where,
     numbers: Numbers = None,
     durable: Durable = "",
     all_: All = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    name: ClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Delete messages. Asks for confirmation."""
     choice = _choice(numbers, durable, all_)
     if not yes:
         # Not while the event loop runs: there, Ctrl-C does not reach a prompt.
-        found = asyncio.run(_chosen(name, choice))
+        found = asyncio.run(_chosen(where, choice))
         _ask(found)
         choice = _Choice(found)
-    _finish(asyncio.run(_drop(name, choice, output)), "dropped", output)
+    _finish(asyncio.run(_drop(where, choice, output)), "dropped", output)
 
 
 def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
@@ -140,8 +141,8 @@ def _choice(numbers: Sequence[int] | None, durable: str, all_: bool) -> _Choice:
     return _Choice(tuple(dict.fromkeys(numbers)) if numbers else None, durable)
 
 
-async def _list(name: str, durable: str, output: Format) -> None:
-    async with operated(name) as bus, aclosing(bus.dead_letters.list(durable or None)) as found:
+async def _list(where: Where, durable: str, output: Format) -> None:
+    async with operated(where) as bus, aclosing(bus.dead_letters.list(durable or None)) as found:
         if output is Format.JSON:
             print_json([letters.as_json(letter) async for letter in found])
             return
@@ -152,23 +153,25 @@ def _print_table(rows: Sequence[Sequence[str]], durable: str) -> None:
     if not rows:
         print_line(f"no dead letters of {durable}" if durable else "no dead letters")
         return
-    right = [Column(name, justify="right") for name in ("sequence", "age", "attempts")]
-    subject = Column("subject", overflow="fold")
-    table = Table(right[0], "durable", right[1], "reason", right[2], subject, "first bytes")
+    table = Table(
+        ("sequence", "durable", "age", "reason", "attempts", "subject", "first bytes"),
+        wraps={"subject", "first bytes"},
+        drops=("first bytes", "subject", "attempts", "age"),
+        right={"sequence", "age", "attempts"},
+    )
     for cells in rows:
-        table.add_row(*(Text(cell) for cell in cells))
-    console().print(table)
+        table.add_row(*cells)
+    print_table(table)
 
 
-async def _show(name: str, number: int, output: Format) -> None:
-    async with operated(name) as bus:
+async def _show(where: Where, number: int, output: Format) -> None:
+    async with operated(where) as bus:
         letter = await _got(bus.dead_letters, number)
     if output is Format.JSON:
         print_json(letters.as_json(letter))
         return
-    out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     for line in letters.page(letter, datetime.now(UTC)):
-        out.print(line)
+        print_foreign(line)
 
 
 async def _got(box: DeadLetterBox, number: int) -> DeadLetter:
@@ -178,8 +181,8 @@ async def _got(box: DeadLetterBox, number: int) -> DeadLetter:
         raise NotFound(f"{error} does not exist; `paddlewheel dlq list` lists the dead letters") from None
 
 
-async def _replay(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
-    async with operated(name) as bus:
+async def _replay(where: Where, choice: _Choice, output: Format) -> list[_Outcome]:
+    async with operated(where) as bus:
         numbers = await choice.found_in(bus.dead_letters)
         with progress_reporter("replay", quiet=output is Format.JSON or len(numbers) < 2) as report:
             outcomes = await _each(numbers, bus.dead_letters.replay, report)
@@ -199,13 +202,13 @@ async def _warn_of_unread(bus: Inspector) -> None:
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _chosen(name: str, choice: _Choice) -> Sequence[int]:
-    async with operated(name) as bus:
+async def _chosen(where: Where, choice: _Choice) -> Sequence[int]:
+    async with operated(where) as bus:
         return await choice.found_in(bus.dead_letters)
 
 
-async def _drop(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
-    async with operated(name) as bus:
+async def _drop(where: Where, choice: _Choice, output: Format) -> list[_Outcome]:
+    async with operated(where) as bus:
         numbers = await choice.found_in(bus.dead_letters)
         with progress_reporter("drop", quiet=output is Format.JSON or len(numbers) < 2) as report:
             return await _each(numbers, bus.dead_letters.drop, report)
@@ -214,11 +217,8 @@ async def _drop(name: str, choice: _Choice, output: Format) -> list[_Outcome]:
 def _ask(numbers: Sequence[int]) -> None:
     if not numbers:
         return
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
     what = f"dead letter {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} dead letters"
-    if not Confirm.ask(f"Delete {what}?", console=console(stderr=True), default=False):
-        raise typer.Abort
+    confirm(f"Delete {what}?")
 
 
 async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outcome]:

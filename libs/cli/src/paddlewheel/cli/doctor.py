@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from paddlewheel.cli.output import Format, Output, console, print_json
+from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster.doctor import Check, examine, mend
 
 HELP = """Show what is missing on this machine and how to install it; exit code 1 when something is missing.
@@ -42,8 +42,7 @@ def _print(checks: tuple[Check, ...], output: Format) -> None:
     if output is Format.JSON:
         print_json([asdict(check) for check in checks])
         return
-    table = Table("check", "", "found", "remedy")
+    table = Table(("check", "state", "found", "to do"), wraps={"found", "to do"}, states={"state"})
     for check in checks:
-        mark = "[green]ok[/green]" if check.ok else "[red]missing[/red]"
-        table.add_row(check.name, mark, check.found, check.remedy)
-    console().print(table)
+        table.add_row(check.name, "ok" if check.ok else "missing", check.found, check.remedy)
+    print_table(table)

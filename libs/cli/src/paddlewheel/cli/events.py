@@ -15,7 +15,8 @@ import typer
 
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.cli.on_bus import connected, open_access
-from paddlewheel.cli.output import ClusterName, Format, Output, print_line, visible, while_read
+from paddlewheel.cli.output import Format, Output, print_line, visible, while_read
+from paddlewheel.cli.target import Where, checked_namespace, on_cluster
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.sdk.errors import InvalidArgument
@@ -23,7 +24,7 @@ from paddlewheel.sdk.model import about
 from paddlewheel.sdk.selection import Wish
 from paddlewheel.sdk.subscription import Query, query, read
 
-_OPTIONS = {"types": "--type", "sample_set": "--set"}
+_OPTIONS = {"types": "--type", "sample_set": "--set", "context": "--area"}
 """Options whose names differ from the SDK's parameters."""
 _PARAMETER = re.compile(
     r"\b(job|sample_set|sample_job|paddle_service|service|context|types)=([^\s,]+(?:,[^\s,]+)*)"
@@ -36,8 +37,10 @@ HELP = """Follow the facts that the services publish; Ctrl-C ends it.
 [bold]Order:[/bold] stored facts by the time at which they became true, to which --since refers too; then new
 ones as they arrive. With --durable all facts are in the order of the streams.
 
-[bold]Which bus:[/bold] NATS_URL (with NATS_TLS_DIR and NATS_CREDS) if set, else that of the cluster in
-KUBECONFIG, else that of the embedded cluster [cyan]--name[/cyan].
+[bold]Which bus:[/bold] the one of the cluster that --context, --kubeconfig or --cluster names, else the
+server of NATS_URL (with NATS_TLS_DIR and NATS_CREDS), else the one of the current context.
+
+[bold]Which namespaces:[/bold] all, unless -n or an object is given.
 
 [bold]Examples[/bold]
 
@@ -58,9 +61,10 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command(help=HELP)
+@on_cluster(lists=True)
 def events(
-    name: ClusterName = "demo",
-    job: Annotated[str, typer.Option(help="Only this PaddleJob: namespace/name, or namespace/*.")] = "",
+    where: Where,
+    job: Annotated[str, typer.Option(help="Only this PaddleJob: name, namespace/name, or namespace/*.")] = "",
     set_: Annotated[str, typer.Option("--set", help="Only this SampleSet and its cache.")] = "",
     sample_job: Annotated[str, typer.Option(help="Only this SampleJob. Several objects may be named.")] = "",
     paddle_service: Annotated[str, typer.Option(help="Only this PaddleService and its revisions.")] = "",
@@ -70,7 +74,7 @@ def events(
     types: Annotated[
         list[str] | None, typer.Option("--type", help="Only these facts: JobFailed, SampleSetReady ...")
     ] = None,
-    context: Annotated[
+    area: Annotated[
         str,
         typer.Option(
             help="jobs, progress, datasets, cache, cacheprogress, models, serving, measurements, triggers, "
@@ -89,11 +93,16 @@ def events(
     output: Output = Format.TEXT,
 ) -> None:
     """Print facts until Ctrl-C, or until all stored ones are printed; `HELP` is what users see."""
-    contexts = "" if context == "*" else context
-    wish = Wish(job, set_, sample_job, paddle_service, service, contexts, tuple(types or ()))
+    contexts = "" if area == "*" else area
+    job, set_, sample_job, paddle_service = map(where.named, (job, set_, sample_job, paddle_service))
+    namespace = "" if where.all_namespaces or job or set_ or sample_job or paddle_service else where.namespace
+    wish = Wish(
+        job, set_, sample_job, paddle_service, service, contexts, tuple(types or ()),
+        namespace and checked_namespace(namespace),
+    )  # fmt: skip
     try:
         asked = query(wish, since=since, durable=durable, follow=follow)
-        asyncio.run(while_read(_print_all(name, asked, output)))
+        asyncio.run(while_read(_print_all(where, asked, output)))
     except InvalidArgument as error:
         raise as_option(error) from None
 
@@ -141,12 +150,12 @@ def _short(value: object) -> str:
     return visible(value) if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-async def _print_all(name: str, asked: Query, output: Format) -> None:
+async def _print_all(where: Where, asked: Query, output: Format) -> None:
     printer = _Printer(asked, output)
     asked = replace(asked, reading=replace(asked.reading, caught_up=printer.caught_up))
     keeps_trying = asked.reading.follow
     async with (
-        open_access(name, SUBSCRIBER) as access,
+        open_access(where, SUBSCRIBER) as access,
         connected(access, keeps_trying=keeps_trying) as bus,
         aclosing(read(bus, asked)) as found,
     ):

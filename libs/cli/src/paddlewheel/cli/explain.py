@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from paddlewheel.cli.output import Format, KubeClusterName, Output, print_foreign, print_json
+from paddlewheel.cli.output import Format, Output, print_foreign, print_json
 from paddlewheel.cli.remedies import SEE_MESSAGE, remedy_for
-from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
+from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts import conditions
 from paddlewheel.contracts.crds import PaddleJobStatus
 from paddlewheel.contracts.crds.paddlejob import Placement
@@ -94,15 +94,14 @@ class Explanation:
 
 
 @app.command("job")
+@on_cluster()
 def explain_job(
+    where: Where,
     job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")],
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Say in one reason why a job runs, waits or has failed, and what to do about it."""
-    said = asyncio.run(_explained(key_in(namespace, job), target(name, context)))
+    said = asyncio.run(_explained(where.key(job), where.target))
     print_explanation(said, output)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, console, print_json, print_line
+from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, print_json, print_line
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
+from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import ignore, opened
 from paddlewheel.devcluster.image_archive import write_pause_archive
@@ -57,10 +57,10 @@ def build(names: Names = None, output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json({name: str(path) for name, path in built.items()})
         return
-    table = Table("image", "archive", "MiB")
+    table = Table(("image", "archive", "MiB"), wraps={"archive"}, right={"MiB"})
     for name, path in built.items():
         table.add_row(name, str(path), _mebibytes(path))
-    console().print(table)
+    print_table(table)
 
 
 @app.command("list")
@@ -84,12 +84,12 @@ def list_images(output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json(rows)
         return
-    table = Table("image", "built, MiB", "loaded onto")
+    table = Table(("image", "built, MiB", "loaded onto"), wraps={"loaded onto"}, right={"built, MiB"})
     for row in rows:
         image = str(row["image"])
         size = _mebibytes(built[image]) if image in built else "-"
         table.add_row(image, size, ", ".join(row["clusters"] or ()) or "-")
-    console().print(table)
+    print_table(table)
 
 
 @app.command("load")

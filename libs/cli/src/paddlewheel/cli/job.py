@@ -25,23 +25,13 @@ from paddlewheel.cli.logs import logs
 from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
-    KubeClusterName,
     Output,
     confirm,
-    console,
     print_json,
     print_line,
 )
-from paddlewheel.cli.target import (
-    AllNamespaces,
-    Context,
-    Namespace,
-    Target,
-    checked_namespace,
-    find,
-    key_in,
-    target,
-)
+from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, status_of, uid_of
@@ -78,49 +68,46 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run)
 
 
 @app.command("list")
+@on_cluster(lists=True)
 def list_(
-    namespace: Namespace = "default",
-    all_: AllNamespaces = False,
-    context: Context = "",
-    name: KubeClusterName = "demo",
+    where: Where,
     output: Output = Format.TEXT,
 ) -> None:
     """List jobs with their phase, ready pods and what keeps them from running."""
-    within = "" if all_ else checked_namespace(namespace)
-    found = asyncio.run(target(name, context).objects(PADDLE_JOBS, within))
+    found = asyncio.run(where.objects(PADDLE_JOBS))
     if output is Format.JSON:
         print_json([as_json(job) for job in found])
-        return
-    console().print(tables.jobs(found, datetime.now(UTC)))
+    elif found:
+        print_table(tables.jobs(found, datetime.now(UTC)))
+    else:
+        where.report_none(PADDLE_JOBS)
 
 
 @app.command("show")
+@on_cluster()
 def show(
+    where: Where,
     job: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Show state, conditions, pods by role, restarts by cause, results and the latest facts of a job."""
-    found = asyncio.run(_found(key_in(namespace, job), target(name, context)))
+    found = asyncio.run(_found(where.key(job), where.target))
     if output is Format.JSON:
         print_json(as_json(found))
         return
     for part in tables.job(found, datetime.now(UTC)):
-        console().print(part)
+        print_part(part)
 
 
 app.command("logs")(logs)
 
 
 @app.command("scale")
+@on_cluster()
 def scale(
+    where: Where,
     job: Name,
     workers: Annotated[int, typer.Option("--workers", help="Wanted pods.", min=0, max=REPLICAS)],
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Change the number of workers of a job; with 0 it gives them up and waits.
@@ -131,16 +118,15 @@ def scale(
 
     [cyan]paddlewheel job scale team-a/resnet --workers 4[/cyan]
     """
-    asked = _Request(key_in(namespace, job), target(name, context), output)
+    asked = _Request(where.key(job), where.target, output)
     _change(asked, lambda found: scaling(found, workers))
 
 
 @app.command("suspend")
+@on_cluster()
 def suspend(
+    where: Where,
     job: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Let a job give up its pods, and with them its nodes, until it is resumed.
@@ -151,15 +137,14 @@ def suspend(
 
     [cyan]paddlewheel job suspend team-a/resnet[/cyan]
     """
-    _change(_Request(key_in(namespace, job), target(name, context), output), suspension)
+    _change(_Request(where.key(job), where.target, output), suspension)
 
 
 @app.command("resume")
+@on_cluster()
 def resume(
+    where: Where,
     job: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Let a suspended job go on.
@@ -168,15 +153,14 @@ def resume(
 
     [cyan]paddlewheel job resume team-a/resnet[/cyan]
     """
-    _change(_Request(key_in(namespace, job), target(name, context), output), resumption)
+    _change(_Request(where.key(job), where.target, output), resumption)
 
 
 @app.command("restart")
+@on_cluster()
 def restart_(
+    where: Where,
     job: Name,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Make all pods of a running job anew, together, as a new epoch.
@@ -185,12 +169,14 @@ def restart_(
 
     [cyan]paddlewheel job restart team-a/resnet[/cyan]
     """
-    asked = _Request(key_in(namespace, job), target(name, context), output)
+    asked = _Request(where.key(job), where.target, output)
     _change(asked, lambda found: restart(found, datetime.now(UTC)))
 
 
 @app.command("delete")
+@on_cluster()
 def delete(
+    where: Where,
     job: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait: Annotated[
@@ -199,9 +185,6 @@ def delete(
             "--wait", metavar="SECONDS", min=0, help="Wait until it is gone, for at most so long; 0: do not."
         ),
     ] = 0,
-    namespace: Namespace = "default",
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Delete a job with its pods. Asks for confirmation.
@@ -212,12 +195,11 @@ def delete(
 
     [cyan]paddlewheel job delete team-a/resnet --yes --wait 60[/cyan]  in a script
     """
-    key = key_in(namespace, job)
-    where = target(name, context)
-    found = asyncio.run(_found(key, where))
+    key = where.key(job)
+    found = asyncio.run(_found(key, where.target))
     if not yes:
         _confirm(found)
-    asyncio.run(_deleted(where, found, wait))
+    asyncio.run(_deleted(where.target, found, wait))
     if output is Format.JSON:
         print_json({"job": str(key), "asked": "delete", "gone": bool(wait)})
         return

@@ -15,14 +15,13 @@ from paddlewheel.cli.names import random_end
 from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
-    NamelessCluster,
     Output,
     print_foreign,
     print_json,
     print_line,
     while_read,
 )
-from paddlewheel.cli.target import Context, Namespace, Target, list_all, target
+from paddlewheel.cli.target import Target, Where, list_all, on_cluster
 from paddlewheel.contracts.objects import key_of
 from paddlewheel.core.errors import AlreadyExists, NotFound, Permanent
 from paddlewheel.kube.ports import PADDLE_JOBS, Cluster, Object
@@ -32,7 +31,9 @@ from paddlewheel.sdk.jobs import TrainingJob
 T = TypeVar("T")
 
 
+@on_cluster()
 def run(
+    where: Where,
     image: Annotated[str, typer.Option("--image", help="Image of all pods; it contains Paddle.")],
     command: Annotated[
         list[str] | None, typer.Argument(help="Program with its arguments; default: what the image runs.")
@@ -68,9 +69,6 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the manifest as YAML, and create nothing.")
     ] = False,
-    namespace: Namespace = "default",
-    context: Context = "",
-    cluster: NamelessCluster = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Create a job and follow it to its end: exit code 0 when it completes, 1 when it fails.
@@ -89,20 +87,32 @@ def run(
     [cyan]paddlewheel job run --image team/train:1 --dry-run > job.yaml[/cyan]  to write more into it
     """
     asked = TrainingJob(
-        name=name or generated_name(image), image=image, command=tuple(command or ()), namespace=namespace,
+        name=name or generated_name(image), image=image, command=tuple(command or ()),
+        namespace=where.namespace or "default",
         workers=workers, servers=servers, gpus=gpus, cpu=cpu, memory=memory, env=_variables(env or ()),
         data=data, checkpoint=checkpoint, backoff_limit=backoff_limit, ttl=ttl or None,
         deadline=deadline or None, network=network,
     )  # fmt: skip
+    # The options are checked before a cluster is asked for anything.
     manifest = _checked(asked.manifest)
+    manifest["metadata"]["namespace"] = _namespace(where, dry_run)
     if dry_run:
         _print_manifest(manifest, output)
         return
-    where = target(cluster, context)
     if follow_:
-        _print_end(asyncio.run(while_read(_followed(where, manifest, output))), output)
+        _print_end(asyncio.run(while_read(_followed(where.target, manifest, output))), output)
     else:
-        _print_created(asyncio.run(_created(where, manifest)), output)
+        _print_created(asyncio.run(_created(where.target, manifest)), output)
+
+
+def _namespace(where: Where, dry_run: bool) -> str:
+    """A dry run needs no cluster."""
+    try:
+        return where.current_namespace
+    except Permanent:
+        if dry_run and not where.names_cluster:
+            return "default"
+        raise
 
 
 def generated_name(image: str) -> str:

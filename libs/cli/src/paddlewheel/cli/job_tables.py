@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.table import Table
-
 from paddlewheel.cli.job_changes import Json
 from paddlewheel.cli.objects import age_of, conditions
-from paddlewheel.cli.output import shown
+from paddlewheel.cli.table import Table, properties
 from paddlewheel.contracts.announcements import Announcements
 from paddlewheel.contracts.crds import JobProgress, PaddleJobSpec, PaddleJobStatus
 from paddlewheel.contracts.crds.paddlejob import GangStatus
@@ -22,11 +20,16 @@ _FACTS = 10
 
 def jobs(found: Sequence[Json], now: datetime) -> Table:
     """A row for each, with the columns of `kubectl get` and how often it was restarted."""
-    table = Table("job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age")
+    table = Table(
+        ("job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age"),
+        drops=("epoch", "mode", "restarts", "age", "ready", "reason"),
+        states={"phase"},
+        right={"restarts", "epoch"},
+    )
     for job in found:
         status = parse_paddle_job_status(job)
         table.add_row(
-            str(key_of(job)), status.phase, status.mode, status.ready, shown(status.reason),
+            str(key_of(job)), status.phase, status.mode, status.ready, status.reason,
             str(sum(status.restarts.values())), str(status.epoch), age_of(job, now),
         )  # fmt: skip
     return table
@@ -35,19 +38,15 @@ def jobs(found: Sequence[Json], now: datetime) -> Table:
 def job(found: Json, now: datetime) -> Iterator[Table | str]:
     """Everything about one."""
     spec, status = parse_paddle_job_spec(found), parse_paddle_job_status(found)
-    about = Table(title=str(key_of(found)), show_header=False)
-    for name, value in _about(found, spec, status, now).items():
-        if value:
-            about.add_row(name, shown(value))
-    yield about
+    yield properties(str(key_of(found)), _about(found, spec, status, now), states={"phase"})
     yield conditions(status.conditions)
     yield _roles(spec, status)
     if status.restarts:
         yield _restarts(status)
     if last := status.last_restart:
-        yield shown(f"last restart: {last.time} {last.reason}: {last.message}")
+        yield f"last restart: {last.time} {last.reason}: {last.message}"
     if status.results:
-        yield "results: " + shown(results(status))
+        yield f"results: {results(status)}"
     if status.announcements:
         yield _facts(status.announcements)
 
@@ -99,18 +98,20 @@ def _gang(gang: GangStatus) -> str:
 
 
 def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:
-    table = Table("role", "wanted", "pending", "starting", "running", "succeeded", "failed")
+    counted = ("wanted", "pending", "starting", "running", "succeeded", "failed")
+    table = Table(("role", *counted), right=set(counted))
     for name, role in spec.roles.items():
         seen = status.roles.get(name)
         counts = (seen.pending, seen.starting, seen.running, seen.succeeded, seen.failed) if seen else ()
-        table.add_row(name, str(role.replicas), *(str(count) for count in counts))
+        cells = [str(count) for count in counts] or [""] * (len(counted) - 1)
+        table.add_row(name, str(role.replicas), *cells)
     return table
 
 
 def _restarts(status: PaddleJobStatus) -> Table:
-    table = Table("restarts because of", "times")
+    table = Table(("restarts because of", "times"), right={"times"})
     for cause, times in sorted(status.restarts.items()):
-        table.add_row(shown(cause), str(times))
+        table.add_row(cause, str(times))
     return table
 
 
@@ -120,7 +121,7 @@ def results(status: PaddleJobStatus) -> str:
 
 
 def _facts(announcements: Announcements) -> Table:
-    table = Table("fact", "at", "published")
+    table = Table(("fact", "at", "published"))
     for item in sorted(announcements, key=lambda item: item.at)[-_FACTS:]:
         table.add_row(item.fact, item.at, "yes" if item.announced else "not yet")
     return table

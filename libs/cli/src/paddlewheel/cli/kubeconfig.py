@@ -1,8 +1,9 @@
-"""Checks a kubeconfig before kubectl reads it: without a usable one kubectl asks localhost:8080."""
+"""Checks a kubeconfig before kubectl reads it: kubectl would ask localhost:8080 without a usable one."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,23 @@ from paddlewheel.devcluster.state import clusters_dir
 from paddlewheel.kube.kubeconfig import present_files
 
 
-def check_kubeconfig(paths: str, source: str, context: str = "") -> None:
-    """Check one file or several, as kubectl merges them.
+@dataclass(frozen=True)
+class KubeContext:
+    """A context of a kubeconfig."""
+
+    name: str
+    namespace: str = "default"
+
+
+def chosen_context(paths: str, source: str, context: str = "") -> KubeContext:
+    """The context to use of one file or several, which are merged as kubectl merges them.
 
     Args:
-        source: the variable or option that holds `paths`.
-        context: the one to use; default: the current one of the files.
+        source: the option or variable that names the files; "" for ~/.kube/config.
+        context: name of a context; "" for the current one.
 
     Raises:
-        Permanent: BadKubeconfig, with the source, the file and a remedy.
+        Permanent: BadKubeconfig, with the source, the file and what to do.
     """
     present = present_files(paths)
     if not present:
@@ -30,19 +39,24 @@ def check_kubeconfig(paths: str, source: str, context: str = "") -> None:
     contexts = _by_name(contents, "contexts", "context")
     if context and context not in contexts:
         known = ", ".join(sorted(contexts)) or "none"
-        raise _bad(source, paths, f"has no context {context!r}", f"give --context one of those: {known}")
+        raise _bad(source, paths, f"has no context {context!r}", f"choose --context from: {known}")
     current = next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
     context = context or current
     if not context:
-        choice = f"choose one of {', '.join(contexts)}" if contexts else "it has no contexts either"
-        raise _bad(
-            source, paths, "has no current context", f"`kubectl config use-context NAME` sets it; {choice}"
-        )
+        choice = f"choose --context from: {', '.join(contexts)}" if contexts else "the file has no contexts"
+        advice = f"set it with `kubectl config use-context NAME`; {choice}"
+        raise _bad(source, paths, "has no current context", advice)
     if context not in contexts:
         raise _bad(source, paths, f"has no context {context!r}, which is its current one")
     clusters = _by_name(contents, "clusters", "cluster")
     if not clusters.get(contexts[context].get("cluster", ""), {}).get("server"):
         raise _bad(source, paths, f"has no server for its context {context!r}")
+    return KubeContext(context, contexts[context].get("namespace") or KubeContext.namespace)
+
+
+def has_contexts(file: Path) -> bool:
+    """False for a file that is missing or empty. Raises Permanent for a file that is no kubeconfig."""
+    return file.exists() and bool(_load(file, "").get("contexts"))
 
 
 def _load(file: Path, source: str) -> dict[str, Any]:
@@ -58,18 +72,20 @@ def _load(file: Path, source: str) -> dict[str, Any]:
 
 
 def _by_name(contents: list[dict[str, Any]], field: str, part: str) -> dict[str, dict[str, Any]]:
-    """The named entries of all files; the first one of a name counts."""
+    """The entries of all files by name; the first file that has a name counts."""
     entries = [entry for content in contents for entry in content.get(field) or () if isinstance(entry, dict)]
     return {str(entry.get("name")): entry.get(part) or {} for entry in reversed(entries)}
 
 
-def _bad(source: str, paths: str, problem: str, remedy: str = "") -> Permanent:
-    other = f"set {source} to the kubeconfig of a running cluster, or omit it to use the embedded cluster"
-    return Permanent("BadKubeconfig", f"{source}: {paths} {problem}; {remedy or other}")
+def _bad(source: str, paths: str, problem: str, advice: str = "") -> Permanent:
+    if not source:
+        return Permanent("BadKubeconfig", f"{paths} {problem}; {advice or 'name another with --kubeconfig'}")
+    other = f"set {source} to the kubeconfig of a running cluster"
+    return Permanent("BadKubeconfig", f"{source}: {paths} {problem}; {advice or other}")
 
 
 def _creation(paths: str) -> str:
-    """The file of an embedded cluster is gone with it."""
+    """Advice for the kubeconfig of an embedded cluster that was deleted; "" for another file."""
     files = [Path(part).absolute() for part in paths.split(os.pathsep) if part]
     name = next((file.parent.name for file in files if file.parent.parent == clusters_dir()), "")
-    return f"`paddlewheel cluster up --name {name}` creates that cluster again" if name else ""
+    return f"create that cluster again with `paddlewheel cluster up --name {name}`" if name else ""

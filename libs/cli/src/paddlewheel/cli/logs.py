@@ -14,8 +14,8 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from paddlewheel.cli.job_changes import is_final
-from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_line, while_read
-from paddlewheel.cli.target import Context, Namespace, Target, find, key_in, target
+from paddlewheel.cli.output import Format, Output, console, print_line, while_read
+from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
@@ -34,16 +34,15 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@on_cluster()
 def logs(
+    where: Where,
     job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.")],
-    namespace: Namespace = "default",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     ranks: Annotated[
         list[str] | None, typer.Option("--rank", help="Only these pods: worker-0, ps-1 ... (repeatable)")
     ] = None,
     tail: Annotated[int, typer.Option("--tail", help="Only the last N lines of each pod; -1 = all.")] = -1,
-    context: Context = "",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Print the logs of all pods of a job, each line with its rank.
@@ -56,8 +55,8 @@ def logs(
 
     [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
     """
-    wanted = Wanted(key_in(namespace, job), frozenset(ranks or ()), tail)
-    asyncio.run(while_read(_run(target(name, context), wanted, follow, Printer(output))))
+    wanted = Wanted(where.key(job), frozenset(ranks or ()), tail)
+    asyncio.run(while_read(_run(where.target, wanted, follow, Printer(output))))
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Printer:
         return self._prefixes[rank]
 
     def note(self, text: str) -> None:
-        self._notes.print(text, style="dim", markup=False, emoji=False, soft_wrap=True)
+        self._notes.print(text, style="dim", soft_wrap=True)
 
 
 async def _run(where: Target, wanted: Wanted, follow: bool, printer: Printer) -> None:

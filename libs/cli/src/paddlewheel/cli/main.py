@@ -87,11 +87,9 @@ def _command() -> None:
 
 
 def _print_error(text: str) -> None:
-    from rich.console import Console
+    from paddlewheel.cli.output import print_styled
 
-    from paddlewheel.cli.output import shown
-
-    Console(stderr=True).print(f"[red]error:[/red] {shown(text)}", highlight=False, soft_wrap=True)
+    print_styled(("error:", "red"), f" {text}", stderr=True)
 
 
 def _hint() -> str:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from rich.table import Table
-
-from paddlewheel.cli.output import age, shown
+from paddlewheel.cli.output import age
+from paddlewheel.cli.table import Table
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.objects import key_of, spec_of, status_of
 from paddlewheel.contracts.stamps import parse_stamp
@@ -22,9 +21,9 @@ def as_json(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 def conditions(found: Iterable[Condition]) -> Table:
     """A row for each condition of an object."""
-    table = Table("condition", "status", "reason", "message")
+    table = Table(("condition", "status", "reason", "message"), wraps={"message"})
     for condition in found:
-        table.add_row(condition.type, condition.status, shown(condition.reason), shown(condition.message))
+        table.add_row(condition.type, condition.status, condition.reason, condition.message)
     return table
 
 

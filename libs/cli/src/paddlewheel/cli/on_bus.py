@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -11,31 +12,31 @@ import typer
 from paddlewheel.bus import Access, connect
 from paddlewheel.bus.admin.permissions import OPERATOR
 from paddlewheel.bus.ports import Bus
-from paddlewheel.cli.bus_access import bus_access, uses_own_bus
+from paddlewheel.cli.bus_access import bus_access
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import FAILURES
-from paddlewheel.cli.target import Target, target
+from paddlewheel.cli.target import Target, Where
 from paddlewheel.core.errors import Retry
 
 _UNREACHABLE = "BusUnreachable"
 
 
 @asynccontextmanager
-async def open_access(name: str, role: str) -> AsyncIterator[Access]:
+async def open_access(where: Where, role: str) -> AsyncIterator[Access]:
     """Yield the access to the bus of the environment or of the cluster `name`.
 
     Raises:
         Permanent: no such cluster is running, or it has no certificate for the role.
         Retry: the bus is unreachable; the message says where its address is from, and names a remedy.
     """
-    where = None if uses_own_bus() else target(name)
+    chosen = None if where.uses_own_bus else where.target
     try:
-        async with bus_access(where, role=role) as access:
+        async with bus_access(chosen, role=role) as access:
             yield access
     except Retry as error:
         if error.reason not in (_UNREACHABLE, *FAILURES):
             raise
-        raise Retry(error.reason, f"{error.message}; {_origin()}: {_remedy(where)}") from error
+        raise Retry(error.reason, f"{error.message}; {_origin(chosen is None)}: {_advice(chosen)}") from error
 
 
 @asynccontextmanager
@@ -50,27 +51,27 @@ async def connected(access: Access, *, keeps_trying: bool = False) -> AsyncItera
     """
     bus = await connect(access, name="paddlewheel-cli", wait=False)
     try:
-        await _reach(bus, keeps_trying)
+        await _reach(bus, keeps_trying, is_own=access.url == os.environ.get("NATS_URL"))
         yield bus
     finally:
         await bus.close()
 
 
 @asynccontextmanager
-async def operated(name: str) -> AsyncIterator[Bus]:
+async def operated(where: Where) -> AsyncIterator[Bus]:
     """Yield a bus with an operator's rights. Raises as `open_access`."""
-    async with open_access(name, OPERATOR) as access, connected(access) as bus:
+    async with open_access(where, OPERATOR) as access, connected(access) as bus:
         yield bus
 
 
-async def _reach(bus: Bus, keeps_trying: bool) -> None:
+async def _reach(bus: Bus, keeps_trying: bool, *, is_own: bool) -> None:
     try:
         with _without_logs():
             await bus.check()
     except Retry as error:
         if not keeps_trying or error.reason != _UNREACHABLE:
             raise
-        typer.echo(f"{error.message}; {_origin()}; trying on, Ctrl-C ends it", err=True)
+        typer.echo(f"{error.message}; {_origin(is_own)}; still trying, Ctrl-C ends it", err=True)
 
 
 @contextmanager
@@ -83,11 +84,11 @@ def _without_logs() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _origin() -> str:
-    return "the address is from NATS_URL" if uses_own_bus() else "it is svc/nats of the cluster, forwarded"
+def _origin(is_own: bool) -> str:
+    return "the address is from NATS_URL" if is_own else "the address is svc/nats of the cluster, forwarded"
 
 
-def _remedy(where: Target | None) -> str:
+def _advice(where: Target | None) -> str:
     if where is None:
-        return "set it to a running server, or omit it to use the bus of a cluster"
-    return f"`kubectl --kubeconfig {where.kubeconfig} -n {SYSTEM_NAMESPACE} get pods` shows its state"
+        return "set it to a running server, or unset it to use the bus of a cluster"
+    return f"`{where.kubectl} -n {SYSTEM_NAMESPACE} get pods` shows its state"

@@ -13,15 +13,13 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from paddlewheel.cli.ending import end_early
 from paddlewheel.core.tasks import end
 
 T = TypeVar("T")
 
-_PIPE_WIDTH = 200
-"""Columns of a table that is not printed to a terminal."""
 _CHECK_EVERY = 0.5
 """Seconds between two checks whether the output is still read."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -38,29 +36,11 @@ class Format(StrEnum):
 Output = Annotated[Format, typer.Option("--output", "-o", help="text for people, json for scripts.")]
 NAME_VARIABLE = "PADDLEWHEEL_CLUSTER"
 """Variable with the embedded cluster that commands use unless they name one."""
-ClusterName = Annotated[
-    str,
-    typer.Option(
-        "--name",
-        "--cluster",
-        envvar=NAME_VARIABLE,
-        help="Embedded cluster; ignored with KUBECONFIG or NATS_URL set.",
-    ),
-]
-_EMBEDDED = "Embedded cluster; ignored when KUBECONFIG is set."
-KubeClusterName = Annotated[
-    str,
-    typer.Option("--name", "--cluster", envvar=NAME_VARIABLE, help=_EMBEDDED),
-]
-"""Of commands that do not use the bus."""
-NamelessCluster = Annotated[str, typer.Option("--cluster", envvar=NAME_VARIABLE, help=_EMBEDDED)]
-"""The same of a command whose `--name` is that of what it creates."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that is wide when it is not a terminal."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPE_WIDTH)
+    """A console that prints text as it is: rich would make an emoji of `:100:`."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def print_line(text: str) -> None:
@@ -79,15 +59,19 @@ def confirm(question: str) -> None:
 
 def print_foreign(text: str) -> None:
     """What a program that is not ours said: as it is, and on a terminal without what could control it."""
-    print_line(_visible_lines(text) if sys.stdout.isatty() else text)
+    print_line(visible_lines(text) if sys.stdout.isatty() else text)
 
 
-def shown(text: str) -> str:
-    """What a program that is not ours said, for rich: no markup, and nothing that controls the terminal."""
-    return escape(_visible_lines(text))
+def print_styled(*parts: str | tuple[str, str], stderr: bool = False) -> None:
+    """Print one line of text and of (text, style); styles are left out where there is no terminal."""
+    clean = [
+        visible_lines(part) if isinstance(part, str) else (visible_lines(part[0]), part[1]) for part in parts
+    ]
+    console(stderr=stderr).print(Text.assemble(*clean), soft_wrap=True)
 
 
-def _visible_lines(text: str) -> str:
+def visible_lines(text: str) -> str:
+    """The same lines without control characters, see `visible`."""
     return "\n".join(map(visible, text.split("\n")))
 
 

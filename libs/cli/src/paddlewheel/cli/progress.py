@@ -7,10 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from paddlewheel.cli.output import visible
+from paddlewheel.cli.output import console, visible
 
 Report = Callable[[str, float], None]
 """Called with the current step and the completed fraction, 0 to 1."""
@@ -29,7 +28,7 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
         TextColumn("{task.description}", markup=False),
     )
     lock = threading.Lock()
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True)) as bar:
         task = bar.add_task("", total=1.0, title=title)
 
         def report(text: str, fraction: float) -> None:

@@ -13,9 +13,7 @@ import typer
 from paddlewheel.cli import service_tables as tables
 from paddlewheel.cli.output import (
     Format,
-    KubeClusterName,
     Output,
-    console,
     print_foreign,
     print_json,
     print_line,
@@ -53,7 +51,8 @@ from paddlewheel.cli.service_measure import (
     print_measurement,
     publish,
 )
-from paddlewheel.cli.target import AllNamespaces, Namespace, find, key_in, target
+from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
 from paddlewheel.core.errors import Conflict, Permanent, Retry
@@ -94,65 +93,66 @@ _RECORDS = "PaddleService={}"
 
 
 @app.command("list")
+@on_cluster(lists=True)
 def list_(
-    namespace: Namespace = "default",
-    all_: AllNamespaces = False,
-    name: KubeClusterName = "demo",
+    where: Where,
     output: Output = Format.TEXT,
 ) -> None:
     """List services with address, shares of the requests and what keeps them from being ready."""
-    found = asyncio.run(target(name).objects(PADDLE_SERVICES, "" if all_ else namespace))
+    found = asyncio.run(where.objects(PADDLE_SERVICES))
     if output is Format.JSON:
         print_json([_with_status(obj) for obj in found])
-        return
-    console().print(tables.services([read(obj) for obj in found]))
+    elif found:
+        print_table(tables.services([read(obj) for obj in found]))
+    else:
+        where.report_none(PADDLE_SERVICES)
 
 
 @app.command("show")
+@on_cluster()
 def show(
+    where: Where,
     service: Name,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Show addresses, conditions, revisions and the change that is under way or was the last one."""
-    obj, contents = asyncio.run(_read(name, key_in(namespace, service)))
+    obj, contents = asyncio.run(_read(where.target, where.key(service)))
     if output is Format.JSON:
         print_json(_with_status(obj))
         return
     for part in tables.service(read(obj), contents):
-        console().print(part)
+        print_part(part)
 
 
 @app.command("history")
+@on_cluster()
 def history(
+    where: Where,
     service: Name,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """List the revisions that are kept, newest first; `rollback --to` takes their number or name.
 
     Beside image or model, each says what else differs from the one before: port, arg, resources and so on.
     """
-    obj, contents = asyncio.run(_read(name, key_in(namespace, service)))
+    obj, contents = asyncio.run(_read(where.target, where.key(service)))
     status = read(obj).status
     if output is Format.JSON:
         print_json([revision.model_dump(mode="json", by_alias=True) for revision in status.revisions])
         return
-    console().print(tables.revisions(status, contents))
+    print_table(tables.revisions(status, contents))
 
 
 @app.command("rollback")
+@on_cluster()
 def rollback(
+    where: Where,
     service: Name,
     to: Annotated[str, typer.Option("--to", help="Number or name; default: the revision before.")] = "",
     now: Annotated[
         bool, typer.Option("--now", help="Without the steps of spec.rollout; `release` ends it.")
     ] = False,
     wait: Wait = 0,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Serve an earlier revision again: writes its image or model into spec.default and removes a canary.
@@ -164,56 +164,56 @@ def rollback(
     all requests as soon as it is ready, and holds the service to it: later changes of the spec have no effect
     until `paddlewheel service release`.
     """
-    _change(_Request(name, key_in(namespace, service), output, wait), back_to(to, now=now))
+    _change(_Request(where.target, where.key(service), output, wait), back_to(to, now=now))
 
 
 @app.command("promote")
+@on_cluster()
 def promote(
+    where: Where,
     service: Name,
     wait: Wait = 0,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Give all requests to the canary now.
 
     A canary of spec.canary becomes spec.default; one that is judged automatically skips its other steps.
     """
-    _change(_Request(name, key_in(namespace, service), output, wait), decided_by(promotion))
+    _change(_Request(where.target, where.key(service), output, wait), decided_by(promotion))
 
 
 @app.command("abort")
+@on_cluster()
 def abort(
+    where: Where,
     service: Name,
     wait: Wait = 0,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Take all requests from the canary; the stable revision answers them."""
-    _change(_Request(name, key_in(namespace, service), output, wait), decided_by(abortion))
+    _change(_Request(where.target, where.key(service), output, wait), decided_by(abortion))
 
 
 @app.command("release")
+@on_cluster()
 def release_(
+    where: Where,
     service: Name,
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Let a service follow its spec again, after `rollback --now` held it to one revision."""
-    _change(_Request(name, key_in(namespace, service), output), decided_by(release))
+    _change(_Request(where.target, where.key(service), output), decided_by(release))
 
 
 @app.command("measure")
+@on_cluster()
 def measure(
+    where: Where,
     service: Name,
     metrics: Annotated[list[str], typer.Argument(help="What was measured.", metavar="METRIC=VALUE...")],
     revision: Annotated[
         str, typer.Option("--revision", help="Number or name; default: the one on trial.")
     ] = "",
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Publish what was measured of a revision, for the metrics in spec.rollout.limits.metrics.
@@ -226,21 +226,21 @@ def measure(
 
     [cyan]paddlewheel service measure digits --revision digits-5f6a7b8c9d accuracy=0.97[/cyan]
     """
-    key, values = key_in(namespace, service), parse_metrics(metrics)
-    seen = read(asyncio.run(_found(name, key)))
+    key, values = where.key(service), parse_metrics(metrics)
+    seen = read(asyncio.run(_found(where.target, key)))
     event = measurement(seen, measured_revision(seen, revision), values)
-    asyncio.run(publish(name, event))
+    asyncio.run(publish(where, event))
     print_measurement(seen, event, output)
 
 
 @app.command("predict")
+@on_cluster()
 def predict(
+    where: Where,
     service: Name,
     data: Annotated[str, typer.Option("--data", "-d", help="JSON, or @FILE; - reads standard input.")],
     path: RequestPath = "",
     gateway: Gateway = "",
-    namespace: Namespace = "default",
-    name: KubeClusterName = "demo",
     output: Output = Format.TEXT,
 ) -> None:
     """Send one request to a service and print its answer; exit code 1 when it is refused.
@@ -251,8 +251,8 @@ def predict(
 
     [cyan]paddlewheel service predict lac --path /lac/prediction --data '{"feed": [], "fetch": []}'[/cyan]
     """
-    key, body = key_in(namespace, service), request_body(data)
-    status, answer = asyncio.run(_predict(name, key, path, gateway, body))
+    key, body = where.key(service), request_body(data)
+    status, answer = asyncio.run(_predict(where.target, key, path, gateway, body))
     if output is Format.JSON:
         print_json({"status": status, "answer": as_json(answer)})
     elif answer:
@@ -265,14 +265,14 @@ def predict(
 # What is read
 
 
-async def _read(cluster: str, key: Key) -> tuple[Object, dict[str, Json]]:
+async def _read(where: Target, key: Key) -> tuple[Object, dict[str, Json]]:
     """The service, and what its revisions are made of."""
-    async with target(cluster).connected() as api:
+    async with where.connected() as api:
         return await get(api, key), await _contents(api, key)
 
 
-async def _found(cluster: str, key: Key) -> Object:
-    async with target(cluster).connected() as api:
+async def _found(where: Target, key: Key) -> Object:
+    async with where.connected() as api:
         return await get(api, key)
 
 
@@ -305,7 +305,7 @@ def _with_status(obj: Object) -> Json:
 class _Request:
     """Which object to change, how to say so, and for how many seconds to wait until it is so."""
 
-    cluster: str
+    where: Target
     key: Key
     output: Format
     wait: int = 0
@@ -345,7 +345,7 @@ def _change(request: _Request, decide: Decide) -> None:
 
 
 async def _changed(request: _Request, decide: Decide) -> tuple[Change, bool]:
-    async with target(request.cluster).connected() as api:
+    async with request.where.connected() as api:
         change, obj = await apply_change(api, request.key, decide)
         if not (request.wait and change.goal):
             return change, False
@@ -397,8 +397,7 @@ async def wait_until_reached(
 # Predictions
 
 
-async def _predict(cluster: str, key: Key, path: str, gateway: str, body: bytes) -> tuple[int, str]:
-    where = target(cluster)
+async def _predict(where: Target, key: Key, path: str, gateway: str, body: bytes) -> tuple[int, str]:
     async with where.connected() as api:
         obj = await get(api, key)
     path, status = path or model_path(obj), read(obj).status

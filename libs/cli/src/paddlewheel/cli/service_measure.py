@@ -16,6 +16,7 @@ from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.on_bus import connected, open_access
 from paddlewheel.cli.output import Format, print_json, print_line
 from paddlewheel.cli.service_changes import Seen, earlier
+from paddlewheel.cli.target import Where
 from paddlewheel.contracts.base import Double
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceSpec
 from paddlewheel.contracts.envelope import Event
@@ -89,7 +90,7 @@ def measurement(seen: Seen, revision: str, metrics: dict[str, float]) -> Event:
     )
 
 
-async def publish(cluster: str, event: Event) -> None:
+async def publish(where: Where, event: Event) -> None:
     """Return once it is stored.
 
     Raises:
@@ -97,7 +98,7 @@ async def publish(cluster: str, event: Event) -> None:
         Retry: the bus does not answer, or refuses.
     """
     try:
-        async with open_access(cluster, EVALUATOR) as access:
+        async with open_access(where, EVALUATOR) as access:
             await _published(access, event)
     except Permanent as error:
         if "(Forbidden)" not in error.message:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from rich.table import Table
-
 from paddlewheel.cli.objects import conditions
-from paddlewheel.cli.output import shown
 from paddlewheel.cli.service_changes import STEPPING, Json, Seen
+from paddlewheel.cli.table import Table, properties
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, RevisionStatus, RolloutStatus
 from paddlewheel.contracts.objects import key_of, status_of
@@ -21,13 +19,16 @@ _SHOWN = frozenset({"image", "model", "model.name", "model.version"})
 
 def services(seen: Sequence[Seen]) -> Table:
     """A row for each, with what keeps it from being ready."""
-    table = Table("service", "mode", "ready", "url", "traffic", "reason")
+    table = Table(
+        ("service", "mode", "ready", "url", "traffic", "reason"),
+        wraps={"traffic"},
+        drops=("mode", "traffic", "url", "reason"),
+        states={"ready"},
+    )
     for each in seen:
         status = each.status
         reason = str(status_of(each.obj).get("reason", ""))
-        table.add_row(
-            str(key_of(each.obj)), status.mode, _ready(status), status.url, _shares(status), shown(reason)
-        )
+        table.add_row(str(key_of(each.obj)), status.mode, _ready(status), status.url, _shares(status), reason)
     return table
 
 
@@ -47,11 +48,9 @@ def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
         contents: of the revisions' records, by name.
     """
     status = seen.status
-    about = Table(title=str(key_of(seen.obj)), show_header=False)
-    about.add_row("mode", status.mode)
-    about.add_row("url", status.url)
-    about.add_row("in the cluster", status.address.url if status.address else "")
-    yield about
+    address = status.address.url if status.address else ""
+    about = {"mode": status.mode, "url": status.url, "in the cluster": address}
+    yield properties(str(key_of(seen.obj)), about)
     yield conditions(status.conditions)
     yield revisions(status, contents)
     if status.rollout:
@@ -60,7 +59,12 @@ def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
 
 def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Table:
     """A row for each, newest first, with what distinguishes it from the one before."""
-    table = Table("no", "revision", "role", "serves", "traffic", "ready", "since", "reason", "message")
+    table = Table(
+        ("revision", "no", "role", "serves", "traffic", "ready", "since", "reason", "message"),
+        wraps={"serves", "message"},
+        drops=("since", "message", "reason", "role"),
+        right={"no", "traffic"},
+    )
     changed = _changed(status, contents)
     for revision in status.revisions:
         since = revision.since.isoformat(timespec="seconds") if revision.since else ""
@@ -68,8 +72,8 @@ def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Tabl
         served = "\n".join([_served(revision), *changed.get(revision.name, ())])
         share = f"{revision.traffic} %" if revision.traffic else ""
         table.add_row(
-            str(revision.number), revision.name, revision.role, shown(served), share, pods, since,
-            shown(revision.reason), shown(revision.message),
+            revision.name, str(revision.number), revision.role, served, share, pods, since,
+            revision.reason, revision.message,
         )  # fmt: skip
     return table
 
@@ -110,10 +114,11 @@ def _rollout(rollout: RolloutStatus) -> Table | str:
     title = f"{rollout.candidate}: {rollout.phase}, step {rollout.step}, {rollout.percent} %"
     title = f"{title} {rollout.message}".strip()
     if rollout.verdict is None:
-        return shown(title if rollout.phase != STEPPING else f"{title}; no figures yet")
-    table = Table("side", "requests", "errors", "p95 ms", title=shown(title))
+        return title if rollout.phase != STEPPING else f"{title}; no figures yet"
+    figures = ("requests", "errors", "p95 ms")
+    table = Table(("side", *figures), title, right=set(figures))
     for side, counts in (("stable", rollout.verdict.stable), ("candidate", rollout.verdict.candidate)):
         table.add_row(side, str(counts.requests), str(counts.errors), f"{counts.p95 * 1000:.1f}")
     if metrics := rollout.verdict.candidate.metrics:
-        table.caption = shown(", ".join(f"{name} {value:g}" for name, value in metrics.items()))
+        table.caption = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
     return table

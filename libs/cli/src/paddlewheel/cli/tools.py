@@ -31,7 +31,9 @@ class Tools:
     context: str = ""
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "KUBECONFIG": self.kubeconfig}
+        """With the kubeconfig; without one, kubectl uses the service account of its pod."""
+        own = {"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {}
+        return {**os.environ, **own}
 
     async def start(self, *command: str, stdout: int = PIPE, stderr: int = PIPE) -> Process:
         """Start a program; `end` it."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
 import typer
-from rich.table import Table
 
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
-from paddlewheel.cli.output import Format, KubeClusterName, Output, console, print_json
+from paddlewheel.cli.output import Format, Output, confirm, console, print_json, print_line
 from paddlewheel.cli.progress import Report, progress_reporter
-from paddlewheel.cli.target import Target, target
+from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.target import Target, Where, on_cluster
 from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, version_of
@@ -30,7 +29,6 @@ from paddlewheel.kube.ports import (
     Object,
     Resource,
 )
-from paddlewheel.operator.concurrency import gather_bounded
 
 KINDS = (TRIGGERS, PADDLE_SERVICES, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
 """In the order in which they are deleted: a data set only after what uses it."""
@@ -50,8 +48,9 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@on_cluster(namespaced=False)
 def uninstall(
-    name: KubeClusterName = "demo",
+    where: Where,
     objects: Annotated[
         bool, typer.Option("--objects", help="Delete all jobs, data sets, services and triggers first.")
     ] = False,
@@ -73,19 +72,18 @@ def uninstall(
 
     [cyan]paddlewheel cluster down[/cyan]  an embedded cluster as a whole
     """
-    where = target(name)
-    found = asyncio.run(_survey(where))
+    found = asyncio.run(_survey(where.target))
     _describe(found, objects or crds, crds, quiet=output is Format.JSON)
     if not yes:
-        _confirm(found)
+        confirm(f"Uninstall from {found.server}?")
     with progress_reporter("uninstall", quiet=output is Format.JSON) as report:
-        left = asyncio.run(_remove(where, found, objects or crds, crds, report))
+        left = asyncio.run(_remove(where.target, found, objects or crds, crds, report))
     if output is Format.JSON:
         print_json({"cluster": found.server, "removed": found.release, "left": left})
         return
-    console().print("Paddlewheel is uninstalled" if found.release else "no services were installed")
+    print_line("Paddlewheel is uninstalled" if found.release else "no services were installed")
     if left:
-        console().print(f"left: {', '.join(f'{count} {kind}' for kind, count in left.items())}")
+        print_line(f"left: {', '.join(f'{count} {kind}' for kind, count in left.items())}")
 
 
 @dataclass(frozen=True)
@@ -104,12 +102,11 @@ async def _survey(where: Target) -> Found:
         "helm", "list", "--all", "--namespace", SYSTEM_NAMESPACE, "--output", "json"
     )
     release = any(entry["name"] == _RELEASE for entry in orjson.loads(listed))
-    async with await connect(where.kubeconfig) as api:
+    async with await connect(where.kubeconfig, context=where.context) as api:
         if not release:
             await refuse_other_installations(api)
         counts = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
-    cluster = f"embedded cluster {where.embedded}" if where.embedded else f"cluster of {where.kubeconfig}"
-    return Found(cluster, release, {kind: count for kind, count in counts.items() if count})
+    return Found(str(where), release, {kind: count for kind, count in counts.items() if count})
 
 
 async def refuse_other_installations(api: ApiCluster) -> None:
@@ -126,7 +123,7 @@ async def refuse_other_installations(api: ApiCluster) -> None:
 def _describe(found: Found, objects: bool, crds: bool, *, quiet: bool) -> None:
     if quiet:
         return
-    table = Table("what", "becomes", title=found.server)
+    table = Table(("what", "becomes"), found.server, wraps={"what"}, states={"becomes"})
     table.add_row(
         "job-, dataset-, trigger-, serving-controller, NATS with all stored events", _fate(found.release)
     )
@@ -135,24 +132,16 @@ def _describe(found: Found, objects: bool, crds: bool, *, quiet: bool) -> None:
     table.add_row("custom resource definitions", _fate(crds))
     table.add_row(f"namespace {SYSTEM_NAMESPACE}, with the volumes of NATS if it has any", "stays")
     table.add_row(_DATA, "stays")
-    console(stderr=True).print(table)
+    print_table(table, console(stderr=True))
 
 
 def _fate(removed: bool) -> str:
-    return "[red]removed[/red]" if removed else "stays"
-
-
-def _confirm(found: Found) -> None:
-    if not sys.stdin.isatty():
-        raise Permanent(
-            "NotConfirmed", "nobody can be asked here; pass --yes to uninstall without a question"
-        )
-    typer.confirm(f"Uninstall from the {found.server}?", abort=True, err=True)
+    return "removed" if removed else "stays"
 
 
 async def _remove(where: Target, found: Found, objects: bool, crds: bool, report: Report) -> dict[str, int]:
     """Returns how many objects of each kind are left."""
-    async with await connect(where.kubeconfig) as api:
+    async with await connect(where.kubeconfig, context=where.context) as api:
         if objects and found.release:
             for kind in KINDS:
                 await delete_all(api, kind, report)
@@ -214,7 +203,9 @@ async def _uninstall_release(tools: Tools) -> None:
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
     """Raises Permanent when some stay and none has gone for a while; nothing is uninstalled then."""
     left = await _list(api, kind)
-    await gather_bounded(api.delete(kind, key_of(obj)) for obj in left)
+    answers = await asyncio.gather(*(api.delete(kind, key_of(obj)) for obj in left), return_exceptions=True)
+    if refusal := next((answer for answer in answers if isinstance(answer, BaseException)), None):
+        raise refusal
     try:
         async with asyncio.timeout(GONE_WITHIN) as limit:
             while now := await _list(api, kind):

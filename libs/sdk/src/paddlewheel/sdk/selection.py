@@ -52,6 +52,8 @@ class Wish:
     service: str = ""
     context: str | Iterable[str] = ()
     types: Type | Iterable[Type] = ()
+    namespace: str = ""
+    """Namespace of the objects, when none is named."""
 
     def listed(self) -> Wish:
         """The same with tuples, which can be read more than once."""
@@ -62,7 +64,10 @@ class Wish:
         names = [(kind, getattr(self, kind)) for kind in _PLACES]
         contexts = ",".join(sorted(set(_texts(self.context))))
         types = ",".join(sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}))
-        words = [*names, ("service", self.service), ("context", contexts), ("types", types)]
+        words = [
+            *names, ("service", self.service), ("context", contexts), ("types", types),
+            ("namespace", self.namespace),
+        ]  # fmt: skip
         return " ".join(f"{name}={value}" for name, value in words if value) or "all facts"
 
     @property
@@ -143,7 +148,7 @@ def _subjects(scopes: Iterable[Scope], types: Type | Iterable[Type]) -> Iterable
 def _scopes(wish: Wish, contexts: Iterable[str]) -> list[Scope]:
     asked = {kind: getattr(wish, kind) for kind in _PLACES if getattr(wish, kind)}
     if not asked:
-        return [Scope(context) for context in contexts]
+        return [Scope(context, namespace=wish.namespace or _ANY) for context in contexts]
     found = []
     for kind, name in asked.items():
         namespace, name = _object(kind, name)

@@ -14,7 +14,7 @@ from paddlewheel.cli.demo.prepare import choice_of_cluster
 from paddlewheel.cli.demo.report import render_report
 from paddlewheel.cli.demo.run import run_demo
 from paddlewheel.cli.demo.view import open_view
-from paddlewheel.cli.output import Format, Output, console, print_json
+from paddlewheel.cli.output import Format, Output, print_json
 
 __all__ = ["DemoOptions", "Outcome", "app", "demo", "run_demo"]
 
@@ -66,5 +66,5 @@ def demo(
     if output is Format.JSON:
         print_json(outcome.as_dict())
     else:
-        render_report(outcome, console())
+        render_report(outcome)
     raise typer.Exit(0 if outcome.success else 1)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-
 from paddlewheel.cli.demo.model import Outcome
+from paddlewheel.cli.output import print_line, print_styled
+from paddlewheel.cli.table import print_table, properties
 
 
-def render_report(outcome: Outcome, console: Console) -> None:
+def render_report(outcome: Outcome) -> None:
     """Print the results of the run; the same figures as `-o json`."""
     if outcome.prediction:
-        console.print("\n".join(outcome.prediction.picture), highlight=False)
-    table = Table(
-        title="digits: from an object store to a served model", show_header=False, title_justify="left"
-    )
-    for name, value in _rows(outcome):
-        table.add_row(name, value)
-    console.print(table)
+        print_line("\n".join(outcome.prediction.picture))
+    print_table(properties("digits: from an object store to a served model", dict(_rows(outcome))))
     for shortfall in outcome.shortfalls:
-        console.print(f"[red]missed:[/red] {shortfall}", highlight=False)
-    console.print("[green]success[/green]" if outcome.success else "[red]failed[/red]")
+        print_styled(("missed:", "red"), f" {shortfall}")
+    print_styled(("success", "green") if outcome.success else ("failed", "red"))
 
 
 def _rows(outcome: Outcome) -> list[tuple[str, str]]:

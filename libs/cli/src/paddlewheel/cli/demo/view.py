@@ -15,6 +15,8 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from paddlewheel.cli import output
+
 _FACTS_SHOWN = 14
 _PROGRESS_EVERY = 5.0
 
@@ -57,19 +59,19 @@ class PlainView:
 
     def stage(self, name: str) -> None:
         self._stage = name
-        self._console.print(f"== {name}", highlight=False)
+        self._console.print(f"== {name}")
 
     def progress(self, text: str, fraction: float) -> None:
         now = time.monotonic()
         if text and now >= self._next_progress:
             self._next_progress = now + _PROGRESS_EVERY
-            self._console.print(f"   {self._stage}: {text} {fraction:4.0%}", highlight=False, soft_wrap=True)
+            self._console.print(f"   {self._stage}: {text} {fraction:4.0%}", soft_wrap=True)
 
     def stage_done(self, seconds: float) -> None:
-        self._console.print(f"   {self._stage}: done in {seconds:.1f} s", highlight=False)
+        self._console.print(f"   {self._stage}: done in {seconds:.1f} s")
 
     def fact(self, line: str) -> None:
-        self._console.print(f"   fact {line}", highlight=False, soft_wrap=True, markup=False)
+        self._console.print(f"   fact {line}", soft_wrap=True)
 
 
 class LiveView:
@@ -78,11 +80,11 @@ class LiveView:
     def __init__(self) -> None:
         self._bars = Progress(
             SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.fields[stage]:<10}"),
+            TextColumn("{task.fields[stage]:<10}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
         )
         self._facts: deque[str] = deque(maxlen=_FACTS_SHOWN)
         self._task: TaskID | None = None
@@ -114,7 +116,7 @@ def open_view(*, quiet: bool) -> Iterator[View]:
     if quiet:
         yield SilentView()
         return
-    console = Console(stderr=True)
+    console = output.console(stderr=True)
     if not sys.stderr.isatty():
         yield PlainView(console)
         return
