@@ -1,4 +1,4 @@
-"""Awaiting many calls, few at a time."""
+"""Awaits many calls, with a limit on how many run at the same time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 AT_ONCE = 16
-"""Calls under way at the same time."""
+"""Maximum number of calls that run at the same time."""
 
 
 async def gather_bounded(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Results in the order of the calls; all calls are awaited before the first error is raised."""
+    """The results in the order of the calls. The first error is raised after all calls have ended."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Awaitable[T]) -> T:
