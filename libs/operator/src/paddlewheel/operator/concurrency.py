@@ -8,13 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 16
+MAX_CONCURRENT_CALLS = 16
 """Maximum number of calls that run at the same time."""
 
 
 async def gather_bounded(calls: Iterable[Awaitable[T]]) -> list[T]:
     """The results in the order of the calls. The first error is raised after all calls have ended."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     async def one(call: Awaitable[T]) -> T:
         async with slots:
