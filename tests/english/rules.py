@@ -72,6 +72,11 @@ PHRASES = [
     (re.compile(pattern, re.MULTILINE | re.IGNORECASE), better) for pattern, better in _PHRASES.items()
 ]
 _WHAT = re.compile(r"\A\s*(What|Who|Whose|Which|Those)\b(?![^.]*\?)")
+_FRAGMENT = re.compile(
+    r"\A\s*(Where|By|For|On|Until|With|From|In|At(?! least| most)|Also|And|But|Or|Nor|Not|Than|Under|Since)\b"
+    r"[^.,:;]*[.:;]"
+)
+"""A first clause without a comma: "By partition.", not "In a gang, each pod waits."."""
 _TOKEN = re.compile(r"[A-Za-z]+")
 
 
@@ -85,6 +90,8 @@ def prose_findings(text: str, line: int, *, docstring: bool = False) -> Iterator
             yield Finding(line + text.count("\n", 0, match.start(1)), " ".join(match[1].split()), better)
     if docstring and (first := _WHAT.match(text)):
         yield Finding(line, first[1], "a noun: The fields that ...")
+    elif docstring and (first := _FRAGMENT.match(text)):
+        yield Finding(line, first[1], _SENTENCE)
 
 
 _LITERAL = re.compile(

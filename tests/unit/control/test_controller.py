@@ -1,4 +1,4 @@
-"""The reconcile loop on a manual clock: what happens after each way a reconcile can end."""
+"""The reconcile loop on a manual clock: the next attempt after each outcome of a reconcile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ B = Key("team", "b")
 
 
 class Harness:
-    """A controller whose reconcile does what the test's script says, then succeeds."""
+    """A controller whose reconcile follows the script of the test, then succeeds."""
 
     def __init__(self, *script: Exception | Result, **options: Any) -> None:
         self.clock = ManualClock()
@@ -113,7 +113,7 @@ async def test_a_wake_does_not_wait_for_the_backoff() -> None:
 
 
 Step = tuple[float, Exception | Result]
-"""When a wake comes, and how the reconcile it causes ends."""
+"""The time of a wake, and the outcome of its reconcile."""
 
 WISHES: list[tuple[str, list[Step], list[float]]] = [
     ("a success ends the retries", [(0, Permanent("Bad", "fix it")), (2, Result())], [0, 2]),

@@ -1,4 +1,4 @@
-"""The keyed queue: repeats collapse, one worker per key, changes before routine, delays by the clock."""
+"""The keyed queue: repeated keys, one worker per key, priorities and delays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def running(queue: KeyedQueue[str]) -> AsyncIterator[None]:
 
 
 async def take_all(queue: KeyedQueue[str]) -> list[str]:
-    """Every key that is ready, each worked on and done."""
+    """Take and finish every key that is ready."""
     keys = []
     while len(queue):
         key = await queue.get()
@@ -55,7 +55,7 @@ async def test_a_key_added_while_worked_on_comes_again_only_after_done() -> None
 
 
 Add = tuple[str, bool]
-"""A key, and whether it is routine."""
+"""A key, and whether it is a routine key."""
 
 ORDERS: list[tuple[str, list[Add], list[str]]] = [
     ("changes go first", [("a", True), ("b", True), ("c", False), ("d", False)], ["c", "d", "a", "b"]),
@@ -99,8 +99,8 @@ async def test_some_changes_overtake_others(name: str, adds: list[Add], expected
 async def test_what_comes_later_waits_a_bounded_number_of_turns(
     routine: bool, turns: int, ahead: int, handed_out: int
 ) -> None:
-    """However many come first, and though each of them comes again at once: of any 8 turns one is of the
-    other changes, of any 16 one of what is routine."""
+    """First keys are added again and again. One of any 8 keys is still another change, and one of any 16 is
+    routine."""
     queue: KeyedQueue[str] = KeyedQueue(ManualClock(), lambda key: key.endswith("!"))
 
     async def take() -> str:

@@ -1,4 +1,4 @@
-"""Due times per key against a plain dictionary."""
+"""Timers, compared with a plain dictionary of due times."""
 
 from __future__ import annotations
 

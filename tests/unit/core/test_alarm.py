@@ -1,4 +1,4 @@
-"""Waiting for a deadline that may become earlier."""
+"""An alarm wakes its task at the deadline, also when the deadline moves to an earlier time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backoff doubles to its cap, and starts over after a success."""
+"""Backoff doubles up to its cap, and starts at the base again after a success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries log to the program's own logs and configure nothing."""
+"""Libraries log to the log of the program, and configure nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
-    """structlog unconfigured; the test run's own configuration is restored afterwards."""
+    """Remove the configuration of structlog during the test, and restore it afterwards."""
     was_configured, config = structlog.is_configured(), structlog.get_config()
     structlog.reset_defaults()
     yield

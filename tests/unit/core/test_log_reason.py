@@ -1,4 +1,4 @@
-"""The reason of a failure in logs. Paddle 3.3.1 and Python 3.11 wrote those in `logs/`."""
+"""The cause of a failure is found in logs. Paddle 3.3.1 and Python 3.11 wrote the files in `logs/`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paddlewheel.core.log_reason import reason_line, telling_lines
 
 LOGS = Path(__file__).parent / "logs"
 KUBELET_LIMIT_BYTES = 2048
-"""The kubelet keeps this much of a failed container's log in the pod's status."""
+"""Bytes of a failed container's log that the kubelet keeps in the status of the pod."""
 LOST_PEER = "RuntimeError: [/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT"
 SEGMENTATION_FAULT = "FatalError: `Segmentation fault` is detected by the operating system."
 VALUE_ERROR = "ValueError: step 7: label 12 is out of range [0, 10)"
@@ -37,7 +37,7 @@ REASONS = {
     "segmentation-fault": SEGMENTATION_FAULT,
     "segmentation-fault-launched": SEGMENTATION_FAULT,
 }
-"""By the name of the log: how the reason begins."""
+"""The beginning of the cause, by the name of the log."""
 
 
 def test_every_log_has_a_reason() -> None:

@@ -1,4 +1,4 @@
-"""A service exits with the right code, whatever ends it."""
+"""A service exits with the right code after a return, a signal and an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paddlewheel.core.run import Main, run_service
 
 @pytest.fixture(autouse=True)
 def collections_as_before() -> Iterator[None]:
-    """A service's thresholds are those of its process, which is the test's here."""
+    """Restore the thresholds of the garbage collector, which belong to the test process."""
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)

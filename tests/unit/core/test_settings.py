@@ -1,4 +1,4 @@
-"""Settings are read from the environment; errors name the variable."""
+"""Settings are read from the environment. Errors name the variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks end reliably, and what must not be interrupted is not."""
+"""Tasks end reliably, and protected work is not interrupted."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from paddlewheel.core import telemetry
 
 @pytest.fixture
 def plain_logging() -> Iterator[None]:
-    """Logging is afterwards as it was before."""
+    """Restore the logging configuration after the test."""
     root, config = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers[:], root.level
     yield
@@ -51,7 +51,7 @@ def test_an_exception_is_logged_with_its_traceback(capsys: pytest.CaptureFixture
 
 @pytest.mark.usefixtures("plain_logging")
 def test_a_traceback_has_no_values_of_variables(capsys: pytest.CaptureFixture[str]) -> None:
-    """They may be keys."""
+    """Values of variables may be secret keys."""
     json_logging.set_up("sample")
     key = "kept-" + "secret"
     try:

@@ -1,4 +1,4 @@
-"""Each HTTP status becomes one of our errors, with the server's words."""
+"""Each HTTP status becomes one of our errors, with the message of the server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_server_without_a_connection_is_away(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [TimeoutError(), aiohttp.SocketTimeoutError()])
 def test_a_call_that_takes_too_long_says_nothing_about_others(error: Exception) -> None:
-    """As of a namespace whose admission webhook hangs."""
+    """The admission webhook of one namespace may hang while the server is available."""
     found = unreachable(error)
     assert not isinstance(found, Unavailable)
     assert found.reason == "ApiServerTimeout"

@@ -1,4 +1,4 @@
-"""Output is split into lines wherever chunks are cut, and none is too long."""
+"""Output is split into lines, independent of the borders of chunks. No line is too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List, watch, relist: what a watch reports through every way a connection can end."""
+"""List, watch and relist: the reported changes for every way in which a connection can end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def failure(code: int, reason: str) -> bytes:
 
 
 class Stream:
-    """The parts of an open answer that a watch reads; ends as the script says."""
+    """The parts of an open response that a watch reads. It ends as given in the script."""
 
     def __init__(self, chunks: list[bytes | Exception]) -> None:
         self.chunks = chunks
@@ -52,7 +52,7 @@ class Stream:
 
 
 class Script:
-    """A server that answers lists and watches one after the other, then hangs."""
+    """A server that answers lists and watches from a script, then hangs."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -80,7 +80,7 @@ class Script:
 
 
 class ForwardClock(ManualClock):
-    """Every sleep is over at once; how long each was is kept."""
+    """A clock whose sleeps return at once. It records their durations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class ForwardClock(ManualClock):
 async def reports_of(
     script: Script, clock: ManualClock | None = None, *, optional: bool = False
 ) -> list[str]:
-    """What the watch yields until the script ends."""
+    """The changes that the watch yields until the script ends."""
     reported: list[str] = []
 
     async def follow() -> None:
@@ -224,7 +224,7 @@ async def test_a_watch_event_is_not_listed() -> None:
 
 
 async def test_of_each_object_only_what_is_kept_is_reported_and_remembered() -> None:
-    """Also of one whose deletion a later list shows."""
+    """This holds also for an object whose deletion a later list shows."""
     script = Script(FIRST, [event("MODIFIED", "a", 6), failure(410, "Expired")], ([obj("a", 7)], "20"))
     reported: list[Object] = []
 

@@ -1,4 +1,4 @@
-"""Finding the API server: paths, and messages that name the remedy."""
+"""Finding the API server: paths, and error messages that include what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects with indexes: order, replacement, and no memory of what is gone."""
+"""Objects with indexes: order, replacement, and no leftovers of removed objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The informer: own writes in flight, and what is passed on to the controller."""
+"""The informer: own writes during a call, and the changes that it reports to the controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def obj(version: int, name: str = "a") -> Object:
 
 
 class Feed:
-    """A watch whose events the test gives."""
+    """A watch that yields the events of the test."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[Change | Callable[[], None]] = asyncio.Queue()
@@ -40,7 +40,7 @@ class Feed:
 
 
 class Flow:
-    """One informer, fed by hand, and what it passes on."""
+    """One informer with events from the test, and the changes that it reports."""
 
     def __init__(self, *, optional: bool = False) -> None:
         self.feed = Feed()

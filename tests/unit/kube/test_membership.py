@@ -1,4 +1,4 @@
-"""Replicas come, go silently, go politely, and lose the API server."""
+"""Replicas start, are killed, stop in order, and lose the API server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Fleet:
         await settle()
 
     async def kill(self, name: str) -> None:
-        """Ends the task with no chance to give the Lease up."""
+        """End the task without releasing the Lease."""
         self.cluster.intercept = refuse_deletes
         await self.stop(name)
         self.cluster.intercept = lambda *_: None
@@ -122,7 +122,7 @@ async def test_a_replica_that_leaves_is_gone_at_once(fleet: Fleet) -> None:
 async def test_a_replica_that_is_killed_is_gone_10_seconds_after_its_last_renewal(
     fleet: Fleet, phase: float, offset: float
 ) -> None:
-    """In every phase of the two replicas' clocks: it is killed `phase` seconds after it has renewed."""
+    """The replica is killed `phase` seconds after a renewal. This holds for every phase."""
     await fleet.start("a")
     await fleet.pass_time(offset, step=0.25)
     await fleet.start("b")
@@ -243,7 +243,7 @@ async def test_a_lease_deleted_by_somebody_is_created_again_at_once(fleet: Fleet
 
 
 async def test_dead_leases_pruned_by_several_replicas_at_once(fleet: Fleet) -> None:
-    """Seen: the watch took a Lease away between two deletes, and the process ended by a KeyError."""
+    """Regression test: the watch removed a Lease between two deletes, and a KeyError ended the process."""
     await fleet.start("a", "b", "x", "y", "z")
     for name in "xyz":
         await fleet.kill(name)
@@ -254,7 +254,7 @@ async def test_dead_leases_pruned_by_several_replicas_at_once(fleet: Fleet) -> N
 
 
 async def test_a_lease_renewed_unseen_is_not_pruned(fleet: Fleet) -> None:
-    """The watch of `a` has missed what the API server holds."""
+    """The watch of `a` has missed a change in the API server."""
     await fleet.start("a", "b")
     await fleet.kill("b")
     await fleet.pass_time(290)

@@ -1,4 +1,4 @@
-"""The store of an informer: watch events, own writes and deletes in every order they can arrive in."""
+"""The store of an informer: watch events, own writes and deletions in every possible order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def store(clock: ManualClock) -> WatchedStore:
 
 
 def version(store: WatchedStore) -> int | None:
-    """The resourceVersion that the store shows, None when it shows no object."""
+    """The resourceVersion of the object in the store. None when the store has no object."""
     found = store.get(KEY)
     shown = [version_of(listed) for listed in store.by_index("owner", "job")]
     assert shown == ([] if found is None else [version_of(found)])

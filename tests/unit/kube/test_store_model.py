@@ -1,4 +1,4 @@
-"""Random interleavings of own and foreign writes, late answers, late and repeated events, and relists."""
+"""Random sequences of own and foreign writes, late responses, late and repeated events, and relists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def without_deletion(obj: Object) -> Object:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A server, a watch that lags, and answers that lag, against one store."""
+    """A server with late watch events and late responses, compared with one store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.answers)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
-        """Answers overtake each other: they come over different connections."""
+        """Responses arrive in any order, because they use different connections."""
         self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))()
 
     @precondition(lambda self: self.events)
@@ -104,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def relist(self) -> None:
-        """The connection broke; what was on its way is lost."""
+        """The connection breaks, and the events in flight are lost."""
         self.events.clear()
         for change in differences(self.known, self.server, str(self.version)):
             self.pass_on(change)
@@ -122,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(part=st.sampled_from([0.1, 0.4]))
     def wait(self, part: float) -> None:
-        """Time passes, but answers never take as long as CONFIRM_TIMEOUT_SECONDS."""
+        """Time passes, but a response never takes CONFIRM_TIMEOUT_SECONDS."""
         for answer in self.answers:
             answer()
         self.answers.clear()
@@ -140,7 +140,7 @@ class StoreMachine(RuleBasedStateMachine):
                 assert self.store.by_index("uid", uid_of(obj)) == [obj]
 
     def teardown(self) -> None:
-        """Once everything has arrived and the patience is over, the store is the server's state."""
+        """After all events and time-outs, the store equals the state of the server."""
         for answer in self.answers:
             answer()
         while self.events:

@@ -1,4 +1,4 @@
-"""An outbox over a memory bus and a clock that the test moves; several outboxes are several processes."""
+"""An outbox with a memory bus and a manual clock. Several outboxes represent several processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paddlewheel.testkit.memory_bus import MemoryBus
 
 
 class OutboxHarness:
-    """What outlives a process: the bus, the time and the recorded facts."""
+    """The state that outlives a process: the bus, the time and the recorded facts."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -40,13 +40,13 @@ class OutboxHarness:
         return Outbox(self.bus, breaker, self.clock, stream=JOBS, count=count, elsewhere=elsewhere)
 
     def declare(self, *names: str, after: Announcements = (), attempt: int = 0) -> Announcements:
-        """Recorded now, not published yet."""
+        """Facts that are recorded now and not published yet."""
         for name in names:
             after = declare(after, name, self.clock.now().isoformat(), attempt=attempt)
         return after
 
     def stored(self, stream: str = JOBS.name) -> list[str]:
-        """Ids of the stored facts, oldest first."""
+        """The ids of the stored facts, oldest first."""
         return [event.id for event in self.bus.events(stream)]
 
     async def life(self, outbox: Outbox, uid: str = "u") -> Announcements:

@@ -1,4 +1,4 @@
-"""The circuit breaker opens when the bus does not answer, not when it refuses; then one call tries again."""
+"""The circuit breaker opens when the bus does not answer, not when it refuses. Then one call tries again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paddlewheel.operator.circuit_breaker import (
 
 
 class Peer:
-    """Counts calls; each fails with `error` unless it is None."""
+    """Counts calls. Each call fails with `error`, unless that is None."""
 
     def __init__(self, error: PaddlewheelError | None = None) -> None:
         self.error = error

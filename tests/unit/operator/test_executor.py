@@ -1,4 +1,4 @@
-"""Carrying out actions: every one is tried, a failing one backs off by itself and hides no other."""
+"""The executor tries every action. A failed action has its own backoff and hides no other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def create(name: str, kind: str = "Pod", needs: tuple[str, ...] = ()) -> Create:
 
 
 class ExecutorHarness:
-    """An executor over a memory cluster; `tries` counts the calls that reach the API server."""
+    """An executor with a memory cluster. `tries` counts the calls that reach the API server."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

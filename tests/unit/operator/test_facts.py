@@ -1,4 +1,4 @@
-"""A kind's facts as one table: declared once per attempt, in order, rendered by name."""
+"""The fact table declares each fact once per attempt, in order, and renders it by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REF = ObjectRef(namespace="ns", name="x", uid="u")
 
 @dataclass(frozen=True)
 class Case:
-    """A toy: whether it is gated, and for which time; and whether it is gone."""
+    """A toy case: whether an object is gated, how often it was gated, and whether it is gone."""
 
     is_gated: bool = False
     time: int = 0

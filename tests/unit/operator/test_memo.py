@@ -1,4 +1,4 @@
-"""Parsing each object once per version."""
+"""Each version of an object is parsed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every metric of a controller is emitted under its name."""
+"""Every metric of a controller is emitted with its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing facts: in order, none lost, none stored twice however long a process was dead."""
+"""The outbox publishes facts in order. None is lost or stored twice, even after a long downtime."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_a_fact_of_another_version_is_passed_over(harness: OutboxHarness) 
     outbox, facts = harness.outbox(), harness.declare("JobDreamt")
     published = await outbox.publish(make_source(), facts)
     assert (harness.stored(), published.is_settled) == ([], True)
-    # The version that knows it will publish it: nobody may say that it is announced.
+    # The version that knows the fact will publish it, so this version must not mark it as announced.
     assert outbox.record("u", facts) == facts
 
 
@@ -171,7 +171,7 @@ async def test_killed_before_the_confirmation_was_written_and_dead_for_a_while(
     facts = harness.declare("JobAccepted")
     await harness.outbox().publish(make_source(), facts)
     await harness.clock.advance(dead)
-    # The next process finds the fact recorded and pending.
+    # For the next process the fact is recorded and pending.
     assert (await harness.outbox().publish(make_source(), facts)).is_settled
     assert harness.stored() == ["u/JobAccepted/0"]
 
@@ -229,7 +229,7 @@ async def test_an_attempt_that_was_refused_is_not_known_by_a_later_one(
     facts = outbox.record("u", facts)
     assert [fact.announced for fact in facts] == [False, True]
     if is_third_declared:
-        # An older attempt that is confirmed is dropped from the record.
+        # A confirmed older attempt is dropped from the record.
         facts = harness.declare("JobGated", attempt=2, after=facts[:1])
     await harness.clock.advance(600)
     restarted = harness.outbox()
@@ -302,7 +302,7 @@ async def test_each_stream_gets_its_own_facts_back(harness: OutboxHarness, lost:
 async def test_facts_that_one_stream_has_dropped_are_not_taken_for_those_of_another(
     harness: OutboxHarness,
 ) -> None:
-    """The jobs' stream keeps facts for a limited time; that of the models is younger."""
+    """The stream of jobs keeps facts for a limited time. The stream of models is younger."""
     outbox = harness.outbox()
     facts = await harness.life(outbox)
     harness.bus._streams[JOBS.name].drop(1)

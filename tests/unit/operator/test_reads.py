@@ -1,4 +1,4 @@
-"""A read that fails is a value, and is repeated less and less often."""
+"""A failed read is returned as a Trouble, and is retried with growing intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = Key("default", "digits")
 
 
 class Source:
-    """Fails as often as the test says."""
+    """Fails a given number of times."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

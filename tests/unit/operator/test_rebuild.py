@@ -1,4 +1,4 @@
-"""Going over all objects of a replica: by itself when the stream was lost, and on command."""
+"""A rebuild covers all objects of a replica. It runs after the loss of a stream, and on command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.testkit.wait import eventually
 
 
 class Objects:
-    """What a replica owns."""
+    """The objects of a replica."""
 
     def __init__(self, outbox: Outbox, facts: dict[Key, Announcements]) -> None:
         self.outbox = outbox
@@ -42,7 +42,7 @@ async def make_objects(harness: OutboxHarness, count: int = 3) -> Objects:
 
 
 async def finish(harness: OutboxHarness, work: asyncio.Task[Rebuilt]) -> Rebuilt:
-    """Turn the clock until it is done."""
+    """Advance the clock until the call is done."""
     while not work.done():
         await asyncio.sleep(0)
         await harness.clock.advance(0.1)
@@ -119,7 +119,7 @@ async def test_newcomers_of_a_changed_share_are_looked_after(harness: OutboxHarn
 
 
 async def turn(harness: OutboxHarness, until: Callable[[], bool]) -> None:
-    """Move the clock on until something holds."""
+    """Advance the clock until the condition holds."""
 
     async def holds() -> bool:
         await harness.clock.advance(1.0)

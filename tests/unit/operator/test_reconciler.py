@@ -1,4 +1,4 @@
-"""One pass: a status is recorded before its facts are published, and nothing that fails hides the rest."""
+"""A pass records a status before it publishes the facts. One failure does not hide other results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from paddlewheel.testkit.harness import Fakes, Harness
 from paddlewheel.testkit.operators import OperatorReplica
 
 FINALIZER = "example.org/toy"
-PATIENCE = timedelta(seconds=600)
+RELEASE_GRACE_SECONDS = 600.0
 KEY = Key("default", "toy")
 
 
@@ -71,7 +71,7 @@ FACTS: FactTable[ToyStatus] = FactTable(
 
 
 class ToyKind:
-    """Makes as many pods as `spec.pods` says. `spec.bug` is a bug of the controller."""
+    """Creates `spec.pods` pods. `spec.bug` causes a bug in the controller."""
 
     facts = FACTS
 
@@ -99,7 +99,11 @@ class ToyKind:
             raise Permanent("InvalidSpec", "spec.refuse: is true")
         if deleted := parse_stamp(metadata.get("deletionTimestamp")):
             status = _declared(replace(seen.status, phase="Deleted"), now)
-            return Plan(status, release={"finalizers": []}, release_anyway=now >= deleted + PATIENCE)
+            return Plan(
+                status,
+                release={"finalizers": []},
+                release_anyway=now >= deleted + timedelta(seconds=RELEASE_GRACE_SECONDS),
+            )
         status = _declared(replace(seen.status, phase=seen.phase), now)
         finalizer = None if metadata.get("finalizers") else {"finalizers": [FINALIZER]}
         is_new = seen.status.phase != seen.phase
@@ -138,7 +142,7 @@ def _pods(seen: Toy) -> tuple[Action, ...]:
 
 
 class ToyHarness(Harness[OperatorReplica]):
-    """A controller of one kind with nothing of its own."""
+    """A minimal controller of one kind."""
 
     def __init__(self, fakes: Fakes | None = None) -> None:
         self.kind: ToyKind
@@ -196,7 +200,7 @@ async def test_a_conflict_leaves_no_fact_that_was_never_recorded(toy: ToyHarness
     await toy.patch(KEY, {"spec": {"phase": "Failed"}})
     with toy.failing(Conflict("modified"), "patch-status", PADDLE_JOBS, times=1), pytest.raises(Conflict):
         await toy.reconcile(KEY)
-    # Meanwhile the object has changed its mind.
+    # Meanwhile the object has changed.
     await toy.patch(KEY, {"spec": {"phase": "Running"}})
     await toy.drain_queue()
     assert toy.facts() == ["JobAccepted"]
@@ -325,7 +329,7 @@ async def test_an_object_that_cannot_be_parsed_can_be_deleted_and_an_event_says_
     assert event.type == "Warning"
     assert "spec.unreadable" in event.message
     assert toy.facts() == ["JobAccepted"]
-    # What somebody else still keeps is not written again and again.
+    # The object still has a finalizer of another controller. It is not written repeatedly.
     with toy.counted_writes() as writes, pytest.raises(Permanent):
         await toy.reconcile(KEY)
     assert ("patch", "paddlejobs") not in writes
@@ -368,7 +372,7 @@ async def test_objects_of_other_replicas_and_former_lives_are_forgotten(toy: Toy
     assert toy.kind.forgotten == [first]
     await toy.drain_queue()
     await toy.reconcile(KEY)
-    # Deleted and made anew while nobody looked.
+    # The object is deleted and created again between two passes.
     del toy.cluster._objects[PADDLE_JOBS][KEY]
     await toy.make(phase="Running")
     second = (await toy.get(KEY))["metadata"]["uid"]
@@ -396,6 +400,6 @@ async def test_a_deleted_object_waits_for_the_bus_only_so_long(toy: ToyHarness) 
     with toy.bus_down():
         await toy.delete(KEY)
         await toy.drain_queue()
-        for _ in range(int(PATIENCE.total_seconds() / PUBLISH_RETRY_INTERVAL_SECONDS) + 1):
+        for _ in range(int(RELEASE_GRACE_SECONDS / PUBLISH_RETRY_INTERVAL_SECONDS) + 1):
             await toy.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
         assert not await toy.exists(KEY)

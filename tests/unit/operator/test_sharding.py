@@ -1,4 +1,4 @@
-"""Keys spread over the members; a change of members moves only what it must."""
+"""Keys are spread over the members. A change of members moves only the necessary keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a trouble is shown: in our words, with the API server's after them."""
+"""A trouble is shown with our reason, and the reason and message of the API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_error_without_a_message_is_named_once() -> None:
 
 
 def test_an_internal_error_is_the_api_servers_and_no_bug_of_ours() -> None:
-    """As when a webhook does not answer."""
+    """The API server reports InternalError when a webhook does not answer."""
     trouble = Trouble("create", "Pod", KEY, "InternalError", "failed calling webhook")
     assert trouble.shown_reason == "FailedCreate"
     assert trouble.shown_message == "Pod team-a/x: InternalError: failed calling webhook"

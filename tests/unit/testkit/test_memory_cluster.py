@@ -1,4 +1,4 @@
-"""What only the memory cluster offers: faults by hand, shared nothing with its callers."""
+"""Features of the memory cluster only: injected faults, and no objects shared with its callers."""
 
 from __future__ import annotations
 

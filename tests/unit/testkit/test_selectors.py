@@ -1,4 +1,4 @@
-"""Selectors that cannot be parsed are refused; fields are found by path."""
+"""Selectors that cannot be parsed are refused. Fields are found by their path."""
 
 from __future__ import annotations
 

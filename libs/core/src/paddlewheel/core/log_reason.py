@@ -1,4 +1,4 @@
-"""Why a program failed, from the end of its log. Status, facts and `explain` use this one rule."""
+"""Finds the cause of a failure at the end of a log. Status, facts and `explain` share this rule."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SUMMARY = "Error Message Summary:"
 _FRAME = re.compile(r'(\w+ )*Traceback \(most recent call last\):|\s+File "[^"]+", line \d+')
 _EXCEPTION = re.compile(r"[^\W\d][\w.]*(:|$)")
 _ABORT = re.compile(r"F\d{4} \d\d:.*?\] (.+)|\s*what\(\):\s*(.+)")
-"""A check of Paddle's that failed, or an exception of C++ that nobody caught."""
+"""A failed check of Paddle, or an uncaught C++ exception."""
 _CONSEQUENCE = re.compile(r"FatalError: `(Process abort|Termination) signal`")
-"""Paddle reports these signals after the error that led to them."""
+"""Signals that Paddle reports after the error that caused them."""
 
 
 def reason_line(text: str) -> str:
-    """The exception or error that ended the program, else the last line that is not noise.
+    """The exception or error that ended the program. Without one, the last line that is not noise.
 
     Returns:
         One line, cut to 300 characters. "" when there is no text.
@@ -47,7 +47,7 @@ def reason_line(text: str) -> str:
 
 
 def telling_lines(text: str, count: int) -> tuple[str, ...]:
-    """The last lines that are not noise, else the last lines."""
+    """The last lines that are not noise. If all lines are noise, the last lines."""
     lines = _lines(text)
     return tuple((_without_noise(lines) or lines)[-count:])
 
@@ -61,7 +61,7 @@ def _without_noise(lines: list[str]) -> list[str]:
 
 
 def _errors(lines: list[str]) -> list[str]:
-    """Exceptions and aborts from the first to the last, without consequences of others."""
+    """Exceptions and aborts in their order, without signals that they caused."""
     errors = [*_exceptions(lines), *_aborts(lines), *_summaries(lines)]
     return [line for _, line in sorted(errors) if not _CONSEQUENCE.match(line)] or [
         line for _, line in errors
@@ -69,7 +69,7 @@ def _errors(lines: list[str]) -> list[str]:
 
 
 def _exceptions(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The line below each traceback of Python. A traceback may have lost its beginning."""
+    """The line below each Python traceback. The beginning of a traceback may be missing."""
     is_inside = is_ignored = False
     for number, raw in enumerate(lines):
         line = _GROUP_MARGIN.sub("", raw, count=1)
@@ -90,7 +90,7 @@ def _aborts(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _summaries(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The line below each heading of Paddle's."""
+    """The line below each summary heading of Paddle."""
     for number, line in enumerate(lines):
         if line == _SUMMARY:
             yield from [(number, below) for below in _without_noise(lines[number + 1 :])[:1]]

@@ -1,1 +1,1 @@
-"""What every controller shares: outbox, own writes, shares, rebuild, serving and draining."""
+"""The parts that all controllers share: passes, outbox, rebuild, sharding, serving and draining."""

@@ -1,4 +1,4 @@
-"""A circuit breaker for calls to the bus, so that a bus that is away never holds a reconcile up."""
+"""A circuit breaker for calls to the bus, so that an unreachable bus does not block reconciles."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import PaddlewheelError, Unavailable
 
 BUS_CALL_TIMEOUT_SECONDS = 3.0
-"""Seconds one call may take."""
+"""Maximum duration of one call."""
 BUS_RETRY_INTERVAL_SECONDS = 2.0
-"""Seconds without a call after one that was not answered, so that many objects do not wait in turn."""
+"""Time without calls after a call without an answer, so that many objects do not wait one after another."""
 
 T = TypeVar("T")
 
 
 class CircuitBreaker:
-    """Guards one use of the bus; uses that must not silence each other have one each.
+    """Guards one use of the bus. Uses that must not block each other have one circuit breaker each.
 
-    It opens only when the bus does not answer (`Unavailable`, a time-out); a refusal is an answer. Once it
-    has opened, one call at a time tries whether the bus is back, and others fail at once until that ends.
+    It opens when the bus does not answer (`Unavailable` or a time-out). A refusal is an answer. While it is
+    open, one call at a time tries whether the bus is back. Other calls fail at once.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -29,11 +29,11 @@ class CircuitBreaker:
         self._open_until: float | None = None
 
     async def call(self, call: Awaitable[T]) -> T:
-        """The call's answer.
+        """Make the call, and return its answer.
 
         Raises:
-            Unavailable: the bus does not answer, or did not a moment ago; then the call is not made.
-            PaddlewheelError: whatever the bus answered.
+            Unavailable: the bus does not answer, or did not answer a moment ago and the call was not made.
+            PaddlewheelError: the error that the bus answered.
         """
         self._admit(call)
         try:
@@ -57,7 +57,7 @@ class CircuitBreaker:
         if self._clock.monotonic() < self._open_until:
             _drop(call)
             raise Unavailable("BusUnavailable", "the bus did not answer a moment ago")
-        # This call tries; a cancelled one keeps the others waiting no longer than it might have taken.
+        # This call tries. If it is cancelled, other calls fail no longer than its time-out.
         self._open(BUS_CALL_TIMEOUT_SECONDS)
 
     def _open(self, seconds: float) -> None:
@@ -65,6 +65,6 @@ class CircuitBreaker:
 
 
 def _drop(call: Awaitable[object]) -> None:
-    """A coroutine that is not awaited must be closed."""
+    """Close a coroutine that is not awaited. Python warns otherwise."""
     if asyncio.iscoroutine(call):
         call.close()

@@ -1,4 +1,4 @@
-"""Awaiting many calls, few at a time."""
+"""Awaits many calls, with a limit on how many run at the same time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 16
-"""Calls under way at the same time."""
+MAX_CONCURRENT_CALLS = 16
+"""Maximum number of calls that run at the same time."""
 
 
 async def gather_bounded(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Results in the order of the calls; all calls are awaited before the first error is raised."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    """The results in the order of the calls. The first error is raised after all calls have ended."""
+    slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     async def one(call: Awaitable[T]) -> T:
         async with slots:

@@ -1,4 +1,7 @@
-"""Carrying out a plan's actions: every one is tried, a failed one backs off by itself and hides no other."""
+"""Executes the actions of a plan.
+
+Every action is tried. A failed action has its own backoff and hides no other.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,25 @@ from paddlewheel.operator.domain.plan import Action, Applied, ChildRef, Create, 
 from paddlewheel.operator.failures import Failures, Owner
 
 FIRST_BATCH = 16
-"""Actions of a group that are tried before it is asked whether any succeeds."""
+"""Number of actions of a group in the first batch. The next batch follows only if one of them succeeds."""
 
 _VERBS: dict[type, Verb] = {Create: "create", Patch: "patch", Delete: "delete"}
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a child of the wanted name is not ours. `message` names the remedy."""
+    """Why an existing object of the wanted name is not ours. `message` includes what to do."""
 
     reason: Reason
     message: str
 
 
 Claim = Callable[[str, Object, str], Refusal | None]
-"""(kind, found object, uid of the owner) -> None when the owner may treat the object as its own child."""
+"""(kind, found object, uid of the owner) -> None if the owner may use the object as its child."""
 
 
 def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None:
-    """Only what the owner controls is its own."""
+    """Accept only an object that the owner controls."""
     if is_controlled_by(found, owner_uid):
         return None
     message = f"this {kind} exists and belongs to another object; delete or rename it"
@@ -45,14 +48,14 @@ def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None
 
 
 class Copies(Protocol):
-    """What is remembered of one kind, such as a watched copy."""
+    """A copy of the objects of one kind, for example a watched copy."""
 
     def wrote(self, obj: Object) -> None:
-        """The API server answered one of our writes with this object."""
+        """Apply the object from the response to an own write."""
         ...
 
     def deleting(self, key: Key, uid: str, *, vanishes: bool = False) -> None:
-        """The API server accepted our delete of this very object."""
+        """Record that the API server accepted our deletion of this object."""
         ...
 
 
@@ -63,9 +66,9 @@ class Executor:
     """Creates, patches and deletes children.
 
     Args:
-        resources: where each kind lives in the API.
-        stores: copies, by kind; they take in what the API server answers.
-        claim: decides about an object that exists already under a wanted name.
+        resources: the place of each kind in the API.
+        stores: copies by kind. They are updated with the responses of the API server.
+        claim: decides whether an existing object of a wanted name may be used.
     """
 
     def __init__(
@@ -84,9 +87,9 @@ class Executor:
         self._failures: Failures[_Child] = Failures(clock)
 
     async def apply(self, owner: Owner, actions: Iterable[Action]) -> Applied:
-        """Try everything that is due; never raises for a child."""
+        """Execute all actions that are due. A failure of a child is returned, not raised."""
         wanted, began = list(actions), self._clock.monotonic()
-        # A failed action that is not wanted any more needs no retry.
+        # A failed action that is no longer wanted needs no retry.
         self._failures.retain(owner.uid, map(_child, wanted))
         children: list[ChildRef] = []
         troubles: list[Trouble] = []
@@ -102,14 +105,17 @@ class Executor:
         return Applied(tuple(c.kind for c in children), tuple(troubles), retry_after, tuple(children))
 
     def forget(self, owner_uid: str) -> None:
-        """The owner is gone."""
+        """Forget the failures of an owner that is gone."""
         self._failures.retain(owner_uid, ())
 
     async def _all(
         self, owner: Owner, actions: list[Action], began: float
     ) -> list[ChildRef | Trouble | None]:
-        """Outcomes of a group. Once all of a batch have failed, the rest is not tried in this pass: what
-        refuses so many, a quota or a webhook, would refuse them too."""
+        """The outcomes of a group.
+
+        When all actions of a batch fail, the rest is not tried in this pass: a quota or a webhook that
+        refuses the whole batch would refuse the rest, too.
+        """
         outcomes: list[ChildRef | Trouble | None] = []
         for batch in _batches(actions):
             done = await gather_bounded(self._one(owner, action, began) for action in batch)
@@ -119,14 +125,14 @@ class Executor:
         return outcomes
 
     async def _one(self, owner: Owner, action: Action, began: float) -> ChildRef | Trouble | None:
-        """The child that was created, a failure, or None for another action that succeeded."""
+        """The created child, a failure, or None for another action that succeeded."""
         child = _child(action)
         if trouble := self._failures.waiting(owner, child, began):
             return trouble
         try:
             done = await self._perform(owner, action)
         except (Retry, Permanent, Conflict, NotFound, AlreadyExists) as error:
-            # Counted from the beginning of the pass: children that fail together are tried again together.
+            # The wait starts with the pass, so that children that fail together are retried together.
             return self._failures.hold(owner, child, _trouble(child, error), began)
         self._failures.release(owner.uid, child)
         return done
@@ -173,8 +179,11 @@ class Executor:
             store.wrote(answer)
 
     def _retry_after(self, owner: Owner, troubles: Iterable[Trouble]) -> float:
-        """Of what failed in this pass: what was not tried behind a failed batch is due with that batch. The
-        owner may have been forgotten meanwhile: its share has moved to another replica."""
+        """Seconds until the first retry of the troubles of this pass.
+
+        Actions that were skipped after a failed batch are tried with the retry of that batch. There is no
+        entry if the owner was forgotten meanwhile, because another replica has taken it over.
+        """
         failed = ((trouble.verb, trouble.kind, trouble.key) for trouble in troubles)
         return self._failures.retry_after(owner.uid, failed) or 0.0
 
@@ -184,7 +193,7 @@ def _child(action: Action) -> _Child:
 
 
 def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
-    """Of doubling size, so that a large group needs few rounds."""
+    """Batches of doubling size, so that a large group needs few batches."""
     start, size = 0, FIRST_BATCH
     while start < len(actions):
         yield actions[start : start + size]
@@ -192,7 +201,7 @@ def _batches(actions: Sequence[Action]) -> Iterator[Sequence[Action]]:
 
 
 def _groups(actions: Iterable[Action]) -> Iterator[list[Action]]:
-    """Neighbouring actions of one verb and kind."""
+    """Groups of adjacent actions with the same verb and kind."""
     for _, group in groupby(actions, key=lambda a: (type(a), a.kind)):
         yield list(group)
 

@@ -1,4 +1,4 @@
-"""What failed for an object: each piece of work backs off by itself, and keeps its trouble meanwhile."""
+"""Remembers the failed work of each object. Each piece of work has its own backoff."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from paddlewheel.operator.domain.plan import Trouble
 
 RETRY_MIN_INTERVAL_SECONDS = 1.0
 RETRY_MAX_INTERVAL_SECONDS = 60.0
-"""Seconds between two tries of work that keeps failing."""
+"""Interval between two attempts of work that keeps failing."""
 
 W = TypeVar("W", bound=Hashable)
-"""Identifies one piece of an owner's work."""
+"""Identifies one piece of work of an owner."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The object whose plan is carried out."""
+    """The object whose plan is executed."""
 
     uid: str
     generation: int
@@ -28,7 +28,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class _Held:
-    """Not tried again before `until`, unless the owner's spec has changed."""
+    """Failed work. It is not retried before `until`, unless the spec of the owner changes."""
 
     trouble: Trouble
     generation: int
@@ -36,7 +36,7 @@ class _Held:
 
 
 class Failures(Generic[W]):
-    """Remembers, by owner and work, what failed last."""
+    """The last failure of each piece of work, by owner."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -46,23 +46,23 @@ class Failures(Generic[W]):
         self._held: dict[str, dict[W, _Held]] = {}
 
     def of(self, owner_uid: str) -> tuple[Trouble, ...]:
-        """All troubles, those included that are due again."""
+        """All troubles of an owner, including work that is due for a retry."""
         return tuple(held.trouble for held in self._held.get(owner_uid, {}).values())
 
     def waiting(self, owner: Owner, work: W, at: float) -> Trouble | None:
-        """The trouble of work that failed and is not due at that time of the monotonic clock."""
+        """The trouble of failed work that is not due at the monotonic time `at`."""
         held = self._held.get(owner.uid, {}).get(work)
         is_waiting = held is not None and held.generation == owner.generation and at < held.until
         return held.trouble if held is not None and is_waiting else None
 
     def hold(self, owner: Owner, work: W, trouble: Trouble, since: float) -> Trouble:
-        """The work failed; the wait is counted from `since`, of the monotonic clock."""
+        """Record failed work. The wait starts at the monotonic time `since`."""
         until = since + self._backoff.next((owner.uid, work))
         self._held.setdefault(owner.uid, {})[work] = _Held(trouble, owner.generation, until)
         return trouble
 
     def release(self, owner_uid: str, work: W) -> None:
-        """The work was done, or is not wanted any more."""
+        """Forget the failure of work that was done, or is no longer wanted."""
         held = self._held.get(owner_uid)
         if held is None or held.pop(work, None) is None:
             return
@@ -71,7 +71,7 @@ class Failures(Generic[W]):
             del self._held[owner_uid]
 
     def retain(self, owner_uid: str, wanted: Iterable[W]) -> None:
-        """Forget the owner's other work; `wanted` is read only if something has failed."""
+        """Forget the failures of all other work of the owner. `wanted` is read only if there are failures."""
         if owner_uid not in self._held:
             return
         kept = set(wanted)
@@ -79,7 +79,11 @@ class Failures(Generic[W]):
             self.release(owner_uid, work)
 
     def retry_after(self, owner_uid: str, works: Iterable[W] | None = None) -> float | None:
-        """Seconds until the first of the failed works (None = of all) is due; None when none has failed."""
+        """Seconds until the first of the failed works is due. None when none has failed.
+
+        Args:
+            works: the works to consider. None means all works of the owner.
+        """
         held = self._held.get(owner_uid, {})
         due = [held[work].until for work in (held if works is None else works) if work in held]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None

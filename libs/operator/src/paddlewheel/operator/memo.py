@@ -1,4 +1,4 @@
-"""Parsing each object once per version."""
+"""Parses each version of an object once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class Memo(Generic[T]):
     """Remembers the parsed form of the last version of each object, by uid.
 
-    A store replaces an object when it changes and never changes it in place, so the same object has the same
-    parsed form. Whoever owns the memo forgets the objects that are gone.
+    A store replaces a changed object and never changes it in place, so an identical object has the same
+    parsed form. The owner of the memo calls `forget` for objects that are gone.
     """
 
     def __init__(self, parse: Callable[[Object], T]) -> None:
@@ -26,7 +26,7 @@ class Memo(Generic[T]):
         return len(self._parsed)
 
     def __call__(self, obj: Object) -> T:
-        """The parsed form. Raises what `parse` raises."""
+        """The parsed form of the object. Errors of `parse` are not caught."""
         uid = uid_of(obj)
         known = self._parsed.get(uid)
         if known is not None and known[0] is obj:
@@ -36,5 +36,5 @@ class Memo(Generic[T]):
         return parsed
 
     def forget(self, obj: Object) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._parsed.pop(uid_of(obj), None)

@@ -1,4 +1,4 @@
-"""Metrics that every controller has; label values are closed sets, never object names."""
+"""Metrics of every controller. Labels have few values, and never names of objects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from paddlewheel.operator.outbox import Outcome
 
 
 class FactMetrics:
-    """Counts the facts of one service.
+    """Counts the facts of a service.
 
     Args:
-        context: as in its subjects, e.g. `jobs`; the names are `paddlewheel.<context>.<what>`.
+        context: the context in the subjects of the service, for example `jobs`. The metrics are named
+            `paddlewheel.<context>.<what>`.
     """
 
     def __init__(self, context: str, meter: Meter | None = None) -> None:
@@ -25,12 +26,12 @@ class FactMetrics:
         )
 
     def fact(self, fact: str, outcome: Outcome) -> None:
-        """A fact was published, is pending or was refused."""
+        """Count a fact that was published, is pending or was refused."""
         self._facts.add(1, {"fact": fact, "outcome": outcome})
 
 
 class ControllerMetrics(FactMetrics):
-    """Counts children, too."""
+    """Counts the facts and the created children of a service."""
 
     def __init__(self, context: str, meter: Meter | None = None) -> None:
         super().__init__(context, meter)
@@ -39,6 +40,6 @@ class ControllerMetrics(FactMetrics):
         )
 
     def created(self, kinds: Iterable[str]) -> None:
-        """Children were created, or claimed from before a crash."""
+        """Count children that were created, or created before a crash and claimed now."""
         for kind, count in Counter(kinds).items():
             self._children.add(count, {"kind": kind})

@@ -1,10 +1,11 @@
-"""Publishing the facts of objects: only what the API server holds, in order, none lost, none stored twice.
+"""Publishes the facts of objects in order. No fact is lost, and none is stored twice.
 
-The outbox of an object is `status.announcements` (`paddlewheel.contracts.announcements`): a fact is recorded
-there first and published afterwards, so the bus never holds a fact that the API server never held. That it
-was published is kept in memory until the next status write takes the confirmation along, or until a write of
-its own is due. After a crash in between it is published again under its id: within the duplicate window
-the stream drops the repetition, beyond it the outbox asks the stream first.
+The outbox of an object is `status.announcements` (`paddlewheel.contracts.announcements`). A fact is recorded
+there first and published afterwards, so the bus never has a fact that the API server never had. The
+confirmation of a published fact stays in memory until the next status write includes it. If no write follows
+soon, the confirmation is written separately. After a crash before that write, the fact is published again
+with the same id. Within its duplicate window the stream drops the repetition. For an older fact, the outbox
+first looks up whether the stream has it.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ log = structlog.get_logger(__name__)
 
 Outcome = Literal["published", "pending", "refused"]
 Count = Callable[[str, Outcome], None]
-"""Counts the outcome for a fact, by its name."""
+"""Counts an outcome for the name of a fact."""
 
-CLOCK_SKEW_GRACE_SECONDS: Final = timedelta(seconds=60)
-"""Assumed bound of the difference between this clock and the server's."""
+CLOCK_SKEW_GRACE_SECONDS: Final = 60.0
+"""Assumed maximum difference between this clock and the clock of the bus server."""
 CONFIRM_GRACE_SECONDS: Final = 3.0
-"""Seconds after which a confirmation that no other status write took along is written by itself."""
+"""Time after which a confirmation is written separately, if no other status write has included it."""
 PUBLISH_RETRY_INTERVAL_SECONDS: Final = 5.0
-"""Seconds after which facts that the bus did not take are published again."""
+"""Interval between two attempts to publish facts that the bus did not accept."""
 _EVENT_ID: Final = "ce-id"
 
 
 class FactBus(Publisher, Protocol):
-    """Where facts are published."""
+    """The bus, for publishing and looking up facts."""
 
     @property
     def history(self) -> FactHistory: ...
@@ -53,8 +54,8 @@ class FactSource:
     """One object and how its facts are rendered.
 
     Args:
-        render: the event of a fact, None for one that another version of the service declared. May raise
-            Permanent.
+        render: returns the event of a fact. None for a fact that another version of the service declared. May
+            raise Permanent.
     """
 
     key: Key
@@ -64,11 +65,11 @@ class FactSource:
 
 @dataclass(frozen=True)
 class Published:
-    """What is left after publishing.
+    """The result of publishing the facts of one object.
 
     Args:
-        is_settled: every fact is published, or this version cannot publish it.
-        retry_after: seconds until the outbox wants to be called again for this object, None for never.
+        is_settled: every fact is published, or cannot be published by this version.
+        retry_after: seconds until `publish` must be called again for this object. None means not at all.
     """
 
     is_settled: bool = True
@@ -77,9 +78,9 @@ class Published:
 
 @dataclass(frozen=True)
 class Republished:
-    """Facts looked up in the stream, and those that were missing and have been published again.
+    """Number of facts that were looked up in the stream, and of missing facts that were published again.
 
-    A fact that was deleted from a stream by hand cannot come back before the stream has forgotten its id.
+    A fact that was deleted from a stream by hand cannot be published again until the stream forgets its id.
     """
 
     checked: int = 0
@@ -91,18 +92,18 @@ class Republished:
 
 @dataclass
 class _Unconfirmed:
-    """Facts of one object that are published and not yet marked so in its status."""
+    """Published facts of one object that its status does not show as published yet."""
 
     since: float
     facts: set[Announcement]
 
 
 class Outbox:
-    """One service's way to publish facts.
+    """Publishes the facts of one service.
 
     Args:
-        stream: the stream that stores them.
-        elsewhere: by the facts' names, the streams of those that are stored in others.
+        stream: the stream that stores the facts.
+        elsewhere: other streams, by the names of the facts that they store.
     """
 
     def __init__(
@@ -128,22 +129,24 @@ class Outbox:
         self._refused: set[tuple[str, Announcement]] = set()
 
     def record(self, uid: str, facts: Announcements) -> Announcements:
-        """The same facts, those published since marked as announced: what a status write should hold."""
+        """The facts for the next status write: published facts are marked as announced."""
         unconfirmed = self._unconfirmed.get(uid)
         return confirm(facts, unconfirmed.facts) if unconfirmed else facts
 
     def is_confirmation_due(self, uid: str) -> bool:
-        """No other write took the confirmation along: it deserves one of its own."""
+        """True when the confirmation must be written separately, because no other write has included it."""
         unconfirmed = self._unconfirmed.get(uid)
         return (
             unconfirmed is not None and self._clock.monotonic() >= unconfirmed.since + CONFIRM_GRACE_SECONDS
         )
 
     async def publish(self, source: FactSource, recorded: Announcements) -> Published:
-        """Publish in order what is pending; the first fact that the bus does not take stops the rest.
+        """Publish the pending facts in order. Stop at the first fact that the bus does not accept.
+
+        Failures of the bus are returned, not raised.
 
         Args:
-            recorded: as the API server holds them. Never raises for the bus.
+            recorded: the facts in the API server.
         """
         unconfirmed = self.record(source.uid, recorded)
         waiting = [fact for fact in pending(unconfirmed) if (source.uid, fact) not in self._refused]
@@ -164,13 +167,13 @@ class Outbox:
     async def republish(
         self, source: FactSource, recorded: Announcements, *, everything: bool = False
     ) -> Republished:
-        """Publish again, in order and under their ids, published facts that the stream does not hold.
+        """Publish facts again that were published but are missing in the stream, in order and with their ids.
 
         Args:
-            everything: look up every fact, not only those that are older than the stream.
+            everything: look up every fact, not only facts that are older than the stream.
 
         Raises:
-            Retry: the bus is unreachable; what is left is found missing the next time.
+            Retry: the bus is unreachable. The next call looks up the remaining facts.
         """
         since, total = self._since, Republished()
         facts = _announced(self.record(source.uid, recorded))
@@ -182,7 +185,7 @@ class Outbox:
         return total
 
     async def refresh(self) -> Mapping[str, datetime]:
-        """When each stream was created; without those that have dropped messages since. Raises Retry."""
+        """The creation time of each stream that has not dropped messages since. Raises Retry."""
         epoch = self._bus.history.epoch
         since: dict[str, datetime] = {}
         for stream in {self._stream.name, *(other.name for other in self._elsewhere.values())}:
@@ -194,32 +197,34 @@ class Outbox:
         return since
 
     def forget(self, uid: str) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._unconfirmed.pop(uid, None)
         self._republished.discard(uid)
         self._refused = {refused for refused in self._refused if refused[0] != uid}
 
     async def _publish_lost(self, source: FactSource, recorded: Announcements) -> None:
-        """What the stream has lost comes first, or a subscriber would see an object's facts out of order."""
+        """Publish lost facts before pending facts, so that the facts of an object stay in order."""
         if self._epoch != self._bus.history.epoch:
             await self.refresh()
         await self.republish(source, recorded)
 
     def _maybe_lost(self, source: FactSource, announced: Announcements) -> Announcements:
-        """Published facts that are older than the stream."""
+        """Published facts that are older than the stream, and so may be missing in it."""
         if source.uid in self._republished:
             return ()
         return tuple(fact for fact in announced if self._is_older_than_stream(fact))
 
     def _is_older_than_stream(self, fact: Announcement) -> bool:
         since = self._since.get(self._stream_of(fact).name)
-        return since is not None and datetime.fromisoformat(fact.at) < since + CLOCK_SKEW_GRACE_SECONDS
+        return since is not None and datetime.fromisoformat(fact.at) < since + timedelta(
+            seconds=CLOCK_SKEW_GRACE_SECONDS
+        )
 
     def _stream_of(self, fact: Announcement) -> StreamSpec:
         return self._elsewhere.get(fact.fact, self._stream)
 
     async def _publish(self, source: FactSource, fact: Announcement, recorded: Announcements) -> bool:
-        """Whether the fact is stored; False when this version cannot publish it. Raises Retry."""
+        """Publish one fact. Returns False when this version cannot publish it. Raises Retry."""
         try:
             event = source.render(fact)
             if event is None:
@@ -241,7 +246,11 @@ class Outbox:
                 return Republished(checked=1)
             await self._breaker.call(self._bus.publish(event))
             if not await self._is_stored(event):
-                log.warning("fact was deleted from the stream a moment ago", fact=fact.fact, id=event.id)
+                log.warning(
+                    "fact was deleted from the stream, which still remembers its id",
+                    fact=fact.fact,
+                    id=event.id,
+                )
                 return Republished(checked=1)
         except Permanent as error:
             self._note_refused(source, fact, error)
@@ -250,35 +259,35 @@ class Outbox:
         return Republished(checked=1, published=1)
 
     def _note_refused(self, source: FactSource, fact: Announcement, error: Permanent) -> None:
-        """It stays pending in the status, and is tried once by each process."""
+        """Record a refused fact. It stays pending in the status, and each process tries it once."""
         self._refused.add((source.uid, fact))
         log.error("fact cannot be published", fact=fact.fact, key=str(source.key), error=str(error))
         self._count(fact.fact, "refused")
 
     def _may_be_forgotten(self, fact: Announcement) -> bool:
-        """Another process may have published the fact so long ago that the stream has forgotten its id.
+        """True when another process may have published the fact so long ago that the stream forgot its id.
 
-        It cannot have been published before it was recorded, and `at` is when that was.
+        The fact was recorded at `at`, and cannot have been published earlier.
         """
         sure = timedelta(seconds=self._stream_of(fact).duplicate_window / 2)
         return self._clock.now() - datetime.fromisoformat(fact.at) >= sure
 
     async def _was_published(self, source: FactSource, event: Event, recorded: Announcements) -> bool:
-        """A pending fact is stored: by its own id, or by a later attempt's that is pending as well.
+        """True when the stream has a pending fact: the last id is its own, or of a later pending attempt.
 
-        Confirmations are recorded together. So a later attempt that is confirmed, or dropped from the record
-        since, was published by a process that did not confirm this one, because it was refused.
+        Confirmations are recorded together. So if a later attempt is confirmed, or was dropped from the
+        record since, the process that published it did not confirm this fact, because this fact was refused.
         """
         last = await self._last_id(event)
         unconfirmed = {fact.event_id(source.uid) for fact in pending(recorded)}
         return last == event.id or (last in unconfirmed and is_stored(last, event.id))
 
     async def _is_stored(self, event: Event) -> bool:
-        """A published fact is stored: by its own id or by a later attempt's."""
+        """True when the stream has a published fact: the last id is its own, or that of a later attempt."""
         return is_stored(await self._last_id(event), event.id)
 
     async def _last_id(self, event: Event) -> str:
-        """Of the subject; "" when it holds nothing."""
+        """The id of the last message on the subject of the event. "" when there is no message."""
         last = await self._breaker.call(self._bus.history.last(event.subject))
         return "" if last is None else last.headers.get(_EVENT_ID, "")
 
@@ -287,7 +296,7 @@ class Outbox:
         unconfirmed.facts.add(fact)
 
     def _confirm_after(self, uid: str, recorded: Announcements) -> float | None:
-        """Seconds until the confirmation is due; forgets what the status says by now."""
+        """Seconds until the confirmation is due. Facts that the status already confirms are forgotten."""
         unconfirmed = self._unconfirmed.get(uid)
         if unconfirmed is None:
             return None
@@ -303,7 +312,10 @@ def _announced(facts: Announcements) -> Announcements:
 
 
 def is_stored(last: str, wanted: str) -> bool:
-    """The last id of a subject is the wanted one or of a later attempt: attempts are published in order."""
+    """True when the last id of a subject is the wanted id, or that of a later attempt.
+
+    Attempts are published in order, so a later attempt implies the wanted one.
+    """
     (last_fact, _, last_attempt), (fact, _, attempt) = last.rpartition("/"), wanted.rpartition("/")
     if last_fact != fact or not last_attempt.isdecimal() or not attempt.isdecimal():
         return last == wanted

@@ -1,4 +1,4 @@
-"""Reads of the API server in an observation: a failed one becomes a Trouble and backs off by itself."""
+"""Reads of the API server in an observation. A failed read becomes a Trouble, and has its own backoff."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Target = tuple[str, Key]
 
 
 class Reads:
-    """Remembers which reads failed."""
+    """Makes reads, and remembers the failed ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,11 +25,11 @@ class Reads:
         self._held: dict[_Target, tuple[Trouble, float]] = {}
 
     async def attempt(self, kind: str, key: Key, read: Callable[[], Awaitable[T]]) -> T | Trouble:
-        """The answer; while a failed read is not due again, its Trouble.
+        """The result of a read. Until a failed read is due again, its Trouble.
 
         Args:
-            kind, key: what is read, or what it is read for; they identify the read.
-            read: may raise Retry or Permanent, and what it raises beside them passes.
+            kind, key: the object that is read, or for which the read is made. They identify the read.
+            read: makes the read. Retry and Permanent become a Trouble; other errors are not caught.
         """
         target = (kind, key)
         held = self._held.get(target)
@@ -45,11 +45,11 @@ class Reads:
         return answer
 
     def retry_after(self, kind: str, key: Key) -> float | None:
-        """Seconds until a failed read is due again, None when it has not failed."""
+        """Seconds until a failed read is due again. None when it has not failed."""
         held = self._held.get((kind, key))
         return None if held is None else max(0.0, held[1] - self._clock.monotonic())
 
     def forget(self, kind: str, key: Key) -> None:
-        """The read is not needed any more, or has succeeded."""
+        """Forget the failure of a read that has succeeded, or is no longer needed."""
         self._held.pop((kind, key), None)
         self._backoff.reset((kind, key))

@@ -1,4 +1,4 @@
-"""Bringing back the facts of a stream that was lost: by itself, and on the command `rebuild`."""
+"""Publishes the facts of a lost stream again: automatically, and on the command `rebuild`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ tracer = trace.get_tracer(__name__)
 
 SPAN: Final = "rebuild"
 STREAM_CHECK_INTERVAL_SECONDS: Final = 10.0
-"""Seconds: interval at which the stream's creation time is checked."""
+"""Interval between two checks of the creation time of the stream."""
 REPUBLISH_INTERVAL_SECONDS: Final = 0.005
-"""Seconds of rest after each object whose facts were looked for: live facts go first."""
+"""Pause after each object whose facts were looked up. Live facts have priority."""
 
 
 @dataclass(frozen=True)
 class Owned:
-    """This replica's objects of one kind.
+    """The objects of one kind that belong to this replica.
 
     Args:
-        keys: those of its share.
-        republish: looks for the facts of one and publishes those missing; with True for all of them, not only
-            for those that the stream is too young for. Raises Retry.
+        keys: returns the keys of these objects.
+        republish: looks up the facts of one object, and publishes the missing ones. With True it looks up all
+            facts, not only facts that are older than the stream. Raises Retry.
     """
 
     keys: Callable[[], Iterable[Key]]
@@ -46,14 +46,14 @@ class Owned:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Result of a rebuild."""
+    """The result of a rebuild."""
 
     objects: int = 0
     facts: Republished = field(default_factory=Republished)
 
 
 class Rebuilder:
-    """Republishes missing facts object by object, concurrently with reconciles."""
+    """Publishes missing facts again, one object after another, concurrently with reconciles."""
 
     def __init__(self, outbox: Outbox, kinds: Sequence[Owned], clock: Clock) -> None:
         self._outbox = outbox
@@ -64,11 +64,11 @@ class Rebuilder:
         self._since: Mapping[str, datetime] = {}
 
     def wake(self) -> None:
-        """This replica's share has changed: the newcomers' facts may be missing."""
+        """Start a rebuild, because this replica has new objects, whose facts may be missing."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Watch for a stream that was created anew, and bring back what it lost, forever."""
+        """Detect a stream that was created again, and publish the facts that it lost, forever."""
         is_due = False
         while True:
             is_due = is_due or self._woken.is_set()
@@ -79,7 +79,7 @@ class Rebuilder:
                     await self.rebuild()
                 is_due = False
             except Retry as error:
-                log.info("lost facts are looked for later", error=str(error))
+                log.info("cannot look up lost facts now, will be retried", error=str(error))
             await self._rest()
 
     async def _is_another_stream(self) -> bool:
@@ -87,13 +87,13 @@ class Rebuilder:
         return any(before.get(stream) != since for stream, since in self._since.items())
 
     async def rebuild(self, *, everything: bool = False) -> Rebuilt:
-        """Go over all objects of this replica.
+        """Publish the missing facts of all objects of this replica.
 
         Args:
-            everything: look for every fact, not only for those that the stream is too young for.
+            everything: look up every fact, not only facts that are older than the stream.
 
         Raises:
-            Retry: the bus is away; what is back by then is left alone the next time.
+            Retry: the bus is unreachable. The next rebuild skips the facts that were published by then.
         """
         async with self._lock:
             with tracer.start_as_current_span(SPAN):
@@ -104,7 +104,7 @@ class Rebuilder:
                         done = Rebuilt(done.objects + 1, done.facts + facts)
                         await self._give_way(facts)
         if done.facts.published:
-            log.warning("facts that the stream had lost are back", **_counts(done))
+            log.warning("published facts again that the stream had lost", **_counts(done))
         return done
 
     async def _give_way(self, facts: Republished) -> None:
@@ -126,18 +126,18 @@ class Rebuilder:
 
 
 async def _republish(kind: Owned, key: Key, everything: bool) -> Republished:
-    """One object that cannot be read keeps no other from being looked at. Raises Retry."""
+    """Republish the facts of one object. A failure of this object is logged. Raises Retry for the bus."""
     try:
         return await kind.republish(key, everything)
     except Retry:
         raise
     except Exception:
-        log.exception("facts of an object cannot be looked up", key=str(key))
+        log.exception("cannot look up the facts of an object", key=str(key))
         return Republished()
 
 
 async def answer_rebuilds(bus: Commands, rebuilder: Rebuilder, service: str, replica: str) -> None:
-    """Carry out the command `rebuild` until cancelled."""
+    """Answer the command `rebuild` until cancelled."""
 
     async def rebuild(data: bytes) -> bytes:
         from_json(Rebuild, data)

@@ -1,7 +1,8 @@
 """One pass over one object, the same for every kind: observe, plan, apply, record, publish.
 
-What to do is decided by the kind's pure `plan` and `conclude`. The order matters: a status is recorded before
-the facts it declares are published, and a finalizer is removed after the last fact is out.
+The pure functions `plan` and `conclude` of the kind make all decisions. The order of the steps matters: a
+status is recorded before the facts that it declares are published, and a finalizer is removed after the last
+fact was published.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ log = structlog.get_logger(__name__)
 
 
 class Observed(Protocol):
-    """What one decision is made from."""
+    """The input of one decision."""
 
     @property
     def obj(self) -> Object:
-        """The object itself, as the API server gave it."""
+        """The object itself, as the API server returned it."""
         ...
 
     @property
     def status(self) -> Any:
-        """Its status, parsed."""
+        """The parsed status of the object."""
         ...
 
 
@@ -67,51 +68,52 @@ C = TypeVar("C")
 
 
 class Kind(Protocol[O, S, C]):
-    """What a service says about one of its kinds. Only `observe` and `apply` do I/O."""
+    """The code of a service for one of its kinds. Only `observe` and `apply` do I/O."""
 
     @property
     def facts(self) -> FactTable[C]: ...
 
     async def observe(self, key: Key) -> O | None:
-        """Everything that the decision depends on; None when the object is gone.
+        """Everything that the decision depends on. None when the object is gone.
 
         Raises:
-            Permanent: the object cannot be parsed; raised for nothing else.
+            Permanent: the object cannot be parsed. This is the only cause of Permanent.
         """
         ...
 
     def plan(self, seen: O, now: datetime) -> Plan[S]: ...
 
     async def apply(self, seen: O, todo: Plan[S]) -> Applied:
-        """Carry out the actions; a child's failure is reported, not raised."""
+        """Execute the actions. A failure of a child is returned, not raised."""
         ...
 
     def conclude(self, seen: O, todo: Plan[S], applied: Applied, now: datetime) -> Plan[S]:
-        """Fold the outcome of the actions into status and events."""
+        """Add the outcome of the actions to the status and events."""
         ...
 
     def case(self, seen: O, status: S) -> C:
-        """What facts are rendered from."""
+        """The input for rendering facts."""
         ...
 
     def recorded(self, seen: O, status: S) -> None:
-        """This status was written."""
+        """Called after this status was written."""
         ...
 
     def forget(self, key: Key, uid: str) -> None:
-        """The object is gone."""
+        """Called after the object is gone."""
         ...
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What every reconciler touches.
+    """The environment of a reconciler.
 
     Args:
         store: watched copy of the kind.
-        source: name of the service, `ce-source` of its facts.
-        finalizer: the service's own on this kind, which is removed from a deleted object that cannot be
-            parsed; "" keeps such an object, as a kind must that has children without an owner reference.
+        source: name of the service, the `ce-source` of its facts.
+        finalizer: the finalizer of the service on this kind. It is removed from a deleted object that cannot
+            be parsed. "" keeps such an object: use it for a kind that has children without an owner
+            reference.
     """
 
     resource: Resource
@@ -125,7 +127,7 @@ class Outside:
 
 
 class Reconciler(Generic[O, S, C]):
-    """Brings objects of one kind to what their spec asks for."""
+    """Brings objects of one kind to the state that their spec describes."""
 
     def __init__(self, kind: Kind[O, S, C], outside: Outside) -> None:
         self._kind = kind
@@ -134,10 +136,10 @@ class Reconciler(Generic[O, S, C]):
         self._active: set[Key] = set()
 
     async def reconcile(self, key: Key) -> Result:
-        """One full pass; safe to be cut off anywhere and begun again.
+        """Make one full pass. A pass can be interrupted at any point and repeated.
 
         Raises:
-            Retry, Conflict: the object itself has to be read or written again.
+            Retry, Conflict: the object itself must be read or written again.
             Permanent: the object cannot be parsed.
         """
         self._active.add(key)
@@ -184,7 +186,10 @@ class Reconciler(Generic[O, S, C]):
         return Result(earliest(todo.requeue_after, applied.retry_after, published.retry_after))
 
     async def republish(self, key: Key, everything: bool = False) -> Republished:
-        """Bring back facts of the object that the bus has lost; nothing is written. Raises Retry."""
+        """Publish facts of the object again that the bus has lost.
+
+        The object is not changed. Raises Retry.
+        """
         seen = await self._kind.observe(key)
         if seen is None:
             return Republished()
@@ -192,12 +197,12 @@ class Reconciler(Generic[O, S, C]):
         return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
 
     def keep(self, owns: Callable[[Key], bool]) -> None:
-        """Forget the objects that have fallen to another replica, those of a pass under way the next time."""
+        """Forget objects that belong to another replica now. Objects in a running pass are kept for now."""
         for key in [key for key in self._uids if key not in self._active and not owns(key)]:
             self._forget(key)
 
     async def _report_failure(self, key: Key, reason: str, message: str) -> None:
-        """Say in the object's status why a pass could not end."""
+        """Write to the status of the object why a pass failed."""
         obj = self._out.store.get(key)
         if obj is None:
             return
@@ -210,14 +215,17 @@ class Reconciler(Generic[O, S, C]):
                 await self._patch_own(obj, {"status": status}, status=True)
 
     async def _release_unread(self, key: Key, error: Permanent) -> None:
-        """Let a deleted object go that cannot be parsed: nothing can be known of its children, which the
-        garbage collector removes by their owner references. Raises `error` for any other object."""
+        """Remove the finalizer of a deleted object that cannot be parsed. For others, raise `error`.
+
+        The children of such an object are unknown. The garbage collector removes them by their owner
+        references.
+        """
         obj, finalizer = self._out.store.get(key), self._out.finalizer
         if obj is None or not deleted_at(obj) or finalizer not in finalizers_of(obj):
             raise error
         left = [name for name in finalizers_of(obj) if name != finalizer]
         await self._patch_own(obj, {"metadata": {"finalizers": left}})
-        message = f"deleted without its last fact, for it cannot be read: {error.message}"
+        message = f"deleted without its last fact, because the object cannot be parsed: {error.message}"
         self._emit(obj, (KubernetesEvent("Warning", Reason.RELEASED_UNREAD, message),))
 
     async def _prepare(self, obj: Object, todo: Plan[S]) -> Object:
@@ -228,7 +236,7 @@ class Reconciler(Generic[O, S, C]):
         return obj
 
     async def _verify(self, obj: Object) -> None:
-        """Raises Conflict when the API server holds another version than the cache."""
+        """Raise Conflict when the API server has another version than the cache."""
         key = key_of(obj)
         try:
             now = await self._out.cluster.get(self._out.resource, key)
@@ -238,10 +246,10 @@ class Reconciler(Generic[O, S, C]):
             raise Conflict(f"{self._out.resource.kind} {key} has been modified")
 
     async def _record(self, seen: O, obj: Object, wanted: S) -> tuple[Object, S]:
-        """At most one patch, none when nothing changed.
+        """Write the status with one patch, or without a patch if nothing changed.
 
         Returns:
-            The object and its status as the API server holds them now.
+            The object and its status as the API server has them now.
         """
         uid, outbox = uid_of(obj), self._out.outbox
         is_changed = wanted != seen.status
@@ -263,7 +271,7 @@ class Reconciler(Generic[O, S, C]):
         return cleared
 
     async def _patch_own(self, obj: Object, patch: dict[str, Any], *, status: bool = False) -> Object:
-        """Compare-and-set. Raises Conflict, also when the object is gone: its cache learns that later."""
+        """Patch the object if it is unchanged. Raises Conflict otherwise, or if the object is gone."""
         key = key_of(obj)
         metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
         call = self._out.cluster.patch(
@@ -302,7 +310,7 @@ class Reconciler(Generic[O, S, C]):
         return FactSource(key_of(obj), ref.uid, render)
 
     def _remember(self, key: Key, uid: str) -> None:
-        """An object made anew under its name is another one."""
+        """Remember the uid of the object. A new object of the same name replaces the old one."""
         if self._uids.get(key, uid) != uid:
             self._forget(key)
         self._uids[key] = uid
@@ -314,7 +322,7 @@ class Reconciler(Generic[O, S, C]):
 
 
 def object_ref(obj: Object) -> ObjectRef:
-    """The object a fact is about, as last read or written."""
+    """The reference to the object of a fact, as last read or written."""
     key = key_of(obj)
     return ObjectRef(
         namespace=key.namespace,
@@ -326,14 +334,17 @@ def object_ref(obj: Object) -> ObjectRef:
 
 
 def _shown(error: Permanent) -> tuple[str, str]:
-    """Reason and message: what is not ours was said by the API server, about a write to the object itself."""
+    """Reason and message of a failed pass.
+
+    A reason that is not ours comes from the API server, for a write to the object itself.
+    """
     if error.reason in REASONS:
         return error.reason, error.message
     return Reason.FAILED_UPDATE, f"{error.reason}: {error.message}"
 
 
 def _readable_conditions(obj: Object) -> Conditions:
-    """Those of the status, none when they make no sense."""
+    """The conditions of the status. Empty when they cannot be parsed."""
     try:
         return parse_conditions((obj.get("status") or {}).get("conditions"))
     except (KeyError, TypeError, ValueError):
@@ -345,7 +356,7 @@ def _for(obj: Object, condition: Condition) -> Condition:
 
 
 def _with(status: Any, **changes: Any) -> Any:
-    """A copy of a status, which is a frozen dataclass or the pydantic model of the CRD."""
+    """A changed copy of a status, which is a frozen dataclass or the pydantic model of the CRD."""
     if hasattr(status, "model_copy"):
         return status.model_copy(update=changes)
     return replace(status, **changes)

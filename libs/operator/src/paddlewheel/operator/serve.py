@@ -1,4 +1,4 @@
-"""Running a controller: connections, shares of replicas, health, draining. The same for every service."""
+"""Runs a controller: connections, sharding over replicas, health and draining. The same for every service."""
 
 from __future__ import annotations
 
@@ -37,17 +37,20 @@ from paddlewheel.operator.sharding import Shard
 from paddlewheel.operator.watch import Watch
 
 MANY_CLIENTS = http.Limits(connections=20_000)
-"""For ports that every pod of a cluster may wait at."""
+"""Limits for ports to which every pod of a cluster may connect."""
 _OTHER_FILES = 1000
 EVENTS_FLUSH_TIMEOUT_SECONDS = 2.0
-"""Seconds that the last Kubernetes events get when the service stops."""
+"""Maximum time for writing the last Kubernetes Events when the service stops."""
 
 Task = Callable[[], Coroutine[None, None, None]]
 S = TypeVar("S", bound=OperatorSettings)
 
 
 def allow_open_files(count: int) -> None:
-    """Raise this process's own limit, which is 1,024 in some container runtimes, as far as it may."""
+    """Raise the limit of open files of this process as far as allowed.
+
+    Some container runtimes set it to 1,024.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(count + _OTHER_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -55,7 +58,7 @@ def allow_open_files(count: int) -> None:
 
 
 class Passes(Protocol):
-    """A reconciler of one kind."""
+    """A reconciler for one kind."""
 
     async def reconcile(self, key: Key) -> Result: ...
 
@@ -65,7 +68,7 @@ class Passes(Protocol):
 
 
 class Control(Protocol):
-    """The reconcile loop of one kind, as `paddlewheel.control.controller.Controller`."""
+    """The reconcile loop of one kind, for example `paddlewheel.control.controller.Controller`."""
 
     def wake(self, key: Key, after: float = 0.0) -> None: ...
 
@@ -77,7 +80,10 @@ class Control(Protocol):
 
 
 class MakeControl(Protocol):
-    """Makes the loop of a kind; `name` is a label of metrics, `keys` are all objects there are."""
+    """Creates the reconcile loop of a kind.
+
+    `name` is a label of metrics. `keys` returns all existing objects.
+    """
 
     def __call__(
         self,
@@ -95,7 +101,7 @@ class MakeControl(Protocol):
 
 @dataclass(frozen=True)
 class Host:
-    """What a service runs on; tests give fakes."""
+    """The API server, bus and clock that a service uses. Tests pass fakes."""
 
     api: WatchedCluster
     bus: Bus
@@ -111,12 +117,12 @@ def _by_itself(key: Key) -> Key:
 
 
 class Operator:
-    """One controller process: what `app.py` of a service composes.
+    """One controller process. `app.py` of a service composes it.
 
     Args:
-        name: of the service, as in its Leases, facts and commands.
-        watch: everything that must be known before the first pass.
-        component: source of its Kubernetes events.
+        name: name of the service in its Leases, facts and commands.
+        watch: the informers that must be synced before the first pass.
+        component: source of the Kubernetes Events of the service. "" means `name`.
     """
 
     def __init__(
@@ -149,14 +155,17 @@ class Operator:
     def outbox(
         self, stream: StreamSpec, count: Count, elsewhere: Mapping[str, StreamSpec] = MappingProxyType({})
     ) -> Outbox:
-        """The service's outbox, over a circuit breaker of its own. Called once. `elsewhere`: see `Outbox`."""
+        """Create the outbox of the service, with its own circuit breaker.
+
+        Call this once. `elsewhere`: see `Outbox`.
+        """
         breaker = CircuitBreaker(self.clock)
         outbox = Outbox(self.bus, breaker, self.clock, stream=stream, count=count, elsewhere=elsewhere)
         self._rebuilder = Rebuilder(outbox, self._owned, self.clock)
         return outbox
 
     def outside(self, kind: str, outbox: Outbox, finalizer: str = "") -> Outside:
-        """What the reconciler of a watched kind touches. `finalizer`: see `Outside`."""
+        """The environment for the reconciler of a watched kind. `finalizer`: see `Outside`."""
         store = self.watch.of(kind)
         return Outside(
             store.resource, store, self.api, outbox, self.events, self.clock, self.name, finalizer=finalizer
@@ -169,12 +178,12 @@ class Operator:
         falls_with: FallsWith = _by_itself,
         is_first: Callable[[Key], bool] = lambda _: False,
     ) -> Control:
-        """Reconcile the objects of a watched kind that fall to this replica.
+        """Reconcile the objects of a watched kind that belong to this replica.
 
         Args:
-            falls_with: by the key of an object, that of another one whose replica it falls to; None for one
-                that is gone, which every replica forgets.
-            is_first: of objects that have changed, which go before the others.
+            falls_with: returns, for the key of an object, the key of another object. Both objects belong to
+                the same replica. None if the object is gone: then every replica forgets it.
+            is_first: whether a changed object has priority over other changed objects.
         """
         keys = self.watch.of(kind).keys
 
@@ -198,38 +207,40 @@ class Operator:
         return controller
 
     def owns(self, key: Key) -> bool:
-        """The object falls to this replica."""
+        """True when the object belongs to this replica."""
         return not self.settings.replicas_share or self._shard.owns(key)
 
     def background(self, task: Task) -> None:
-        """Run the task from the start until everything else has stopped."""
+        """Run the task from the start, until everything else has stopped."""
         self._background.append(task)
 
     def consume(self, subscription: Subscription, handle: Handler) -> None:
-        """Handle each message once in one replica, from when the caches are filled."""
+        """Handle each message in one replica, after the caches are filled."""
         wanted = replace(subscription, handle_within=self.settings.handler_deadline)
         self._consumers.append(lambda: self.bus.consume(wanted, handle))
 
     def read(self, reading: Reading, handle: Handler) -> None:
-        """Handle each message in every replica, from now on and with no memory of before."""
+        """Handle each new message in every replica. Older messages are not read."""
         self._consumers.append(lambda: self._read(reading, handle))
 
     def route(self, route: web.RouteDef) -> None:
-        """Answer one more address beside those of every service."""
+        """Add an HTTP route to those of every service."""
         self._routes.append(route)
 
     def listen(self, port: int, routes: Iterable[web.RouteDef]) -> None:
-        """Answer more addresses at a port of their own: many clients cannot keep probes waiting, and find
-        neither probes nor metrics there."""
+        """Serve HTTP routes at a separate port.
+
+        Many clients of this port cannot delay the probes, and cannot reach probes or metrics.
+        """
         self._listeners.append((port, tuple(routes)))
 
     @property
     def routes(self) -> tuple[web.RouteDef, ...]:
-        """What is answered beside the addresses of every service, at whichever port."""
+        """All HTTP routes of the service at all ports, except the routes that every service has."""
         return (*self._routes, *(route for _, routes in self._listeners for route in routes))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`; the passes under way are finished first."""
+        """Serve until `stop`. Running passes are finished first."""
         checks = {"caches": self._is_synced, "bus": self.bus.healthy, "handlers": self._are_in_time}
         if self._listeners:
             allow_open_files(MANY_CLIENTS.connections)
@@ -240,23 +251,23 @@ class Operator:
             await self.operate(stop)
 
     async def operate(self, stop: asyncio.Event) -> None:
-        """As `run`, without the HTTP server."""
+        """Do the same as `run`, without the HTTP server."""
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(task()) for task in self.background_tasks()]
             consumers = [group.create_task(task()) for task in self.consumer_tasks()]
             controllers = [group.create_task(self._once_synced(c.run)) for c in self._controllers]
             await stop.wait()
-            # First nothing new, then what is under way, then the rest.
+            # Stop the intake of messages, then finish the running passes, then end the background tasks.
             await end(*consumers)
             await self._drain(controllers)
             await end(*background)
 
     def consumer_tasks(self) -> list[Task]:
-        """What takes messages from the bus; started once the caches are filled."""
+        """Tasks that take messages from the bus. They start after the caches are filled."""
         return [partial(self._once_synced, task) for task in self._consumers]
 
     def background_tasks(self) -> list[Task]:
-        """What runs beside the controllers from the start."""
+        """Tasks that run beside the controllers from the start."""
         tasks: list[Task] = [*self._background, self.events.run, lambda: self._once_synced(self._rebuild)]
         if self.settings.replicas_share:
             tasks.append(lambda: self._membership.run(self._share_changed))
@@ -271,7 +282,7 @@ class Operator:
             await handle(delivery)
 
     async def _rebuild(self) -> None:
-        """Bring back lost facts, by itself and on command."""
+        """Publish lost facts again, automatically and on the command `rebuild`."""
         if self._rebuilder is None:
             return
         async with asyncio.TaskGroup() as group:
@@ -306,11 +317,11 @@ class Operator:
 
 
 Build = Callable[[S, Host], Operator]
-"""A service's composition root: settings and what it runs on -> everything wired."""
+"""The composition root of a service: (settings, host) -> the operator with all parts."""
 
 
 async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) -> None:
-    """Connect to the API server and the bus, and run until `stop`."""
+    """Connect to the API server and the bus, and run the service until `stop`."""
     measured = telemetry.set_up(name)
     try:
         async with await kube.connect(settings.kubeconfig) as api:
@@ -324,10 +335,10 @@ async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) ->
 
 
 def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
-    """Read the settings and serve until a signal: a controller's whole `main`.
+    """Read the settings, and serve until a signal. This is the whole `main` of a controller.
 
     Returns:
-        Exit code: 0 after a clean stop, 1 after an error (logged).
+        The exit code: 0 after a clean stop, 1 after an error, which is logged.
     """
 
     async def main(stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Settings that every controller reads beside those of `paddlewheel.core.settings`."""
+"""Settings that every controller has in addition to `paddlewheel.core.settings`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from paddlewheel.core.settings import ServiceSettings
 
 
 class OperatorSettings(ServiceSettings):
-    """Base of a controller's settings; a subclass sets the prefix of the variables."""
+    """Settings of every controller. A subclass sets the prefix of the environment variables."""
 
     resync: float = Field(default=300.0, gt=0)
-    """Seconds between two passes over every object."""
+    """Seconds between two passes over all objects."""
     handler_deadline: float = Field(default=300.0, gt=0)
-    """Seconds after which the handling of one message of the bus is late: /readyz then says which durable."""
+    """Seconds after which the handling of a bus message is late. /readyz then fails and names the durable."""
     replicas_share: bool = True
-    """True spreads objects over the live replicas, each of which holds a Lease."""
+    """Whether the live replicas, which hold a Lease each, share the objects."""

@@ -1,4 +1,4 @@
-"""Which live replica works on which key."""
+"""Assigns each key to one live replica."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paddlewheel.contracts.keys import Key
 
 
 def rendezvous(members: Collection[str], key: Key) -> str:
-    """The member with the highest hash for the key; a member that leaves moves only its own keys.
+    """The member with the highest hash for the key. When a member leaves, only its keys move.
 
     Raises:
         ValueError: there is no member.
@@ -22,13 +22,13 @@ def _weight(member: str, key: Key) -> bytes:
 
 
 class Shard:
-    """One replica's share of the keys."""
+    """The keys that belong to one replica."""
 
     def __init__(self, me: str, members: Callable[[], Collection[str]]) -> None:
         self._me = me
         self._members = members
 
     def owns(self, key: Key) -> bool:
-        """False as well while this replica is not a live member itself."""
+        """True when the key belongs to this replica. False while this replica is not a live member."""
         members = self._members()
         return self._me in members and rendezvous(members, key) == self._me

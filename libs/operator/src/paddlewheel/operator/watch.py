@@ -1,4 +1,4 @@
-"""The informers of one service, run and waited for together."""
+"""The informers of one service, which run and sync together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _ignore(_: str, __: bool) -> None:
 
 
 class Watch:
-    """Watched copies of the resources a service reads, by kind.
+    """Watched copies of the resources that a service reads, by kind.
 
-    A service's own watch adds what each change wakes; here nothing is decided.
+    The watch of each service adds which keys a change wakes.
     """
 
     def __init__(self, informers: Mapping[str, Informer]) -> None:
@@ -39,23 +39,23 @@ class Watch:
         on_change: Callable[[str, Change], None],
         on_installed: Callable[[str, bool], None] = _ignore,
     ) -> None:
-        """Follow everything forever; `on_change` gets the kind, after the copy has taken the change in.
+        """Watch all resources forever. `on_change` gets the kind, after the copy has applied the change.
 
-        `on_installed` gets the kind when an optional resource has come or gone.
+        `on_installed` gets the kind when an optional resource was installed or removed.
         """
         async with asyncio.TaskGroup() as group:
             for kind, informer in self._informers.items():
-                heard = partial(on_installed, kind)
-                group.create_task(informer.run(_for_kind(on_change, kind), heard))
+                installed = partial(on_installed, kind)
+                group.create_task(informer.run(_for_kind(on_change, kind), installed))
 
     async def wait_synced(self) -> None:
-        """Return once every copy holds what the cluster holds."""
+        """Return when every copy is synced."""
         for informer in self._informers.values():
             await informer.wait_synced()
 
     @property
     def synced(self) -> bool:
-        """Whether every copy does."""
+        """True when every copy is synced."""
         return all(informer.synced for informer in self._informers.values())
 
 

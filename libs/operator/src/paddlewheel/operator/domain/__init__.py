@@ -1,1 +1,1 @@
-"""What a service's `domain` builds on: plans, actions and fact tables. Pure: values and functions, no I/O."""
+"""Plans, actions and fact tables, the base of each service's `domain`. Pure: values and functions, no I/O."""

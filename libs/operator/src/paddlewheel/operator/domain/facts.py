@@ -1,4 +1,4 @@
-"""A kind's facts as one table: which message, when it becomes true, how it is rendered."""
+"""The facts of a kind as one table: the message, when it becomes true, and how it is rendered."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 C = TypeVar("C")
 
 PENDING_MAX = 32
-"""Facts of one object that may wait for the bus, in its status. More come only from an object that flaps
-while the bus is away; then repetitions of facts are dropped, the oldest first. The newest attempt of each
-fact stays, and so does every terminal fact, for it becomes true once."""
+"""Maximum number of facts of one object that wait for the bus, in its status.
+
+Only an object that flaps during an outage of the bus has more. Then repetitions of facts are dropped, the
+oldest first. The newest attempt of each fact is kept. So every terminal fact is kept, because it becomes true
+once.
+"""
 
 
 def _first(_: object) -> int:
@@ -30,14 +33,15 @@ def _first(_: object) -> int:
 
 @dataclass(frozen=True)
 class Fact(Generic[C]):
-    """One row. `C` is what the service decides and renders facts from.
+    """One row of the table. `C` is the service's input for deciding and rendering facts.
 
     Args:
-        message: contract model; its name is the fact's name.
+        message: the contract model. Its name is the name of the fact.
         when: whether the fact is true now. A fact is recorded once per attempt.
-        render: the message's content, from the object at the time of the publication, which an outage of the
-            bus makes later than the fact; the reference names the object as last recorded.
-        attempt: number of the occurrence, for facts that can become true again.
+        render: returns the message, made from the object at the time of publication. During an outage of the
+            bus, this is later than the fact. The reference has the version of the object that was last
+            recorded.
+        attempt: number of the occurrence, for a fact that can become true several times.
     """
 
     message: type[WireModel]
@@ -47,12 +51,12 @@ class Fact(Generic[C]):
 
     @property
     def name(self) -> str:
-        """`JobRunning`."""
+        """The name of the fact, for example `JobRunning`."""
         return self.message.__name__
 
 
 class FactTable(Generic[C]):
-    """All facts of one kind, in the order in which they are published when several become true at once."""
+    """All facts of one kind. Facts that become true at the same time are published in this order."""
 
     def __init__(self, *facts: Fact[C]) -> None:
         self._facts = {fact.name: fact for fact in facts}
@@ -61,10 +65,10 @@ class FactTable(Generic[C]):
         return iter(self._facts.values())
 
     def declare(self, items: Announcements, case: C, at: str) -> Announcements:
-        """Add what has become true. `at` is RFC 3339 UTC.
+        """Add the facts that have become true. `at` is a time in RFC 3339, UTC.
 
-        Older attempts of a fact are dropped once they are confirmed, or when too many facts wait
-        (`PENDING_MAX`), so that the list stays short.
+        To keep the list short, older attempts of a fact are dropped once they are confirmed, or when more
+        than `PENDING_MAX` facts wait.
         """
         for fact in self:
             if fact.when(case):
@@ -72,7 +76,7 @@ class FactTable(Generic[C]):
         return items
 
     def render(self, announcement: Announcement, case: C, ref: ObjectRef) -> WireModel | None:
-        """The message, None for a fact that another version of the service declared."""
+        """The message. None for a fact that another version of the service declared."""
         fact = self._facts.get(announcement.fact)
         return None if fact is None else fact.render(case, ref)
 

@@ -1,4 +1,4 @@
-"""What keeps a pod from running, in one of our reasons, as its status says it."""
+"""The cause that keeps a pod from running, read from its status and expressed as one of our reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Hindrance:
-    """What keeps a pod from running. Its message does not change from one attempt to the next."""
+    """The cause that keeps a pod from running. Its message is the same after each failed attempt."""
 
     reason: Reason
     message: str = ""
@@ -37,8 +37,8 @@ _HINDRANCES = {
     "CreateContainerConfigError": Reason.CONFIG_ERROR,
     "CrashLoopBackOff": Reason.CRASH_LOOP_BACK_OFF,
 }
-"""By the kubelet's reason; any other is `Reason.CONTAINER_CANNOT_START`."""
-_ON_ITS_WAY = ("", "ContainerCreating", "PodInitializing")
+"""Our reason by the kubelet's reason. Any other reason becomes `Reason.CONTAINER_CANNOT_START`."""
+_STARTING = ("", "ContainerCreating", "PodInitializing")
 _NOT_SCHEDULED = {reason.value: reason for reason in (Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED)}
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: )?')
 _PULL_REASON = re.compile(r"^(ErrImagePull|RegistryUnavailable|SignatureValidationFailed): ")
@@ -46,7 +46,11 @@ _SOURCE_ADDRESS = re.compile(r"[\w.:\[\]%]+:\d+->")
 
 
 def find_hindrance(raw: Raw) -> Hindrance | None:
-    """Of a pod that should run, as the API server gives it; None when it is on its way."""
+    """The cause that keeps a pod from running. None when the pod is starting as usual.
+
+    Args:
+        raw: the pod as the API server returns it.
+    """
     status: Raw = raw.get("status") or {}
     waiting = (_waiting(container) for container in container_statuses(status))
     unscheduled = (_unscheduled(condition) for condition in status.get("conditions") or ())
@@ -55,14 +59,14 @@ def find_hindrance(raw: Raw) -> Hindrance | None:
 
 def _waiting(container: Raw) -> Hindrance | None:
     waiting = (container.get("state") or {}).get("waiting") or {}
-    word = str(waiting.get("reason") or "")
-    if word in _ON_ITS_WAY:
+    kubelet_reason = str(waiting.get("reason") or "")
+    if kubelet_reason in _STARTING:
         return None
-    # The source port is another one in each attempt.
+    # Remove the source address, because its port changes with each attempt.
     message = _SOURCE_ADDRESS.sub("", str(waiting.get("message") or ""))
-    reason = _HINDRANCES.get(word)
+    reason = _HINDRANCES.get(kubelet_reason)
     if reason is None:
-        return Hindrance(Reason.CONTAINER_CANNOT_START, f"{word}: {message}".removesuffix(": "))
+        return Hindrance(Reason.CONTAINER_CANNOT_START, f"{kubelet_reason}: {message}".removesuffix(": "))
     return Hindrance(reason, _why_waiting(reason, container, message))
 
 
@@ -72,7 +76,7 @@ def _unscheduled(condition: Raw) -> Hindrance | None:
 
 
 def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
-    """Without what changes from one attempt to the next: back-off times and numbers of restarts."""
+    """The message without the parts that change with each attempt: back-off times and restart counts."""
     if reason in (Reason.IMAGE_PULL_BACK_OFF, Reason.INVALID_IMAGE_NAME):
         why = _PULL_REASON.sub("", _BACK_OFF.sub("", message))
         text = f'cannot pull image "{container.get("image", "")}"'
@@ -86,5 +90,5 @@ def _why_waiting(reason: Reason, container: Raw, message: str) -> str:
 
 
 def container_statuses(status: Raw) -> Iterable[Raw]:
-    """Of init containers, then of the others."""
+    """The statuses of init containers, then of the other containers."""
     return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))

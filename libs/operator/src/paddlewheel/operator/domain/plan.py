@@ -1,4 +1,4 @@
-"""The form of every plan: actions on the cluster, the wanted status, and when to look again."""
+"""The form of every plan: actions on the cluster, the wanted status, and when to reconcile again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from paddlewheel.contracts.reasons import REASONS, Reason
 Manifest = Mapping[str, Any]
 
 MESSAGE_LIMIT = 800
-"""Characters of somebody else's words in a status: an admission webhook may refuse in 100 kB of them. With
-the reason before them and the remedy after them they fit into a Kubernetes Event (1,024)."""
+"""Maximum characters of another program's message in a status. An admission webhook may return 100 kB.
+
+Together with a reason before it and instructions after it, the message fits into a Kubernetes Event (1,024).
+"""
 _CUT = "..."
 
 
 @dataclass(frozen=True)
 class Create:
-    """Create a child; one of ours that exists already is left as it is.
+    """Create a child. If it exists already and is ours, it is not changed.
 
     Args:
-        needs: kinds that must have had no trouble earlier in this pass.
+        needs: kinds without a failure earlier in this pass. After such a failure this action is skipped.
     """
 
     kind: str
@@ -33,18 +35,18 @@ class Create:
 
     @property
     def key(self) -> Key:
-        """Address of the child."""
+        """Namespace and name of the child."""
         metadata = self.manifest["metadata"]
         return Key(metadata.get("namespace", ""), metadata["name"])
 
 
 @dataclass(frozen=True)
 class Patch:
-    """Apply a JSON merge patch; an object that does not exist is left alone.
+    """Apply a JSON merge patch. Do nothing if the object does not exist.
 
     Args:
-        uid: of the object that is meant; another one of the same name is left alone. "" means any.
-        subresource: of the object, which the patch is for.
+        uid: patch only the object with this uid. "" means any object of the name.
+        subresource: the subresource to patch. "" means the object itself.
     """
 
     kind: str
@@ -57,10 +59,10 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the child with this uid; another object of the same name is left alone.
+    """Delete the child with this uid. Another object of the same name is not deleted.
 
     Args:
-        vanishes: it has no grace period and no finalizers, so it is gone at once.
+        vanishes: the child has no grace period and no finalizers, so it is gone at once.
     """
 
     kind: str
@@ -82,12 +84,12 @@ _FAILED: Mapping[Verb, Reason] = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """An operation on a child or a dependency that failed.
+    """A failed operation on a child or a dependency.
 
     Args:
-        reason: one of ours, or the API server's.
-        message: kept to its first `MESSAGE_LIMIT` characters.
-        is_refusal: the operation can never succeed as asked; other failures may pass by themselves.
+        reason: one of our reasons, or a reason of the API server.
+        message: the message, cut to `MESSAGE_LIMIT` characters.
+        is_refusal: the operation can never succeed as requested. Other failures may end without a change.
     """
 
     verb: Verb
@@ -98,28 +100,35 @@ class Trouble:
     is_refusal: bool = False
 
     def __post_init__(self) -> None:
-        # Here, so that a message is the same wherever it is compared and wherever it is shown.
+        # The message is cut here, so that it is the same wherever it is compared or shown.
         object.__setattr__(self, "message", shorten(self.message))
 
     @property
     def subject(self) -> str:
-        """`Pod team-a/x`, for messages."""
+        """Kind and key for messages, for example `Pod team-a/x`."""
         return f"{self.kind} {self.key}"
 
     @property
     def shown_reason(self) -> str:
-        """For conditions and Kubernetes Events: one of ours, `FailedCreate` where it is the API server's."""
+        """The reason for conditions and Kubernetes Events: one of ours.
+
+        A reason of the API server is replaced, for example by `FailedCreate`.
+        """
         return self.reason if self._is_ours else _FAILED[self.verb]
 
     @property
     def shown_message(self) -> str:
-        """For conditions and Kubernetes Events, with the API server's reason."""
-        words = (self.subject, *(() if self._is_ours else (self.reason,)), self.message)
-        return ": ".join(dict.fromkeys(words))
+        """The message for conditions and Kubernetes Events. It includes a reason of the API server."""
+        parts = (self.subject, *(() if self._is_ours else (self.reason,)), self.message)
+        return ": ".join(dict.fromkeys(parts))
 
     @property
     def _is_ours(self) -> bool:
-        """InternalError is the API server's word too, as when a webhook fails; ours is of no child."""
+        """True for one of our reasons.
+
+        InternalError is also a reason of the API server, for example when a webhook fails. Ours never
+        concerns a child.
+        """
         return self.reason in REASONS and self.reason != Reason.INTERNAL_ERROR
 
 
@@ -134,13 +143,13 @@ class ChildRef:
 
 @dataclass(frozen=True)
 class Applied:
-    """Outcome of a plan's actions.
+    """The outcome of the actions of a plan.
 
     Args:
-        created: kinds of the children that were created or claimed, one entry for each.
-        troubles: what failed in this pass, or failed before and is not due to be tried again yet.
-        retry_after: seconds until the first failed action is due again.
-        children: the children that `created` counts.
+        created: kinds of the created or claimed children, with one entry for each child.
+        troubles: failures of this pass, and earlier failures that are not due for a retry yet.
+        retry_after: seconds until the first retry of a failed action.
+        children: the created or claimed children.
     """
 
     created: tuple[str, ...] = ()
@@ -150,14 +159,14 @@ class Applied:
 
     @property
     def first(self) -> Trouble | None:
-        """The trouble to report: the same one in every pass with the same troubles, so that conditions
-        do not flap."""
+        """The trouble to report. It is the same in every pass with the same troubles, so that conditions do
+        not flap."""
         return min(self.troubles, key=lambda t: (t.kind, t.key, t.verb), default=None)
 
 
 @dataclass(frozen=True)
 class KubernetesEvent:
-    """A Kubernetes Event about the object, emitted after the status was recorded. `reason` is one of ours."""
+    """A Kubernetes Event about the object, created after the status was recorded. `reason` is one of ours."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -165,7 +174,7 @@ class KubernetesEvent:
 
 
 class Status(Protocol):
-    """Status of one kind: a frozen dataclass or pydantic model with these fields among its own."""
+    """The status of a kind: a frozen dataclass or a pydantic model that has at least these fields."""
 
     @property
     def conditions(self) -> Conditions: ...
@@ -174,7 +183,7 @@ class Status(Protocol):
     def announcements(self) -> Announcements: ...
 
     def render(self) -> dict[str, Any]:
-        """The whole `status`, as JSON."""
+        """The whole `status` as JSON."""
         ...
 
 
@@ -183,18 +192,20 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Plan(Generic[S]):
-    """What to do about one object.
+    """The decision about one object.
 
     Args:
-        status: the wanted status; None leaves it as it is.
-        actions: executed in the given order of (verb, kind) groups, each group concurrently.
-        metadata: merge patch of the object's own metadata, applied before the actions.
-        verify: read the object again before acting, for its cache may be behind those of its children.
-        release: merge patch of the object's metadata that removes the finalizer, applied once every fact is
+        status: the wanted status. None does not change it.
+        actions: groups of actions with the same verb and kind. Groups run in the given order, the actions of
+            a group concurrently.
+        metadata: merge patch for the metadata of the object itself, applied before the actions.
+        verify: read the object again before the actions, because its cache may be older than those of its
+            children.
+        release: merge patch for the metadata that removes the finalizer, applied after every fact was
             published.
-        release_anyway: apply `release` though facts are still pending.
-        events: Kubernetes Events, emitted once the status is recorded.
-        requeue_after: seconds; None when only a change matters.
+        release_anyway: apply `release` even if facts are pending.
+        events: Kubernetes Events, created after the status was recorded.
+        requeue_after: seconds until the next pass. None waits for a change.
     """
 
     status: S | None = None
@@ -208,15 +219,15 @@ class Plan(Generic[S]):
 
 
 def shorten(message: str) -> str:
-    """The beginning of a message of others that is too long for a status."""
+    """The message, cut to the length that a status may hold."""
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - len(_CUT)] + _CUT
 
 
 AT_ONCE = 0.0
-"""Seconds until the next pass: its step can be taken as soon as this one is recorded, by a write that wakes
-nobody."""
+"""A `requeue_after` for a step that can follow as soon as this one is recorded. The own status write does not
+start the next pass."""
 
 
-def earliest(*wishes: float | None) -> float | None:
-    """The smallest of the given delays in seconds, None when there is none."""
-    return min((wish for wish in wishes if wish is not None), default=None)
+def earliest(*delays: float | None) -> float | None:
+    """The smallest of the delays in seconds. None when every delay is None."""
+    return min((delay for delay in delays if delay is not None), default=None)
