@@ -63,8 +63,8 @@ def team(kubectl: Kubectl) -> Iterator[Team]:
             "metadata": {**role["metadata"], "name": f"{role['metadata']['name']}-{made.namespace}"},
         }
         ok(kubectl("create", "-f", "-", stdin=json.dumps(renamed)))
-    for role in ("view", "edit", "admin"):
-        binding = ("create", "rolebinding", role, f"--clusterrole={role}", f"--user={made.name_of(role)}")
+    for user in ("view", "edit", "admin"):
+        binding = ("create", "rolebinding", user, f"--clusterrole={user}", f"--user={made.name_of(user)}")
         ok(kubectl("--namespace", made.namespace, *binding))
     yield made
     for role in roles:
