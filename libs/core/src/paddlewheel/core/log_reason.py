@@ -30,7 +30,7 @@ _SUMMARY = "Error Message Summary:"
 _FRAME = re.compile(r'(\w+ )*Traceback \(most recent call last\):|\s+File "[^"]+", line \d+')
 _EXCEPTION = re.compile(r"[^\W\d][\w.]*(:|$)")
 _ABORT = re.compile(r"F\d{4} \d\d:.*?\] (.+)|\s*what\(\):\s*(.+)")
-"""A check of Paddle's that failed, or an exception of C++ that nobody caught."""
+"""A failed check in Paddle, or an uncaught exception of C++."""
 _CONSEQUENCE = re.compile(r"FatalError: `(Process abort|Termination) signal`")
 """Paddle reports these signals after the error that led to them."""
 
