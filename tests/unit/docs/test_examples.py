@@ -1,4 +1,4 @@
-"""What pages show would run: manifests are valid, commands and files exist, code parses."""
+"""Examples on pages would run: manifests are valid, commands and files exist, code parses."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_commands_of_paddlewheel_exist_with_their_options() -> None:
             if Path(program).name != "paddlewheel":
                 continue
             found: Any = root
-            # What stands behind `--` is a command of its own, which a job runs.
+            # A job runs the command after `--`.
             arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
             words = [word for word in arguments if not word.startswith("-")]
             while hasattr(found, "list_commands"):
