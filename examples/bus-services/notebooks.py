@@ -48,7 +48,7 @@ async def publish_offered(js: JetStreamContext, cause: Msg) -> None:
 
 
 async def handle(js: JetStreamContext, fact: Msg) -> None:
-    """The effect first, then the acknowledgement. All but hopeless failures are tried again, without end."""
+    """Publish first, then acknowledge. Retry every failure except hopeless ones, without a limit."""
     try:
         if (fact.headers or {}).get("ce-type", "").endswith(FOLLOWED):
             await publish_offered(js, fact)
@@ -64,7 +64,7 @@ async def handle(js: JetStreamContext, fact: Msg) -> None:
 
 
 async def main() -> None:
-    """Connects anew by itself, so that each connection shows the files as they are: they are renewed."""
+    """Open each connection here, because the files of the token and the certificate are renewed."""
     while True:
         try:
             await serve()

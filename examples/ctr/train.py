@@ -1,9 +1,10 @@
 """Trains a small wide & deep model that predicts clicks (CTR), with Paddle's parameter servers.
 
-Servers and trainers all run this file; job-controller tells each what it is (TRAINING_ROLE, POD_IP,
-PADDLE_PORT, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS). The servers hold the parameters and run
-until they are deleted, when the trainers have ended. Every trainer prints lines `progress {...}`; trainer 0
-writes its metrics to the termination message, from which they reach the PaddleJob's `status.results`.
+Servers and trainers all run this file; job-controller gives each its role and addresses (TRAINING_ROLE,
+POD_IP, PADDLE_PORT, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS). The servers hold the parameters
+and run until they are deleted, when the trainers have ended. Every trainer prints lines `progress {...}`;
+trainer 0 writes its metrics to the termination message, from which they reach the PaddleJob's
+`status.results`.
 """
 # Paddle is in the image, not on the developer's machine.
 # mypy: disable-error-code="import-not-found, misc"
@@ -31,7 +32,7 @@ Batch = dict[str, np.ndarray]
 
 
 def make_batch(*seed: int) -> Batch:
-    """Who saw which ad, and who clicked: as if some users liked some ads."""
+    """Invented views and clicks, in which some users like some ads."""
     draw = np.random.default_rng(seed)
     user, ad = draw.integers(USERS, size=(BATCH, 1)), draw.integers(ADS, size=(BATCH, 1))
     likes = np.sin(user) + np.cos(ad) + 2 * ((user + ad) % 2) - 1

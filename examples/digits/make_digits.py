@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
-HELD_OUT_EVERY = 5
+HELD_OUT_STEP = 5
 GREY_LEVELS = 16
 """Largest pixel value in scikit-learn's data, which ranges from 0 to 16."""
 
@@ -34,7 +34,7 @@ def write_digits(target: Path, limit: int | None = None) -> Counter[str]:
     data = load_digits()
     written: Counter[str] = Counter()
     for index, (pixels, label) in enumerate(zip(data.images[:limit], data.target[:limit], strict=True)):
-        part = "test" if index % HELD_OUT_EVERY == 0 else "train"
+        part = "test" if index % HELD_OUT_STEP == 0 else "train"
         path = target / part / str(label) / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         grey = np.round(pixels * (255 / GREY_LEVELS)).astype(np.uint8)

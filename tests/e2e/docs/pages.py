@@ -21,7 +21,7 @@ ELSEWHERE: Mapping[str, str] = {
     "paddlewheel cluster up --with knative": "tests/e2e/devcluster/test_addons.py",
 }
 """Commands that run elsewhere, and where."""
-_PAGE_TIMEOUT = 900.0
+_PAGE_TIMEOUT_SECONDS = 900.0
 _MARK = "@@ next command: "
 
 
@@ -68,7 +68,7 @@ def checkout(folder: Path) -> Path:
 
 
 def run(page: Page, folder: Path, environment: Mapping[str, str]) -> str:
-    """What the page's commands print; fails with that at the first one that fails."""
+    """Run the commands of the page and return their output; fail with it at the first command that fails."""
     script = "\n".join(f"echo {_MARK}{number}\n{command}" for number, command in enumerate(page.here))
     process = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -81,7 +81,7 @@ def run(page: Page, folder: Path, environment: Mapping[str, str]) -> str:
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(timeout=_PAGE_TIMEOUT)
+        printed, _ = process.communicate(timeout=_PAGE_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         printed, _ = process.communicate()

@@ -1,6 +1,6 @@
 """The ten most likely mistakes of a new user: what they see, as docs/mistakes.md shows it.
 
-With PADDLEWHEEL_UPDATE_DOCS=1 the page is written anew.
+With PADDLEWHEEL_UPDATE_DOCS=1 the test writes the page.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ STORE = "seaweedfs.paddle-demo.svc:8333"
 KEYS = {"access-key": "paddle-demo", "secret-key": "paddle-demo-secret"}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
-"""Of seconds: the first test waits until the cluster is running and the demo has ended."""
+"""In seconds: the first test waits until the cluster is running and the demo has ended."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong, and where it shows: the object, its reason, and what its message says."""
+    """A mistake, and where it shows: the object, its reason, and a part of its message."""
 
     what: str
     kind: str
@@ -174,7 +174,7 @@ def command_rows(where: Target) -> list[Any]:
 async def refused(
     what: str, command: str, settings: Mapping[str, str], stdin: bytes = b""
 ) -> tuple[str, str, str]:
-    """What a command that must fail prints to standard error."""
+    """Standard error of a command that must fail."""
     program, *arguments = command.split()
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     process = await asyncio.create_subprocess_exec(

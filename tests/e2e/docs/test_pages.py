@@ -12,12 +12,12 @@ from paddlewheel.cli.target import Target
 PAGES = read_pages()
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
-"""Of seconds: the first test waits until the cluster is running and the demo has ended."""
+"""In seconds: the first test waits until the cluster is running and the demo has ended."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """As the demo leaves it."""
+    """A checkout after the demo."""
     made = checkout(tmp_path_factory.mktemp("checkout"))
     (made / "build").mkdir(exist_ok=True)
     (made / "build" / "model").symlink_to(model)

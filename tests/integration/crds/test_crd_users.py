@@ -1,4 +1,4 @@
-"""What users with Kubernetes' own roles in a namespace can do with each kind, by the chart's ClusterRoles."""
+"""Users with Kubernetes' own roles in a namespace can use each kind, by the chart's ClusterRoles."""
 
 from __future__ import annotations
 

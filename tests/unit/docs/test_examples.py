@@ -1,4 +1,4 @@
-"""What pages show would run: manifests are valid, commands and files exist, code parses."""
+"""Examples on pages would run: manifests are valid, commands and files exist, code parses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def commands() -> list[tuple[str, str]]:
         (str(block), line.removeprefix("$ "))
         for block in blocks("console", "bash", "text")
         for line in map(str.strip, block.text.replace("\\\n", " ").splitlines())
-        if line.startswith(("$ ", "make ", "helm ", "kubectl ", "paddlewheel "))
+        if line.startswith(("$ ", "cp ", "make ", "helm ", "kubectl ", "paddlewheel "))
     ]
 
 
@@ -152,7 +152,7 @@ def test_commands_of_paddlewheel_exist_with_their_options() -> None:
             if Path(program).name != "paddlewheel":
                 continue
             found: Any = root
-            # What stands behind `--` is a command of its own, which a job runs.
+            # A job runs the command after `--`.
             arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
             words = [word for word in arguments if not word.startswith("-")]
             while hasattr(found, "list_commands"):
@@ -169,8 +169,26 @@ def test_commands_of_paddlewheel_exist_with_their_options() -> None:
 
 def test_files_named_in_commands_exist() -> None:
     for where, command in commands():
-        for name in re.findall(r"(?<![\w/.-])(?:examples|deploy|docs)/[\w./-]+", command):
+        for name in re.findall(r"(?<![\w/.-])(?:examples|deploy|docs|libs)/[\w./-]+", command):
             assert (REPOSITORY / name).exists(), f"{where}: {name}"
+
+
+def test_dockerfiles_of_pages_copy_files_that_exist_beside_them_or_that_the_page_copies() -> None:
+    for block in blocks("dockerfile"):
+        shown = block.page.read_text()
+        title = re.search(rf'^```dockerfile title="(.+)"\n{re.escape(block.text)}', shown, re.MULTILINE)
+        assert title, f"{block}: show a file of the repository, whose name is the title"
+        copied = {
+            Path(word).name
+            for where, command in commands()
+            if where.startswith(f"{block.page.relative_to(REPOSITORY)}:") and command.startswith("cp ")
+            for word in command.split()[1:-1]
+        }
+        for line in block.text.splitlines():
+            if line.startswith("COPY "):
+                for source in line.split()[1:-1]:
+                    beside = REPOSITORY / Path(title[1]).parent / source
+                    assert beside.exists() or source in copied, f"{block}: {source}"
 
 
 def test_make_targets_named_in_commands_exist() -> None:

@@ -1,4 +1,4 @@
-"""Every link of a Markdown file leads somewhere, and the check says where it does not."""
+"""Links between pages lead somewhere, and broken ones are refused with their line."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from paddlewheel.docs.recording import FRAME, LAST, SPEED, shorten
+from paddlewheel.docs.recording import FRAME_INTERVAL_SECONDS, LAST_FRAME_INTERVAL_SECONDS, SPEED, shorten
 
 
 def shortened(folder: Path, events: list[tuple[float, str, str]]) -> list[object]:
@@ -17,11 +17,15 @@ def shortened(folder: Path, events: list[tuple[float, str, str]]) -> list[object
 
 
 def test_frames_that_follow_at_once_are_joined_and_time_is_shorter(tmp_path: Path) -> None:
-    later = 2 * FRAME * SPEED
+    later = 2 * FRAME_INTERVAL_SECONDS * SPEED
     _, *events = shortened(
         tmp_path, [(0.0, "o", "a"), (0.01, "o", "b"), (later, "o", "c"), (later, "i", "q")]
     )
-    assert events == [[0.0, "o", "ab"], [2 * FRAME, "o", "c"], [2 * FRAME + LAST, "o", ""]]
+    assert events == [
+        [0.0, "o", "ab"],
+        [2 * FRAME_INTERVAL_SECONDS, "o", "c"],
+        [2 * FRAME_INTERVAL_SECONDS + LAST_FRAME_INTERVAL_SECONDS, "o", ""],
+    ]
 
 
 def test_nothing_about_the_machine_is_kept(tmp_path: Path) -> None:

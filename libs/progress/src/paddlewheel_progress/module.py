@@ -11,8 +11,8 @@ from paddlewheel_progress.reporter import Reporter
 
 URL = "PADDLEWHEEL_PROGRESS_URL"
 TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
-AT_EXIT = 2.0
-"""Seconds that the last values get at the end of the program."""
+EXIT_TIMEOUT_SECONDS = 2.0
+"""The last values get this time at the end of the program."""
 
 _lock = threading.RLock()
 """A signal handler may report while the thread that it has interrupted holds it."""
@@ -29,16 +29,16 @@ def report(
     samples_per_second: float | None = None,
     **metrics: float,
 ) -> None:
-    """Say how far the training is; returns at once and never raises.
+    """Report the progress of the training; returns at once and never raises.
 
-    Values are kept until they are given again, so what does not change needs to be said once only. Those of
-    rank 0 of the workers count; in other processes this does nothing.
+    A value that is left out keeps its last number. Only rank 0 of the workers reports; other processes do
+    nothing.
 
     Args:
         step: steps done, counted over the whole training, not within an epoch.
         epoch: epochs done.
         loss: a number; a tensor is not read, since that may wait for the device: pass `float(loss)`.
-        samples_per_second: of all workers together.
+        samples_per_second: the rate of all workers together.
         metrics: up to 32 further numbers, named with letters, digits and `_`, `.`, `/`, `-`.
     """
     reporter = _current()
@@ -46,7 +46,7 @@ def report(
         reporter.report(step, total_steps, epoch, total_epochs, loss, samples_per_second, **metrics)
 
 
-def flush(timeout: float = AT_EXIT) -> None:
+def flush(timeout: float = EXIT_TIMEOUT_SECONDS) -> None:
     """Wait until the newest values are sent, `timeout` seconds at most; runs by itself at the end."""
     if _reporter is not None and _made_in == os.getpid():
         _reporter.flush(timeout)

@@ -13,14 +13,13 @@ from urllib.parse import urlsplit
 
 from paddlewheel_progress.values import Values
 
-INTERVAL = 2.0
-"""Seconds between two requests."""
-LONGEST = 60.0
-"""Seconds between two requests at most, when they fail."""
-TIMEOUT = 5.0
-"""Seconds that one step of a request may take."""
+REPORT_INTERVAL_SECONDS = 2.0
+BACKOFF_MAX_INTERVAL_SECONDS = 60.0
+"""After failures, the interval grows to this."""
+REQUEST_TIMEOUT_SECONDS = 5.0
+"""For one step of a request."""
 ENDED = 410
-"""The job has ended: nothing more is to be said."""
+"""The job has ended: do not report again."""
 
 log = logging.getLogger("paddlewheel_progress")
 
@@ -29,12 +28,12 @@ class Reporter:
     """Reports to one address. Programs use `report` of the package; this is for a process of another rank.
 
     Args:
-        url: as in PADDLEWHEEL_PROGRESS_URL.
-        token: as in PADDLEWHEEL_PROGRESS_TOKEN.
+        url: the value of PADDLEWHEEL_PROGRESS_URL.
+        token: the value of PADDLEWHEEL_PROGRESS_TOKEN.
         interval: seconds between two requests at least.
     """
 
-    def __init__(self, url: str, token: str, interval: float = INTERVAL) -> None:
+    def __init__(self, url: str, token: str, interval: float = REPORT_INTERVAL_SECONDS) -> None:
         self._url = url
         self._token = token
         self._interval = interval
@@ -61,7 +60,7 @@ class Reporter:
         samples_per_second: float | None = None,
         **metrics: float,
     ) -> None:
-        """As `paddlewheel_progress.report`."""
+        """Report like `paddlewheel_progress.report`."""
         given = dict(
             metrics,
             step=step,
@@ -75,11 +74,11 @@ class Reporter:
             with self._entered() as is_first:
                 if is_first:
                     self._take(given)
-        except Exception as error:  # Training goes on, whatever happens here.
+        except Exception as error:  # Training continues, whatever happens here.
             self._warn(f"{type(error).__name__}: {error}")
 
     def flush(self, timeout: float) -> bool:
-        """Wait until the newest values are sent, `timeout` seconds at most; says whether none is left."""
+        """Wait until the newest values are sent, `timeout` seconds at most. True when none is left."""
         if self._thread is None:
             return True
         with self._entered() as is_first:
@@ -122,14 +121,14 @@ class Reporter:
                 self._is_new.clear()
                 body = self._values.body()
             self._settle(self._send(body))
-            # Whoever waits in `flush` wants the values that came meanwhile, but no second try at once.
+            # `flush` waits for values that came in the meantime, but not for a second try.
             self._hurries.wait(self._pause)
             self._hurries.clear()
 
     def _settle(self, status: int) -> None:
         """After a request: how long to wait, and whether anything is left to be sent."""
         is_sent = 200 <= status < 300
-        self._pause = self._interval if is_sent else min(LONGEST, 2 * self._pause)
+        self._pause = self._interval if is_sent else min(BACKOFF_MAX_INTERVAL_SECONDS, 2 * self._pause)
         with self._lock:
             self._has_ended = status == ENDED
             if not is_sent:
@@ -141,19 +140,19 @@ class Reporter:
     def _send(self, body: dict[str, Any]) -> int:
         """The answer's status, 0 when there was none."""
         try:
-            status, said = self._post(json.dumps(body, allow_nan=False).encode())
-        except Exception as error:  # Of http.client, of the network, of a malformed URL.
+            status, text = self._post(json.dumps(body, allow_nan=False).encode())
+        except Exception as error:  # From http.client, the network, or a malformed URL.
             self._warn(f"{type(error).__name__}: {error}")
             return 0
         if not 200 <= status < 300 and status != ENDED:
-            self._warn(f"{status} {said}")
+            self._warn(f"{status} {text}")
         return status
 
     def _post(self, body: bytes) -> tuple[int, str]:
         # Not urllib.request: it would ask the proxy of the environment for an address of the cluster.
         url = urlsplit(self._url)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        connection = kind(url.netloc, timeout=TIMEOUT)
+        connection = kind(url.netloc, timeout=REQUEST_TIMEOUT_SECONDS)
         headers = {"Authorization": "Bearer " + self._token, "Content-Type": "application/json"}
         try:
             connection.request("POST", url.path or "/", body, headers)

@@ -1,4 +1,4 @@
-"""What is reported: numbers only, and how fast the training goes."""
+"""The reported numbers, and the speed of the training."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Values:
         return refused
 
     def body(self) -> dict[str, Any]:
-        """As the job-controller reads it."""
+        """The body of a request, for job-controller."""
         done, total = self._done()
         body = dict(self._fields, metrics=dict(self._metrics))
         speed, calls = self._speed.per_second, self._calls.per_second
@@ -64,7 +64,7 @@ class Values:
         return 0, None
 
     def _set(self, name: str, value: Any) -> str:
-        # numpy's scalars are numbers.Real as well; what a tensor costs to read, nobody knows here.
+        # numpy's scalars are numbers.Real as well. A tensor is refused, because reading it may be slow.
         if not isinstance(value, (int, float, numbers.Real)):
             return f"{name}: pass a number, not {type(value).__name__}"
         number = float(value)
@@ -78,7 +78,7 @@ class Values:
         if math.isfinite(number):
             store[name] = number
         else:
-            # JSON has no word for it: better no value than an old one.
+            # JSON cannot express it. No value is better than an old one.
             store.pop(name, None)
         return ""
 
@@ -104,7 +104,7 @@ class Pace:
         self._seen: deque[tuple[float, float]] = deque(maxlen=WINDOW)
 
     def note(self, now: float, done: float) -> None:
-        """Going back, as after a restart from a checkpoint, begins anew."""
+        """Start again when `done` goes back, for example after a restart from a checkpoint."""
         if self._seen and done < self._seen[-1][1]:
             self._seen.clear()
         if not self._seen or (done > self._seen[-1][1] and now >= self._seen[-1][0] + APART):

@@ -30,7 +30,7 @@ _SUMMARY = "Error Message Summary:"
 _FRAME = re.compile(r'(\w+ )*Traceback \(most recent call last\):|\s+File "[^"]+", line \d+')
 _EXCEPTION = re.compile(r"[^\W\d][\w.]*(:|$)")
 _ABORT = re.compile(r"F\d{4} \d\d:.*?\] (.+)|\s*what\(\):\s*(.+)")
-"""A failed check of Paddle, or an uncaught C++ exception."""
+"""A failed check in Paddle, or an uncaught exception of C++."""
 _CONSEQUENCE = re.compile(r"FatalError: `(Process abort|Termination) signal`")
 """Signals that Paddle reports after the error that caused them."""
 

@@ -1,4 +1,4 @@
-"""What is wrong with the documentation."""
+"""The error of this package."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _PAGES = {"PaddleJobSpec": "paddlejob.md", "SampleJobSpec": "samplejob.md"}
 """Models that are described on a page of their own."""
 _WORDS = {f"spec.{word.field}": word.words for word in (CLEAN_POD_POLICY, INTRANET)}
 _TEXT = r"^[^\x00]*$"
-"""What every text is that a file system can hold."""
+"""The pattern of texts without NUL, which every file system accepts."""
 _LONG = 100
 """Characters of an example, beyond which the fields of its value have theirs in their own section."""
 ANY = "*"
@@ -98,7 +98,7 @@ def documented(kind: Kind) -> dict[str, Field]:
 
 
 def values_at(examples: Sequence[Mapping[str, Any]], path: str) -> list[Any]:
-    """What the manifests have at a path; lists are entered at each item, maps by `*` at each name."""
+    """The values of the manifests at a path; lists are entered at each item, maps by `*` at each name."""
     found: list[Any] = list(examples)
     for step in path.split("."):
         items = [item for value in found for item in (value if isinstance(value, list) else [value])]
@@ -157,7 +157,7 @@ def _resolve(node: Schema, defs: Mapping[str, Schema]) -> tuple[Schema, str]:
 
 
 def _choice(node: Schema) -> Schema | None:
-    """What an optional value is when it is present."""
+    """The schema of an optional value when the value is present."""
     choices = [choice for choice in node.get("anyOf", ()) if choice.get("type") != "null"]
     return choices[0] if len(choices) == 1 else None
 

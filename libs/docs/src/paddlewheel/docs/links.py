@@ -35,7 +35,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Page:
-    """What a Markdown file links to, and what can be linked to in it."""
+    """The links of a Markdown file, and its anchors."""
 
     links: tuple[Link, ...]
     anchors: frozenset[str]

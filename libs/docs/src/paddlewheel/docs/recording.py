@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 SPEED = 3.0
-FRAME = 0.3
-"""Seconds of the result that one frame lasts at least; what is printed meanwhile is shown together."""
-LAST = 6.0
-"""Seconds for which the last frame stays."""
+FRAME_INTERVAL_SECONDS = 0.3
+"""Output within this time of the result is one frame."""
+LAST_FRAME_INTERVAL_SECONDS = 6.0
 
 Event = tuple[float, str]
 
@@ -32,10 +31,10 @@ def frames(printed: Iterable[Event]) -> Iterator[Event]:
     """Join what follows within a frame; ends with an empty one that holds the last."""
     began, joined = 0.0, ""
     for time, text in printed:
-        if joined and time - began >= FRAME:
+        if joined and time - began >= FRAME_INTERVAL_SECONDS:
             yield began, joined
             joined = ""
         began = began if joined else time
         joined += text
     yield began, joined
-    yield began + LAST, ""
+    yield began + LAST_FRAME_INTERVAL_SECONDS, ""

@@ -27,7 +27,7 @@ def render(root: Path) -> Mapping[Path, str]:
     """Path to text.
 
     Raises:
-        DocsError: a field lacks an example, or a value its description; names it and where it belongs.
+        DocsError: a field has no example, or a value has no description; names it and where it belongs.
     """
     reference = {f"{kind.kind.lower()}.md": _kind(root, kind) for kind in KINDS}
     reference |= {"commands.md": commands.page(), "chart-values.md": _values(root)}
