@@ -1,4 +1,4 @@
-"""What the memory bus offers to tests of services, beyond the contract that all buses keep."""
+"""The memory bus helps tests of services in ways that the contract of all buses does not name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the memory cluster offers: faults by hand, shared nothing with its callers."""
+"""Only the memory cluster injects faults by hand and shares no object with its callers."""
 
 from __future__ import annotations
 
