@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paddlewheel.kube.memory import MemoryCluster
 from typer.testing import Result
 
 from paddlewheel.cli import target as module
@@ -25,6 +24,7 @@ from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
+from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
 Command = Callable[..., Result]
