@@ -12,7 +12,7 @@ from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.subjects import event_filter
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.testkit.clock import ManualClock
 
 SETS = 20
 SECONDS = 30

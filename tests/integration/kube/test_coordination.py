@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock, SystemClock
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
@@ -25,6 +25,7 @@ from paddlewheel.kube.membership import (
 )
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, EVENTS, LEASES, PODS, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.identities import chart_identities
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually

@@ -21,9 +21,9 @@ from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import LIMITS, REFUSED_AFTER, Authorize, CalloutServer
 from paddlewheel.bus.turns import Limits
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import MAX_CALLS
+from paddlewheel.testkit.clock import ManualClock
 
 MAY = Permissions(publish=frozenset({"a.>"}), publish_denied=frozenset({"a.b"}), subscribe=frozenset({"c"}))
 NOW = int(ManualClock().now().timestamp())

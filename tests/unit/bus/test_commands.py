@@ -6,7 +6,7 @@ import asyncio
 from itertools import chain, repeat
 
 from paddlewheel.bus.commands import DONE, WORKING, CommandServer, Replies, Reply, gather
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.wait import eventually
 
 

@@ -9,8 +9,8 @@ import pytest
 from paddlewheel.bus.consume.consumer import CHECK_EVERY
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit, DeadLetterLimitError
 from paddlewheel.bus.ports import Delivery, Subscription
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, FakeSource, running
 from paddlewheel.testkit.wait import eventually
 

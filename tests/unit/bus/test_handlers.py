@@ -14,9 +14,9 @@ from paddlewheel.bus.consume.settle import AWAY_CAP
 from paddlewheel.bus.instruments import HANDLING, Instruments
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Unavailable
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, ScriptedHandler
 from paddlewheel.testkit.memory_bus import MemoryBus

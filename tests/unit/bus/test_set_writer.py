@@ -22,8 +22,8 @@ from paddlewheel.bus.nats.set_writer import LIMITS, WRITES, Publication
 from paddlewheel.bus.streams import WORK
 from paddlewheel.bus.turns import Limits, Turns
 from paddlewheel.contracts.subjects import work_subject
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.testkit.clock import ManualClock
 
 ASKER = "_R_.a.b"
 STATE = "$KV.pw_cache_runs.uid-a.run.state"

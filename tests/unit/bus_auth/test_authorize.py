@@ -19,8 +19,8 @@ from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.testkit.clock import ManualClock
 
 HOME_NAMESPACE = "paddle-system"
 SUBSCRIBING = (Team("subscriber"), Team("vision", ("team", "a")))

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bus_auth.key_watch import KeyWatch
 from bus_auth.timing import KEY_FILE_CHECK_INTERVAL_SECONDS
 from paddlewheel.bus.callout.keys import CalloutKey
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 
 
 @dataclass

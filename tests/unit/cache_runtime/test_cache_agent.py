@@ -47,8 +47,8 @@ from paddlewheel.contracts.run_keys import RunKey, parse_run_record
 from paddlewheel.contracts.subjects import work_subject
 from paddlewheel.contracts.wire import from_json, to_json
 from paddlewheel.core import tasks
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 
 RUN = RunKey("s", "r")

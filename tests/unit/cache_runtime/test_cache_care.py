@@ -21,8 +21,8 @@ from cache_runtime.engines.juicefs.volumes import Volumes
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.secret_files import SecretFiles
 from cache_runtime.timing import STORE_CHECK_INTERVAL_SECONDS
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 
 STORE = StoreAddress("s3", 9000)
 Answer = Callable[[bytes | Exception], "Writer"]

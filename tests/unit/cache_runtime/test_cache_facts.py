@@ -14,8 +14,8 @@ from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.cache_v1 import RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 
 IDENTITY = Identity("default", "digits", "set-1", "digits-runtime-0", 0, "node-0")

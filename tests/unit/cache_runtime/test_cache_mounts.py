@@ -23,9 +23,9 @@ from cache_runtime.engines.mounts import run_mount
 from cache_runtime.engines.ports import Ailment
 from cache_runtime.threads import in_own_thread
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.wait import eventually
 
 FAILURES = 1030

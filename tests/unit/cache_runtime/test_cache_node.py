@@ -31,9 +31,9 @@ from paddlewheel.bus.streams import NODES, NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, StagedElsewhere
 from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS
 from paddlewheel.contracts.wire import from_json, to_json
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 

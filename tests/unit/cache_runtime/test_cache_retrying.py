@@ -9,8 +9,8 @@ import os
 import pytest
 
 from cache_runtime.retrying import at_most, persistently
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.clock import ManualClock
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP])

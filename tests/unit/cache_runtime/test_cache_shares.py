@@ -24,9 +24,9 @@ from paddlewheel.contracts.generated.cache_v1 import (
 )
 from paddlewheel.contracts.run_keys import NodeKey
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 

@@ -19,9 +19,9 @@ from cache_runtime.engines.juicefs import client, mount
 from cache_runtime.engines.ports import Engine
 from cache_runtime.node import NodeReporter
 from cache_runtime.reconciler import RunReconciler
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 
 
 async def _forever(*_: object) -> None:

@@ -9,8 +9,8 @@ import pytest
 from cache_runtime.tracker import RunTracker
 from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.run_keys import RunKey, parse_run_record
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 
 RUN = RunKey("s", "r")
 

@@ -15,8 +15,8 @@ from cache_runtime.operations.base import RunOperation
 from cache_runtime.publication import Publication
 from paddlewheel.contracts.generated.cache_v1 import PartitionState, RemoveOperation, RunSpec
 from paddlewheel.contracts.subjects import work_subject
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 
 CHUNKS = 40

@@ -16,8 +16,8 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Controller, Result
 from paddlewheel.control.metrics import METRIC_NAMES, RECONCILE_SECONDS, make_instruments
 from paddlewheel.core.backoff import Backoff
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Retry
+from paddlewheel.testkit.clock import ManualClock
 
 A = Key("team", "a")
 B = Key("team", "b")

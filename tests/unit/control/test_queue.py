@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddlewheel.control.queue import KeyedQueue
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.testkit.clock import ManualClock
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from paddlewheel.core.alarm import Alarm
-from paddlewheel.core.clock import ManualClock
+from paddlewheel.testkit.clock import ManualClock
 
 
 class Waiter:

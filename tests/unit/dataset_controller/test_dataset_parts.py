@@ -10,8 +10,8 @@ from dataset_controller.apply import claim
 from dataset_controller.config import Settings
 from dataset_controller.reconciler import Pace
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.operator.executor import Refusal
+from paddlewheel.testkit.clock import ManualClock
 
 
 async def test_changing_figures_are_written_apart() -> None:

@@ -10,10 +10,10 @@ import pytest
 from dataset_controller.pod_lists import PodList, PodLists, User
 from dataset_controller.timing import POD_LIST_IDLE_GRACE_SECONDS
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import PODS, Objects, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 NAMESPACE = "team-a"

@@ -48,7 +48,6 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.contracts.staged_writes import has_writes, left_on_node
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
@@ -59,6 +58,7 @@ from paddlewheel.operator.failures import (
     RETRY_MIN_INTERVAL_SECONDS,
     Owner,
 )
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.memory_cluster import MemoryCluster

@@ -20,7 +20,6 @@ from job_controller.domain.model import (
     Options,
     PodGroup,
     RoleStatus,
-    World,
 )
 from job_controller.domain.parse import parse_job, parse_pod_group
 from job_controller.domain.pods import Pod, PodState
@@ -31,7 +30,7 @@ from job_controller.domain.policies.gang_resources import are_equal, least_resou
 from job_controller.domain.render import Frame, render_pod, render_pod_group
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import ROLES
-from paddlewheel.contracts.crds.paddlejob import GangKind
+from paddlewheel.contracts.crds.paddlejob import GangKind, World
 from paddlewheel.contracts.quantities import amount
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -124,7 +123,7 @@ def test_the_gang_of_an_elastic_job_is_what_it_can_train_with() -> None:
     job = make_job(ps=make_role(1), worker=workers, schedulingPolicy={})
     assert choose_gang(job, BOTH, "Auto").least == 3
     assert least_resources(job) == {"cpu": "4"}
-    shrunk = replace(job, status=JobStatus(world=World(5, 8)))
+    shrunk = replace(job, status=JobStatus(world=World(workers=5, of=8)))
     group = (group_of(NATIVE, 3),)
     assert joins(seen_of(shrunk, pod_groups=group), Gang(NATIVE, 3)) is NATIVE
 

@@ -17,10 +17,10 @@ from job_controller.watch import BY_UID, JOB, make_watch
 from paddlewheel.contracts.generated.jobs_v1 import JobRestarted
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import PODS, Change, Object, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 

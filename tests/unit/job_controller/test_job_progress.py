@@ -34,9 +34,9 @@ from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.contracts.wire import from_json, to_json
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Unavailable
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.harness import Fakes
 from paddlewheel.testkit.operators import OperatorReplica
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role

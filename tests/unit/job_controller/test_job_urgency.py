@@ -16,8 +16,8 @@ from job_controller.timing import (
     POD_CHANGE_BATCH_INTERVAL_SECONDS,
 )
 from job_controller.watch import Pace, PodTally, Wakes, make_watch
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.ports import Change, Object
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, running_status
 

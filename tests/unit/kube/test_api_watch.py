@@ -10,12 +10,12 @@ import aiohttp
 import orjson
 import pytest
 
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Retry
 from paddlewheel.kube.api_errors import Expired
 from paddlewheel.kube.api_watch import ApiWatch, differences
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Change, Object, Objects
+from paddlewheel.testkit.clock import ManualClock
 
 
 def obj(name: str, version: int, uid: str = "") -> Object:

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.events import BURST, REFILL_INTERVAL_SECONDS, EventRecorder
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import EVENTS, NODES, PADDLE_JOBS, Object, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 JOB: Object = {"metadata": {"name": "digits", "namespace": "team", "uid": "u-1", "resourceVersion": "7"}}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.ports import CONFIG_MAPS, Change, Object
+from paddlewheel.testkit.clock import ManualClock
 
 KEY = Key("n", "a")
 

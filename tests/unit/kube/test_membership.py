@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.membership import (
     LABEL,
@@ -20,6 +19,7 @@ from paddlewheel.kube.membership import (
 )
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import LEASES, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube import store as store_module
 from paddlewheel.kube.objects import version_of
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.kube.store import CONFIRM_TIMEOUT_SECONDS, WatchedStore
+from paddlewheel.testkit.clock import ManualClock
 
 KEY = Key("default", "a")
 

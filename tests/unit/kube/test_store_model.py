@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.kube.api_watch import differences
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.kube.store import CONFIRM_TIMEOUT_SECONDS, WatchedStore
+from paddlewheel.testkit.clock import ManualClock
 
 KEYS = [Key("n", "a"), Key("n", "b")]
 

@@ -18,9 +18,9 @@ from paddlewheel.contracts.generated import jobs_v1
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.outbox import FactSource, Outbox
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, PaddlewheelError, Permanent, Retry, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.operator import circuit_breaker
@@ -15,6 +14,7 @@ from paddlewheel.operator.circuit_breaker import (
     BUS_RETRY_INTERVAL_SECONDS,
     CircuitBreaker,
 )
+from paddlewheel.testkit.clock import ManualClock
 
 
 class Peer:

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube import events
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object, Resource
@@ -18,6 +17,7 @@ from paddlewheel.operator.failures import (
     RETRY_MIN_INTERVAL_SECONDS,
     Owner,
 )
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 
 OWNER = Owner("uid-of-owner", 1)

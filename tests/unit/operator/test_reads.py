@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
+from paddlewheel.testkit.clock import ManualClock
 
 KEY = Key("default", "digits")
 

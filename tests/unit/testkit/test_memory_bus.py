@@ -1,4 +1,4 @@
-"""What the memory bus offers to tests of services, beyond the contract that all buses keep."""
+"""The memory bus helps tests of services in ways that the contract of all buses does not name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.subjects import event_filter, work_subject
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.wait import eventually
 

@@ -17,10 +17,10 @@ from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.memory_cluster import Verb

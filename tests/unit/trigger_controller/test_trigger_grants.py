@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from tests.unit.trigger_controller.conftest import TriggerHarness
 
 from paddlewheel.contracts.crds import parse_trigger_spec
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.harness import Fakes
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.triggers import make_store_trigger, make_trigger, s3_body, s3_record

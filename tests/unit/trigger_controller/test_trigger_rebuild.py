@@ -13,9 +13,9 @@ from paddlewheel.bus.streams import DATASETS, FIRED, JOBS, SOURCES
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import EPOCH
 from paddlewheel.contracts.envelope import Event
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.triggers import make_trigger

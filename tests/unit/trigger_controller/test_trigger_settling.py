@@ -11,11 +11,11 @@ import pytest
 from paddlewheel.contracts.crds.trigger import StatusEvent
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, Permanent
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reconciler import Outside, Reconciler
+from paddlewheel.testkit.clock import ManualClock
 from trigger_controller.domain.model import Deferred, Occurrence, Trigger
 from trigger_controller.domain.plan import Handled
 from trigger_controller.domain.policies.deferral import Change

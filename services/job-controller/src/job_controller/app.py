@@ -18,7 +18,8 @@ from job_controller.progress_endpoint import ProgressEndpoint
 from job_controller.progress_limit import RateLimit
 from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
-from job_controller.watch import DATASET_FACTS, FACT_GRACE_SECONDS, GANGS, JOB, Wakes, make_watch
+from job_controller.timing import FACT_GRACE_SECONDS
+from job_controller.watch import DATASET_FACTS, GANGS, JOB, Wakes, make_watch
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished

@@ -15,6 +15,9 @@ COUNTS_INTERVAL_SECONDS = 1.0
 writes for large jobs."""
 LONGEST_COUNTS_INTERVAL_SECONDS = 30.0
 """The longest time between two passes that only count pods."""
+FACT_GRACE_SECONDS = 60.0
+"""Facts that are at most this much older than the start of the service are read, too. Clocks differ, and a
+data set may be read from the API server before its facts are read from the bus."""
 LOGS_READ_TIMEOUT_SECONDS = 5.0
 """How long a pass waits for the logs of a job's pods before it deletes the pods."""
 EVENTS_READ_INTERVAL_SECONDS = 10.0

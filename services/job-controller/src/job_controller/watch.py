@@ -46,9 +46,6 @@ BY_UID = "uid"
 TAKEN = "taken"
 
 DATASET_FACTS = event_filter("datasets", "sampleset")
-FACT_GRACE_SECONDS = 60.0
-"""Facts that are at most this much older than the start of the service are read, too. Clocks differ, and a
-data set may be read from the API server before its facts are read from the bus."""
 
 _CHILDREN = {PODS: names.LABEL_NAME, SERVICES: "", CONFIG_MAPS: names.LABEL_NAME}
 """What is watched, by label: the original operator's Services have none."""

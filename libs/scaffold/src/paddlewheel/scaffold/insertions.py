@@ -106,12 +106,8 @@ INSERTIONS = (
     ),
     Insertion(
         "libs/contracts/src/paddlewheel/contracts/crds/parse.py",
-        "def parse_trigger_spec(",
-        '''def parse_${lower}_spec(obj: Mapping[str, Any]) -> ${Kind}Spec:
-    """`spec` of a $Kind. Raises Permanent(InvalidSpec)."""
-    return _parse(${Kind}Spec, obj, "spec")
-
-''',
+        "parse_trigger_spec = ",
+        'parse_${lower}_spec = _reader(${Kind}Spec, "spec")',
         after=False,
     ),
     Insertion(

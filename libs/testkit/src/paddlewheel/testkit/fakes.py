@@ -18,9 +18,9 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.clock import ManualClock
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -23,12 +23,12 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import REASONS
 from paddlewheel.control.controller import Reconcile, Result
-from paddlewheel.core.clock import ManualClock
 from paddlewheel.core.errors import Conflict, NotFound, Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.events import EventRecorder
 from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
+from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.memory_cluster import Intercept, MemoryCluster, Verb
 

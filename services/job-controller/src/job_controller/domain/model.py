@@ -16,7 +16,7 @@ from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
-from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, RestartScope
+from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, LastRestart, RestartScope, World
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
@@ -56,34 +56,9 @@ class RoleStatus:
         return {**counts, "refs": [dict(r) for r in self.refs], **indexes}
 
 
-@dataclass(frozen=True)
-class LastRestart:
-    """Why the job was restarted the last time. `time` is RFC 3339.
-
-    `failures` counts those in a row, without a long time of running between them.
-    """
-
-    time: str
-    reason: str
-    message: str
-    failures: int = 0
-
-    def render(self) -> dict[str, Any]:
-        """For `status.lastRestart`."""
-        said = {"time": self.time, "reason": self.reason, "message": self.message}
-        return said | ({"failures": self.failures} if self.failures else {})
-
-
-@dataclass(frozen=True)
-class World:
-    """How many workers train, when there is no room for all `of` them."""
-
-    workers: int
-    of: int
-
-    def render(self) -> dict[str, int]:
-        """For `status.world`."""
-        return {"workers": self.workers, "of": self.of}
+def _rendered(part: LastRestart | World | None) -> dict[str, Any]:
+    """The part as JSON; empty fields are left out."""
+    return part.model_dump(by_alias=True, exclude_defaults=True) if part else {}
 
 
 @dataclass(frozen=True)
@@ -177,8 +152,8 @@ class JobStatus:
             "epoch": self.epoch,
             "restarts": dict(self.restarts),
             "budgets": dict(self.budgets),
-            "lastRestart": self.last_restart.render() if self.last_restart else {},
-            "world": self.world.render() if self.world else {},
+            "lastRestart": _rendered(self.last_restart),
+            "world": _rendered(self.world),
             "replacing": list(self.replacing),
             "suspensions": self.suspensions,
             "stuckOn": list(self.stuck_on),

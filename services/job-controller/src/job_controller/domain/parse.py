@@ -11,14 +11,12 @@ from job_controller.domain.model import (
     GangStatus,
     Job,
     JobStatus,
-    LastRestart,
     LostMount,
     PodGroup,
     Priority,
     RoleStatus,
     SampleSet,
     Workload,
-    World,
 )
 from job_controller.domain.pods import PodState
 from paddlewheel.contracts import crds
@@ -73,8 +71,8 @@ def parse_status(raw: Raw) -> JobStatus:
         epoch=status.epoch,
         restarts=status.restarts,
         budgets=status.budgets,
-        last_restart=_last_restart(status.last_restart),
-        world=World(status.world.workers, status.world.of) if status.world else None,
+        last_restart=status.last_restart,
+        world=status.world,
         replacing=tuple(status.replacing),
         suspensions=status.suspensions,
         progress=status.progress,
@@ -87,10 +85,6 @@ def _gang_status(gang: crds.paddlejob.GangStatus | None) -> GangStatus | None:
         return None
     kind = next((kind for kind in GangKind if kind == gang.kind), GangKind.NONE)
     return GangStatus(kind, gang.pod_group, gang.min_available, gang.phase, gang.message)
-
-
-def _last_restart(last: crds.paddlejob.LastRestart | None) -> LastRestart | None:
-    return LastRestart(last.time, last.reason, last.message, last.failures) if last else None
 
 
 def _role_status(role: crds.RoleStatus) -> RoleStatus:

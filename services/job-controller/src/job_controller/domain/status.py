@@ -9,7 +9,7 @@ from datetime import datetime
 
 from job_controller.domain import names
 from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, RoleStatus
+from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
 from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import Gang
@@ -25,6 +25,7 @@ from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_a
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, find, set_condition
 from paddlewheel.contracts.crds import WORKER
+from paddlewheel.contracts.crds.paddlejob import LastRestart
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -239,7 +240,9 @@ def refused_restart(seen: Observed, problems: tuple[str, ...], why: Restart, now
 def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart:
     last = with_delays_reset(before, now)
     failures = (last.failures if last else 0) + why.is_failure
-    return LastRestart(seconds_stamp(now), why.cause, shorten(why.message), failures)
+    return LastRestart(
+        time=seconds_stamp(now), reason=why.cause, message=shorten(why.message), failures=failures
+    )
 
 
 def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from datetime import datetime
 
@@ -77,10 +76,6 @@ class NatsMessage:
     async def term(self) -> None:
         await self._confirmed(_TERM)
 
-    async def nak(self, delay: float) -> None:
-        """Redeliver after `delay` seconds. Best effort: without it that happens after `ack_wait`."""
-        await self._connection.send(self._msg.reply, nak_payload(delay))
-
     async def release(self, *, confirm: bool = False) -> None:
         if confirm:
             with suppress(Retry, Permanent):
@@ -98,11 +93,6 @@ class NatsMessage:
             await self._connection.request(self._msg.reply, end)
         else:
             await self._connection.send(self._msg.reply, end)
-
-
-def nak_payload(delay: float) -> bytes:
-    """`-NAK`, with the delay in nanoseconds."""
-    return _NAK + b" " + json.dumps({"delay": int(delay * 1e9)}).encode() if delay > 0 else _NAK
 
 
 async def end_feed(connection: Connection, feed: Feed, into: list[Message]) -> None:

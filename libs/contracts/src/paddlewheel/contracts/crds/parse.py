@@ -7,7 +7,7 @@ templates, node affinity, references to pods) are shared with the object, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -26,54 +26,22 @@ M = TypeVar("M", bound=CrdModel)
 Path = tuple[int | str, ...]
 
 
-def parse_paddle_job_spec(obj: Mapping[str, Any]) -> PaddleJobSpec:
-    """`spec` of a PaddleJob. Raises Permanent(InvalidSpec)."""
-    return _parse(PaddleJobSpec, obj, "spec")
+def _reader(model: type[M], part: str) -> Callable[[Mapping[str, Any]], M]:
+    """Reads `spec` or `status` of an object; where there is none, the result is empty. The reader raises
+    Permanent(InvalidSpec) or Permanent(InvalidStatus)."""
+    return lambda obj: _parse(model, obj, part)
 
 
-def parse_paddle_job_status(obj: Mapping[str, Any]) -> PaddleJobStatus:
-    """`status` of a PaddleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
-    return _parse(PaddleJobStatus, obj, "status")
-
-
-def parse_sample_set_spec(obj: Mapping[str, Any]) -> SampleSetSpec:
-    """`spec` of a SampleSet. Raises Permanent(InvalidSpec)."""
-    return _parse(SampleSetSpec, obj, "spec")
-
-
-def parse_sample_set_status(obj: Mapping[str, Any]) -> SampleSetStatus:
-    """`status` of a SampleSet, empty where there is none. Raises Permanent(InvalidStatus)."""
-    return _parse(SampleSetStatus, obj, "status")
-
-
-def parse_sample_job_spec(obj: Mapping[str, Any]) -> SampleJobSpec:
-    """`spec` of a SampleJob. Raises Permanent(InvalidSpec)."""
-    return _parse(SampleJobSpec, obj, "spec")
-
-
-def parse_sample_job_status(obj: Mapping[str, Any]) -> SampleJobStatus:
-    """`status` of a SampleJob, empty where there is none. Raises Permanent(InvalidStatus)."""
-    return _parse(SampleJobStatus, obj, "status")
-
-
-def parse_paddle_service_spec(obj: Mapping[str, Any]) -> PaddleServiceSpec:
-    """`spec` of a PaddleService. Raises Permanent(InvalidSpec)."""
-    return _parse(PaddleServiceSpec, obj, "spec")
-
-
-def parse_paddle_service_status(obj: Mapping[str, Any]) -> PaddleServiceStatus:
-    """`status` of a PaddleService, empty where there is none. Raises Permanent(InvalidStatus)."""
-    return _parse(PaddleServiceStatus, obj, "status")
-
-
-def parse_trigger_spec(obj: Mapping[str, Any]) -> TriggerSpec:
-    """`spec` of a Trigger. Raises Permanent(InvalidSpec)."""
-    return _parse(TriggerSpec, obj, "spec")
-
-
-def parse_trigger_status(obj: Mapping[str, Any]) -> TriggerStatus:
-    """`status` of a Trigger, empty where there is none. Raises Permanent(InvalidStatus)."""
-    return _parse(TriggerStatus, obj, "status")
+parse_paddle_job_spec = _reader(PaddleJobSpec, "spec")
+parse_paddle_job_status = _reader(PaddleJobStatus, "status")
+parse_sample_set_spec = _reader(SampleSetSpec, "spec")
+parse_sample_set_status = _reader(SampleSetStatus, "status")
+parse_sample_job_spec = _reader(SampleJobSpec, "spec")
+parse_sample_job_status = _reader(SampleJobStatus, "status")
+parse_paddle_service_spec = _reader(PaddleServiceSpec, "spec")
+parse_paddle_service_status = _reader(PaddleServiceStatus, "status")
+parse_trigger_spec = _reader(TriggerSpec, "spec")
+parse_trigger_status = _reader(TriggerStatus, "status")
 
 
 def parse_subject(kind: Kind, obj: Mapping[str, Any]) -> Subject:

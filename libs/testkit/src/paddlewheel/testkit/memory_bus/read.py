@@ -14,8 +14,8 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.testkit.memory_bus.stream import Bell, MemoryStream, Stored
 
-_PAUSE = 0.05
-"""Seconds until an event is read again that could not be asked about."""
+_RETRY_INTERVAL_SECONDS = 0.05
+"""An event whose refinement failed is read again after this time."""
 
 log = LibraryLogger(__name__)
 
@@ -96,13 +96,13 @@ async def _refined(place: _Place, reading: Reading, delivery: Delivery) -> bool:
         place.subjects = await reading.refine(delivery) or place.subjects
     except Retry as error:
         log.warning("reading interrupted", subject=delivery.subject, why=str(error))
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
         return False
     return True
 
 
 def _delivery(stored: Stored, place: _Place) -> Delivery | None:
-    """What cannot be decoded is skipped: readers have nowhere to park it."""
+    """A message that cannot be decoded is skipped: readers have nowhere to park it."""
     here = (stored.stream, stored.sequence)
     place.attempts[here] = place.attempts.get(here, 0) + 1
     try:

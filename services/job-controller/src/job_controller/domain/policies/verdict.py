@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, LastRestart, Observed, World
+from job_controller.domain.model import Job, JobStatus, Observed
 from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.kueue import eviction
@@ -25,7 +25,9 @@ from paddlewheel.contracts.crds.paddlejob import (
     FAILURE_CAUSES,
     FailureAction,
     FailureRule,
+    LastRestart,
     RestartScope,
+    World,
 )
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -83,7 +85,7 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
     if fit := find_fit(seen, now):
-        world = World(fit.workers, seen.job.replicas_of(WORKER))
+        world = World(workers=fit.workers, of=seen.job.replicas_of(WORKER))
         return Restart(Reason.RESIZED, fit.message, world=world, is_failure=False)
     return GoOn()
 
@@ -234,6 +236,5 @@ def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
         return last
     times = (parse_stamp(running.last_transition_time), parse_stamp(last.time))
     since = max((time for time in times if time), default=now)
-    return (
-        replace(last, failures=0) if now - since >= timedelta(seconds=RESTART_RESET_GRACE_SECONDS) else last
-    )
+    has_run_well = now - since >= timedelta(seconds=RESTART_RESET_GRACE_SECONDS)
+    return last.model_copy(update={"failures": 0}) if has_run_well else last
