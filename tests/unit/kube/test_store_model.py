@@ -155,5 +155,5 @@ class StoreMachine(RuleBasedStateMachine):
         assert not self.store._tombstones
 
 
-StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+StoreMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 test_the_store_follows_the_server = StoreMachine.TestCase

@@ -28,7 +28,7 @@ from paddlewheel.testkit.paddlejobs import make_paddle_job, make_template
 LONG = "PADDLEWHEEL_LONG_PROPERTIES"
 """Variable with the number of random histories, for a run of hours."""
 settings.register_profile(
-    "jobs", max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    "jobs", max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 settings.register_profile(
     "jobs-long", settings.get_profile("jobs"), max_examples=int(os.environ.get(LONG, "100000"))
