@@ -59,8 +59,9 @@ def test_a_set_has_no_more_partitions_than_can_be_listed() -> None:
 
 
 def test_generation_is_stable_and_valid_yaml() -> None:
-    assert files() == files()
-    for text in files().values():
+    texts = files()
+    assert texts == files()
+    for text in texts.values():
         documents = list(yaml.load_all(text, yaml.CSafeLoader))
         assert all(document["metadata"]["name"].endswith(GROUPS) for document in documents)
 

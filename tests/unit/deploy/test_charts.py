@@ -129,13 +129,15 @@ def test_an_external_bus_replaces_the_charts() -> None:
     values = ("nats.enabled=false", "nats.url=tls://bus.example:4222")
 
     assert environment("job-controller", *values)["JOB_CONTROLLER_NATS_URL"] == "tls://bus.example:4222"
-    assert not [name for name, _ in pod_specs(render("paddlewheel", *values)) if name == "nats"]
+    manifests = render("paddlewheel", "crds.install=false", *values)
+    assert not [name for name, _ in pod_specs(manifests) if name == "nats"]
 
 
 def test_image_names_use_repository_and_tag() -> None:
     values = ("image.repository=hub.example/pw", "image.tag=1.2")
 
-    images = {c["image"] for _, pod in pod_specs(render("paddlewheel", *values)) for c in pod["containers"]}
+    manifests = render("paddlewheel", "crds.install=false", *values)
+    images = {c["image"] for _, pod in pod_specs(manifests) for c in pod["containers"]}
 
     assert images == {
         f"hub.example/pw/{name}:1.2"
@@ -217,8 +219,7 @@ def test_gates_ask_the_service_of_job_controller() -> None:
     url = "http://job-controller.paddle-system.svc:8080"
     assert environment("job-controller")["JOB_CONTROLLER_GATE_URL"] == url
     assert "JOB_CONTROLLER_GATE_URL" not in environment("job-controller", "jobController.gate.enabled=false")
-    services = [m for m in render("paddlewheel") if m["kind"] == "Service"]
-    (service,) = [m for m in services if m["metadata"]["name"] == "job-controller"]
+    service = named(services(), "Service", "job-controller")
     assert [port["port"] for port in service["spec"]["ports"]] == [8080]
 
 
@@ -256,7 +257,9 @@ def test_crds_can_be_disabled() -> None:
 
 
 def test_three_bus_servers_form_a_cluster_with_volumes() -> None:
-    manifests = render("paddlewheel", "nats.replicas=3", "nats.persistence.enabled=true")
+    manifests = render(
+        "paddlewheel", "crds.install=false", "nats.replicas=3", "nats.persistence.enabled=true"
+    )
 
     nats = named(manifests, "StatefulSet", "nats")["spec"]
     config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]

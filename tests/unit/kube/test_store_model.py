@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
 
@@ -155,5 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert not self.store._tombstones
 
 
-StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+StoreMachine.TestCase.settings = settings(
+    max_examples=int(os.environ.get("PADDLEWHEEL_LONG_PROPERTIES", "30")), stateful_step_count=40
+)
 test_the_store_follows_the_server = StoreMachine.TestCase

@@ -91,8 +91,9 @@ def forgetting_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("few_recent")
 async def test_after_a_loss_no_event_that_the_status_forgot_fires_again(harness: TriggerHarness) -> None:
-    events = await with_history(harness, intake.RECENT + 20)
+    events = await with_history(harness, 3 * FEW)
     await lose_memory(harness)
     await harness.publish(*events)
     assert harness.jobs_created() == len(events)

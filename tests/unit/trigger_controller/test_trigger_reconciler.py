@@ -23,7 +23,7 @@ from paddlewheel.testkit.triggers import (
     make_trigger,
 )
 from trigger_controller.domain import names
-from trigger_controller.domain.policies.intake import RECENT
+from trigger_controller.domain.policies import intake
 
 TRAIN = {
     "spec": {"worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "m", "image": "x"}]}}}}
@@ -71,16 +71,19 @@ async def test_a_repeated_event_starts_nothing_even_after_its_job_is_gone(harnes
     assert harness.facts() == ["TriggerFired"]
 
 
-async def test_an_event_is_remembered_though_hundreds_came_after_it(harness: TriggerHarness) -> None:
+async def test_an_event_is_remembered_though_the_status_has_forgotten_it(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "RECENT", 8)
     await harness.apply(make_trigger(successfulJobsHistoryLimit=0))
     event = harness.make_ready("e-0")
     await harness.publish(event)
-    await harness.publish_ready(*(f"e-{i}" for i in range(1, RECENT + 50)))
+    await harness.publish_ready(*(f"e-{i}" for i in range(1, 20)))
     for job in await harness.sample_jobs():
         await harness.end(job)
     assert await harness.sample_jobs() == []
     await harness.publish_again(event)
-    assert harness.jobs_created() == RECENT + 50
+    assert harness.jobs_created() == 20
 
 
 async def test_the_status_remembers_when_the_bus_lost_everything(harness: TriggerHarness) -> None:

@@ -27,12 +27,6 @@ from paddlewheel.testkit.paddlejobs import make_paddle_job, make_template
 
 LONG = "PADDLEWHEEL_LONG_PROPERTIES"
 """Variable with the number of random histories, for a run of hours."""
-settings.register_profile(
-    "jobs", max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-settings.register_profile(
-    "jobs-long", settings.get_profile("jobs"), max_examples=int(os.environ.get(LONG, "100000"))
-)
 
 HELD = ["example.com/held"]
 POLICIES = st.sampled_from(["", "Always", "Never", "OnFailure", "OnCompletion", "OnFailed"])
@@ -359,4 +353,8 @@ def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
 
 TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)
 # After a failure hypothesis looks for a shorter history, which takes minutes.
-TestJob.settings = settings.get_profile("jobs-long" if LONG in os.environ else "jobs")
+TestJob.settings = settings(
+    max_examples=int(os.environ.get(LONG, "30")),
+    stateful_step_count=40,
+    suppress_health_check=list(HealthCheck),
+)
