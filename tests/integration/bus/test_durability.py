@@ -52,7 +52,7 @@ async def test_new_streams_have_no_drift(bus: NatsBus) -> None:
     assert {s.name: s.drift for s in (await bus.inspect.status()).streams} == {s.name: {} for s in STREAMS}
 
 
-CHANGES = [
+CHANGES: list[dict[str, Any]] = [
     {"max_age": 600.0},
     {"max_bytes": 1 << 20},
     {"duplicate_window": 30.0},
