@@ -7,7 +7,6 @@ from tests.attacks.attacks import ATTACKS, KINDS, Attack, attempt
 from tests.attacks.servers import Servers
 from tests.attacks.stand import installed, is_harmed
 
-
 ROWS = [
     pytest.param(
         attack,
