@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from tests.attacks.attacks import ATTACKS, KINDS, Attack, attempt
 from tests.attacks.servers import Servers
 from tests.attacks.stand import installed, is_harmed
 
+ROWS = [
+    pytest.param(
+        attack,
+        id=attack.name.replace(" ", "-"),
+        marks=() if KINDS[attack.run] is attack else pytest.mark.long,
+    )
+    for attack in ATTACKS
+]
+"""The short suite has one attack of each kind; the long one has the other roles that try the same."""
 
-def rows() -> Iterator[object]:
-    """One attack of each kind is in the short suite; the other roles that try the same are long."""
-    for attack in ATTACKS:
-        marks = () if KINDS[attack.run] is attack else (pytest.mark.long,)
-        yield pytest.param(attack, id=attack.name.replace(" ", "-"), marks=marks)
 
-
-@pytest.mark.parametrize("attack", rows())
+@pytest.mark.parametrize("attack", ROWS)
 async def test_an_attack_is_refused(attack: Attack, guarded: Servers) -> None:
     async with installed(guarded.with_certificates) as stand:
         harm = await attempt(attack, stand)

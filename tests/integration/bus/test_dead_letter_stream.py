@@ -149,6 +149,7 @@ async def test_a_full_dead_letter_stream_stops_the_consumer_until_there_is_room(
     assert len({letter.source_sequence for letter in found}) == 8
 
 
+@pytest.mark.long
 async def test_ten_thousand_letters_are_listed_in_little_memory_though_the_server_dies(
     nats_server: NatsServer, bus: NatsBus
 ) -> None:
@@ -184,6 +185,7 @@ async def listed_with_a_crash(server: NatsServer, bus: NatsBus) -> list[int]:
     return numbers
 
 
+@pytest.mark.long
 async def test_no_replay_is_lost_though_the_server_dies(nats_server: NatsServer, bus: NatsBus) -> None:
     handled: set[int] = set()
     broken = True

@@ -22,6 +22,7 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.datasets_v1 import SampleSetDegraded, SampleSetDeleted, SampleSetReady
 from paddlewheel.core.tasks import end
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 
@@ -203,7 +204,7 @@ async def test_a_quiet_watch_asks_the_leader_alone_however_much_others_write(
 
 @pytest.mark.parametrize(
     "headers",
-    [None, {"Nats-Sequence": "x"}, {"Nats-Sequence": "1"}, {"Nats-Sequence": "1000000"}],
+    long_after(1, [None, {"Nats-Sequence": "x"}, {"Nats-Sequence": "1"}, {"Nats-Sequence": "1000000"}]),
     ids=["no sequence", "no number", "an old one", "one that does not exist"],
 )
 async def test_forged_signals_interrupt_no_watch_and_have_the_leader_asked_once_a_second(

@@ -51,16 +51,16 @@ async def test_headers_arrive_unchanged(bus: NatsBus) -> None:
     assert (found.data, found.headers) == (b"body", {"ce-id": "ä/1", "odd": "a  b", "empty": ""})
 
 
-@pytest.mark.parametrize("name", ["a b", "a:b", "ä", "a\r\nb"])
-async def test_a_header_name_that_is_no_token_is_refused(bus: NatsBus, name: str) -> None:
-    with pytest.raises(Permanent, match="NotStorable"):
-        await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"", {name: "x"}))
+async def test_a_header_name_that_is_no_token_is_refused(bus: NatsBus) -> None:
+    for name in ("a b", "a:b", "ä", "a\r\nb"):
+        with pytest.raises(Permanent, match="NotStorable"):
+            await bus.publish_raw(RawMessage("pw.evt.jobs.x", b"", {name: "x"}))
 
 
-@pytest.mark.parametrize("subject", ["pw.evt.jobs.a b", "pw.evt.jobs.a\r\nPUB x 0", "pw.evt.jobs.a\t"])
-async def test_a_subject_that_would_break_the_protocol_is_refused(bus: NatsBus, subject: str) -> None:
-    with pytest.raises(Permanent, match="NotStorable"):
-        await bus.publish_raw(RawMessage(subject, b""))
+async def test_a_subject_that_would_break_the_protocol_is_refused(bus: NatsBus) -> None:
+    for subject in ("pw.evt.jobs.a b", "pw.evt.jobs.a\r\nPUB x 0", "pw.evt.jobs.a\t"):
+        with pytest.raises(Permanent, match="NotStorable"):
+            await bus.publish_raw(RawMessage(subject, b""))
 
 
 async def test_a_missing_answer_becomes_a_retry_in_time(

@@ -18,6 +18,7 @@ from paddlewheel.bus.ports import RawMessage
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster.certs import Authority
 from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 FACT = RawMessage("pw.evt.jobs.x", b"{}")
@@ -121,7 +122,7 @@ async def test_there_is_no_fallback_to_plain_text(nats_server: NatsServer, certi
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("file", ["ca.crt", "tls.crt", "tls.key"])
+@pytest.mark.parametrize("file", long_after(1, ("ca.crt", "tls.crt", "tls.key")))
 async def test_a_missing_file_is_reported_and_awaited(
     server: NatsServer, certificates: Path, file: str
 ) -> None:
