@@ -101,6 +101,8 @@ class Host:
     bus: Bus
     clock: Clock
     make_control: MakeControl = Controller
+    lease_clock: Clock | None = None
+    """Clock of the Leases, which replicas in other processes read too; None is `clock`."""
 
 
 FallsWith = Callable[[Key], Key | None]
@@ -135,7 +137,7 @@ class Operator:
         self.watch = watch
         me, home = settings.pod_name, settings.pod_namespace
         self.events = EventRecorder(host.api, component or name, me, host.clock)
-        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
+        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.lease_clock or host.clock)
         self._shard = Shard(me, self._membership.members)
         self._controllers: list[Control] = []
         self._reconcilers: list[tuple[Passes, Callable[[Key], bool]]] = []
@@ -309,22 +311,21 @@ Build = Callable[[S, Host], Operator]
 """A service's composition root: settings and what it runs on -> everything wired."""
 
 
-async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) -> None:
-    """Connect to the API server and the bus, and run until `stop`."""
-    measured = telemetry.set_up(name)
-    try:
-        async with await kube.connect(settings.kubeconfig) as api:
-            bus = await bus_library.connect(Access.of(settings, name), name=name)
-            try:
-                await build(settings, Host(api, bus, SystemClock())).run(stop)
-            finally:
-                await bus.close()
-    finally:
-        measured.shutdown()
+async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event, clock: Clock) -> None:
+    """Connect to the API server and the bus, and run until `stop`. Leases always use the system's clock."""
+    async with await kube.connect(settings.kubeconfig) as api:
+        bus = await bus_library.connect(Access.of(settings, name), name=name)
+        try:
+            await build(settings, Host(api, bus, clock, lease_clock=SystemClock())).run(stop)
+        finally:
+            await bus.close()
 
 
-def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
+def run_controller(name: str, settings: type[S], build: Build[S], clock: Clock | None = None) -> int:
     """Read the settings and serve until a signal: a controller's whole `main`.
+
+    Args:
+        clock: None is the system's; tests pass one that runs faster.
 
     Returns:
         Exit code: 0 after a clean stop, 1 after an error (logged).
@@ -333,7 +334,11 @@ def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
     async def main(stop: asyncio.Event) -> None:
         loaded = load_settings(settings)
         logging.set_up(name, loaded.log_level)
-        await serve(name, loaded, build, stop)
+        measured = telemetry.set_up(name)
+        try:
+            await serve(name, loaded, build, stop, clock or SystemClock())
+        finally:
+            measured.shutdown()
 
     logging.set_up(name)
     return run_service(main)
