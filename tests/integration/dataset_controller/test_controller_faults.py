@@ -271,7 +271,7 @@ def named(value: object) -> str:
 async def test_what_is_asked_for_comes_about(
     data: DataServiceHarness, step: Step, moment: str, fault: Fault
 ) -> None:
-    service, has_come = await data.start(), STEPS[step][moment]
+    service, has_come = await data.start_process(), STEPS[step][moment]
 
     async def hit() -> None:
         await eventually(lambda: has_come(data), every=0.01, what=moment)

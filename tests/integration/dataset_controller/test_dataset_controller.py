@@ -134,7 +134,7 @@ async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: Data
 
 async def test_killed_in_the_middle_it_converges(data: DataServiceHarness) -> None:
     data.runtime.script = {"sync": RunPhase.RUNNING, "warmup": RunPhase.RUNNING}
-    service = await data.start()
+    service = await data.start_process()
     key = await data.create_set(partitions=2, warmup={})
     await eventually(lambda: data.runtime.runs("sync"))
     before = await data.get(data.key("digits-runtime"), ports.STATEFUL_SETS)
@@ -207,7 +207,7 @@ async def is_without(bucket: KeyValue, pattern: str) -> bool:
 @pytest.mark.long
 async def test_jobs_of_a_set_run_side_by_side_in_turn_and_after_each_other(data: DataServiceHarness) -> None:
     """Two warmups, one of them cancelled; a clear that waits for both; a removal after it, which goes."""
-    service = await data.start()
+    service = await data.start_process()
     await data.create_set()
     data.runtime.script = {"warmup": RunPhase.RUNNING}
     warmups = [await create_job(data, name, "Running", type="warmup") for name in ("first", "second")]
@@ -339,7 +339,7 @@ async def test_a_claim_that_is_deleted_by_hand_is_made_anew_and_bound(data: Data
 @pytest.mark.long
 async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServiceHarness) -> None:
     """As the upgrade page says; the controller makes it anew, and Kubernetes gives it the pods."""
-    service = await data.start()
+    service = await data.start_process()
     key = await data.create_set(partitions=2)
     await data.wait_phase(key, "Ready")
     await service.stop()
@@ -516,7 +516,7 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
 
 @pytest.mark.long
 async def test_a_writeback_set_waits_for_reports_that_the_bus_has_lost(data: DataServiceHarness) -> None:
-    service = await data.start()
+    service = await data.start_process()
     options = {"juiceFSMountOptions": {"writeback": True}}
     key = await data.create_set(csi={"driver": "juicefs", **options})
     await data.wait_phase(key, "Ready")

@@ -83,7 +83,7 @@ def shared_names(data: DataServiceHarness) -> list[str]:
 async def test_two_replicas_share_the_work_and_one_takes_over_from_the_killed(
     data: DataServiceHarness,
 ) -> None:
-    one, _ = await data.start("one"), await data.start("two")
+    one, _ = await data.start_process("one"), await data.start_process("two")
     await rebuild(data.bus, SERVICE, replicas=2, within=90)
     names = shared_names(data)
     data.runtime.script = {"sync": RunPhase.RUNNING}

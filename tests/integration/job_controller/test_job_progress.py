@@ -59,7 +59,7 @@ class ProgressHarness:
         if replica not in self.ports:
             self.ports[replica], self._probed[replica] = free_ports(2)
         first = next(iter(self.ports.values()))
-        service = await self.jobs.start(
+        service = await self.jobs.start_process(
             replica,
             HTTP_PORT=str(self._probed[replica]),
             PODS_PORT=str(self.ports[replica]),

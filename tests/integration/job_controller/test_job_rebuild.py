@@ -45,7 +45,7 @@ async def test_the_data_directory_deleted_in_the_middle_of_a_run_brings_the_fact
 async def test_a_stream_lost_while_the_service_was_dead_is_noticed_at_its_start(
     jobs: JobServiceHarness,
 ) -> None:
-    service = await jobs.start()
+    service = await jobs.start_process()
     key = await jobs.to_running("digits")
     await jobs.wait_facts(key, *LIFE[:3])
     await service.kill()

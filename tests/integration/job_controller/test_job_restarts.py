@@ -37,7 +37,7 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
     made: Incarnations = defaultdict(set)
     watching = asyncio.create_task(_remember(jobs, made))
     try:
-        service = await jobs.start()
+        service = await jobs.start_process()
         job = make_paddle_job("victim", cleanPodPolicy="Never", backoffLimit=EPOCHS, worker=make_role(4))
         key = await jobs.create(job)
         await jobs.wait_pods(key, 4)
@@ -85,7 +85,7 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
     made: Incarnations = defaultdict(set)
     watching = asyncio.create_task(_remember(jobs, made))
     try:
-        one, _ = [await jobs.start(name, REPLICAS_SHARE="true") for name in REPLICAS]
+        one, _ = [await jobs.start_process(name, REPLICAS_SHARE="true") for name in REPLICAS]
         shares = {name: _some_of(jobs, name) for name in REPLICAS}
         keys = [key for share in shares.values() for key in share]
         for key in keys:

@@ -270,7 +270,7 @@ async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
     harness: ServingServiceHarness, gateway: Gateway
 ) -> None:
     settings = {"FIGURES": str(gateway.server.make_url("/metrics")), **GATEWAY}
-    service = await harness.start(**settings)
+    service = await harness.start_process(**settings)
     first, second = await _unmeasured(harness, gateway)
     await service.kill()
     obj = await harness.get(harness.lac)
@@ -292,7 +292,7 @@ async def test_what_was_measured_before_a_kill_lets_the_change_go_on(
 
 
 async def test_killed_in_the_middle_of_an_update_it_goes_on(harness: ServingServiceHarness) -> None:
-    service = await harness.start(**GATEWAY)
+    service = await harness.start_process(**GATEWAY)
     await harness.served()
     await harness.change(default=make_endpoint("2"))
     second = await harness.newest(2)

@@ -16,8 +16,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Object, Objects, Resource
-from paddlewheel.testkit.service_harness import WITHIN, Backends, ServiceHarness, ServiceSpec
-from paddlewheel.testkit.services import Service
+from paddlewheel.testkit.service_harness import WITHIN, Backends, Replica, ServiceHarness, ServiceSpec
 from paddlewheel.testkit.triggers import make_ready
 from paddlewheel.testkit.wait import eventually
 
@@ -39,7 +38,7 @@ class TriggerServiceHarness(ServiceHarness):
         self.tokens = backends.directory / "tokens"
         """A file for each source."""
 
-    async def serve(self, **settings: str) -> Service:
+    async def serve(self, **settings: str) -> Replica:
         """Start the replica whose webhook answers on `port`; everything behind it is up."""
         self.tokens.mkdir(exist_ok=True)
         (self.tokens / "images").write_text(f"{OLDER_TOKEN}\n{TOKEN}\n")

@@ -87,7 +87,7 @@ async def test_attack_a_namespace_whose_admission_webhook_answers_500_stops_othe
     watching = [asyncio.create_task(_remember(harness, key.namespace, made)) for key in (ours, theirs)]
     try:
         await harness.cluster.create(TRIGGERS, make_trigger(namespace=neighbour))
-        service = await harness.start(NAMESPACE="")
+        service = await harness.start_process(NAMESPACE="")
         await eventually(lambda: _is_seen(harness, theirs), what="both triggers are seen")
         for number in range(MANY):
             for namespace in (ours.namespace, theirs.namespace):

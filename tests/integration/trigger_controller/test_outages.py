@@ -63,7 +63,9 @@ async def beside(
     harnesses = {spec.module: ServiceHarness(spec, backends) for spec in specs}
     await install_kind(cluster, HTTP_ROUTES)
     try:
-        services = {name: await each.start(name.replace("_", "-")) for name, each in harnesses.items()}
+        services = {
+            name: await each.start_process(name.replace("_", "-")) for name, each in harnesses.items()
+        }
         await _are_dealt_with(harness, "before")
         yield services
     finally:

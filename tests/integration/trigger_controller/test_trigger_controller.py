@@ -94,7 +94,7 @@ async def test_killed_at_random_moments_every_event_starts_one_job(harness: Trig
     watching = asyncio.create_task(_remember(harness, made))
     total = 120
     try:
-        service = await harness.start()
+        service = await harness.start_process()
         key = await harness.watched(make_trigger())
         for start in range(0, total, 20):
             for number in range(start, start + 20):
@@ -125,7 +125,7 @@ async def _remember(harness: TriggerServiceHarness, made: dict[str, set[str]]) -
 async def test_nats_is_killed_and_replicas_come_and_go_and_nothing_is_doubled(
     harness: TriggerServiceHarness,
 ) -> None:
-    replicas = [await harness.start(name) for name in ("one", "two")]
+    replicas = [await harness.start_process(name) for name in ("one", "two")]
     key = await harness.watched(make_trigger())
     total = 60
     for number in range(total):

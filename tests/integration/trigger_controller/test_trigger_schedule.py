@@ -48,7 +48,7 @@ async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
     for name, spec in OPERATIONS.items():
         await behind(harness, name, hourly, sampleJob={"spec": spec})
     await behind(harness, "train", hourly, paddleJob=TRAIN)
-    one, _ = await asyncio.gather(harness.start(), harness.start("replica-1"))
+    one, _ = await asyncio.gather(harness.start_process(), harness.start_process("replica-1"))
     await harness.wait_jobs(1, PADDLE_JOBS)
     await one.kill()
     await one.start()
@@ -64,7 +64,7 @@ async def test_every_operation_can_be_scheduled_and_is_made_up_for_once(
 
 async def test_each_minute_starts_one_job_with_two_replicas(harness: TriggerServiceHarness) -> None:
     """On a slow machine the next minute may come before all is told of the first."""
-    await asyncio.gather(harness.start(), harness.start("replica-1"))
+    await asyncio.gather(harness.start_process(), harness.start_process("replica-1"))
     key = await harness.watched(scheduled("minutely", "* * * * *", sampleJob={"spec": OPERATIONS["clear"]}))
 
     async def all_told() -> Objects:

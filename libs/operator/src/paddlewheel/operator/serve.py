@@ -107,6 +107,8 @@ class Host:
     bus: Bus
     clock: Clock
     make_control: MakeControl = Controller
+    lease_clock: Clock | None = None
+    """Clock of the Leases, which replicas in other processes read too; None is `clock`."""
 
 
 FallsWith = Callable[[Key], Key | None]
@@ -141,7 +143,7 @@ class Operator:
         self.watch = watch
         me, home = settings.pod_name, settings.pod_namespace
         self.events = EventRecorder(host.api, component or name, me, host.clock)
-        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.clock)
+        self._membership = LeaseMembership(host.api, host.api, home, name, me, host.lease_clock or host.clock)
         self._shard = Shard(me, self._membership.members)
         self._controllers: list[Control] = []
         self._reconcilers: list[tuple[Passes, Callable[[Key], bool]]] = []
@@ -320,22 +322,21 @@ Build = Callable[[S, Host], Operator]
 """The composition root of a service: (settings, host) -> the operator with all parts."""
 
 
-async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event) -> None:
-    """Connect to the API server and the bus, and run the service until `stop`."""
-    measured = telemetry.set_up(name)
-    try:
-        async with await kube.connect(settings.kubeconfig) as api:
-            bus = await bus_library.connect(Access.of(settings, name), name=name)
-            try:
-                await build(settings, Host(api, bus, SystemClock())).run(stop)
-            finally:
-                await bus.close()
-    finally:
-        measured.shutdown()
+async def serve(name: str, settings: S, build: Build[S], stop: asyncio.Event, clock: Clock) -> None:
+    """Connect to the API server and the bus, and run until `stop`. Leases always use the system's clock."""
+    async with await kube.connect(settings.kubeconfig) as api:
+        bus = await bus_library.connect(Access.of(settings, name), name=name)
+        try:
+            await build(settings, Host(api, bus, clock, lease_clock=SystemClock())).run(stop)
+        finally:
+            await bus.close()
 
 
-def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
-    """Read the settings, and serve until a signal. This is the whole `main` of a controller.
+def run_controller(name: str, settings: type[S], build: Build[S], clock: Clock | None = None) -> int:
+    """Read the settings and serve until a signal: a controller's whole `main`.
+
+    Args:
+        clock: None is the system's; tests pass one that runs faster.
 
     Returns:
         The exit code: 0 after a clean stop, 1 after an error, which is logged.
@@ -344,7 +345,11 @@ def run_controller(name: str, settings: type[S], build: Build[S]) -> int:
     async def main(stop: asyncio.Event) -> None:
         loaded = load_settings(settings)
         logging.set_up(name, loaded.log_level)
-        await serve(name, loaded, build, stop)
+        measured = telemetry.set_up(name)
+        try:
+            await serve(name, loaded, build, stop, clock or SystemClock())
+        finally:
+            measured.shutdown()
 
     logging.set_up(name)
     return run_service(main)

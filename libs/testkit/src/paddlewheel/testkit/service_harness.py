@@ -1,7 +1,7 @@
 """A service under test on real servers: a namespace of a real API server, a NATS server, the service itself.
 
-The service runs as processes of its own, which a test starts, kills and starts again, or within the test
-(`running_app`).
+The service runs within the test, or as processes that the test kills and starts again. Its clock runs faster
+in both cases.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from unittest.mock import patch
 
 import pytest
 
@@ -23,8 +26,11 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound
+from paddlewheel.core.settings import load_settings
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
+from paddlewheel.operator.serve import serve
+from paddlewheel.testkit.fast_clock import SPEED, FastClock
 from paddlewheel.testkit.harness import KubernetesEvent, name_of
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.services import Service
@@ -87,6 +93,30 @@ async def backends(
     return Backends(api_server, cluster, namespace, nats_server, tmp_path, identities)
 
 
+class Replica:
+    """A service within the test: `run(stop)` as a task."""
+
+    def __init__(self, run: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+        self._run = run
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return at once, also when it was stopped before."""
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(self._until(self._stop))
+
+    async def stop(self) -> None:
+        """Stop it in order. Raises its error when it has ended before."""
+        task, self._task = self._task, None
+        self._stop.set()
+        if task is not None:
+            await task
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        await self._run(stop)
+
+
 class ServiceHarness:
     """One service and everything a test asks of it. Methods wait with a deadline, named in their failure."""
 
@@ -95,7 +125,8 @@ class ServiceHarness:
         self.backends = backends
         self.cluster, self.namespace, self.nats = backends.cluster, backends.namespace, backends.nats
         self.events: list[Event] = []
-        self._replicas: dict[str, Service] = {}
+        self._processes: dict[str, Service] = {}
+        self._replicas: dict[str, Replica] = {}
         self._uids: dict[Key, set[str]] = {}
         self._bus: Bus | None = None
 
@@ -136,24 +167,41 @@ class ServiceHarness:
             "POD_NAMESPACE": self.namespace,
             "POD_NAME": replica,
             "HTTP_PORT": "0",
+            # As rare as in production: no wait of a test may end by it.
+            "RESYNC": f"{300 * SPEED}",
         }
         prefix = self.spec.module.upper()
         named = {f"{prefix}_{name}": value for name, value in {**own, **self.spec.env, **settings}.items()}
         return {**os.environ, **named}
 
-    async def start(self, replica: str = "replica-0", **settings: str) -> Service:
-        """Start a replica as a process; it comes up in its own time."""
+    async def start(self, replica: str = "replica-0", **settings: str) -> Replica:
+        """Start a replica within the test; it comes up in its own time."""
+        app, config, names = (
+            import_module(f"{self.spec.module}.{part}") for part in ("app", "config", "domain.names")
+        )
+        with patch.dict(os.environ, self.env(replica, **settings)):
+            loaded = load_settings(config.Settings)
+        run = partial(serve, names.SERVICE, loaded, app.build, clock=FastClock())
+        started = self._replicas[replica] = Replica(lambda stop: run(stop=stop))
+        await started.start()
+        return started
+
+    async def start_process(self, replica: str = "replica-0", **settings: str) -> Service:
+        """Start a replica as a process, for a test that kills it or reads its log."""
         log = self.backends.directory / f"{replica}.log"
-        service = Service(self.spec.module, self.env(replica, **settings), log)
-        self._replicas[replica] = service
+        env = self.env(replica, **settings)
+        service = Service("paddlewheel.testkit.fast_controller", env, log, self.spec.module)
+        self._processes[replica] = service
         await service.start()
         return service
 
     async def stop(self) -> None:
-        """SIGTERM to all replicas; their logs appear in the report of a test that fails."""
+        """Stop all replicas in order; logs of processes appear in the report of a test that fails."""
         replicas, self._replicas = self._replicas, {}
-        await asyncio.gather(*(service.stop() for service in replicas.values()))
-        for name, service in replicas.items():
+        processes, self._processes = self._processes, {}
+        stops = (*(r.stop() for r in replicas.values()), *(p.stop() for p in processes.values()))
+        await asyncio.gather(*stops)
+        for name, service in processes.items():
             sys.stdout.write(f"--- log of {name}\n{service.log.read_text(errors='replace')}")
 
     # Objects
@@ -285,17 +333,10 @@ class ServiceHarness:
 
 @asynccontextmanager
 async def running_app(run: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIterator[None]:
-    """A service's app within the test: `run(stop)` as a task, stopped in order when the block ends."""
-    stop = asyncio.Event()
-
-    async def until_stop() -> None:
-        await run(stop)
-
-    task = asyncio.create_task(until_stop())
+    """A service's app within the block."""
+    replica = Replica(run)
+    await replica.start()
     try:
         yield
-    except BaseException:
-        await end(task)
-        raise
-    stop.set()
-    await task
+    finally:
+        await replica.stop()

@@ -12,10 +12,10 @@ END_WITHIN = 90.0
 
 
 class Service:
-    """`python -m <module>` with an environment and a log of its own."""
+    """`python -m <module> <arguments>` with an environment and a log of its own."""
 
-    def __init__(self, module: str, env: dict[str, str], log: Path) -> None:
-        self._module = module
+    def __init__(self, module: str, env: dict[str, str], log: Path, *arguments: str) -> None:
+        self._command = ("-m", module, *arguments)
         self._env = env
         self.log = log
         self._process: asyncio.subprocess.Process | None = None
@@ -24,7 +24,7 @@ class Service:
         """Return at once; the service comes up in its own time."""
         with self.log.open("ab") as out:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", self._module, env=self._env, stdout=out, stderr=out
+                sys.executable, *self._command, env=self._env, stdout=out, stderr=out
             )
 
     @property
