@@ -68,7 +68,7 @@ class CacheHarness:
         return await self.ended(run_id, within)
 
     async def ended(self, run_id: str, within: float = 90.0) -> RunState:
-        """Wait until the end of a run is told. Raises AssertionError with the logs of the agents."""
+        """Wait until a run has ended. Raises AssertionError with the logs of the agents."""
 
         async def final() -> RunState | None:
             state = await self.state(run_id)
@@ -81,19 +81,19 @@ class CacheHarness:
             raise AssertionError(f"{error}\n{await self.state(run_id)}\n{logs}") from error
 
     async def state(self, run_id: str) -> RunState:
-        """Empty while there is none."""
+        """The record; empty while there is none."""
         return await self._read(RUNS_BUCKET, self._key(run_id).state, RunState)
 
     async def part(self, run_id: str, partition: int) -> PartitionState:
-        """Empty while there is none."""
+        """The record; empty while there is none."""
         return await self._read(RUNS_BUCKET, self._key(run_id).part(partition), PartitionState)
 
     async def put_part(self, run_id: str, part: PartitionState) -> None:
-        """Write a record as an agent has left it."""
+        """Write a record in place of an agent."""
         await self._put(self._key(run_id).part(part.partition), to_json(part))
 
     async def node_status(self, partition: int) -> NodeStatus:
-        """Empty while there is none."""
+        """The record; empty while there is none."""
         return await self._read(NODES_BUCKET, str(NodeKey(self.runtimes.uid, partition)), NodeStatus)
 
     async def facts(self, *kinds: type[WireModel]) -> list[Any]:
@@ -130,7 +130,7 @@ class CacheHarness:
         await patiently(lambda: bucket.put(key, value))
 
     async def _read(self, bucket: str, key: str, model: type[M]) -> M:
-        """Raises Retry when the bus stays away: an empty record would say that there is none."""
+        """Raises Retry when the bus stays away: an empty record means that there is none."""
         try:
             entry = await patiently(lambda: self.bus.key_value(bucket).get(key))
         except NotFound:
@@ -148,7 +148,7 @@ def fill(top: Path, files: int, size: int = 10_000) -> None:
 
 @asynccontextmanager
 async def running(runtimes: RuntimeSet, *partitions: int) -> AsyncIterator[CacheHarness]:
-    """Agents that have mounted; all of the set are ended whatever happens."""
+    """Agents that have mounted. All agents of the set end with the context."""
     harness = CacheHarness(runtimes, await connect(runtimes.nats_url, name="test"))
     try:
         await harness.start(*partitions)

@@ -1,4 +1,4 @@
-"""Pods that have a directory of the node mounted as the kubelet and runc mount it, without either."""
+"""Processes that mount a directory of the node as the kubelet and runc do for a pod."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def running_pod(source: Path, inside: Path) -> Iterator[MountedPod]:
 
 
 def share_mounts(directory: Path) -> None:
-    """Create it as Kubernetes has it on nodes: what is mounted below reaches the containers that use it."""
+    """Create a directory with shared propagation, as on a node: containers see later mounts in it."""
     if not directory.exists():
         directory.mkdir()
         subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
@@ -50,7 +50,7 @@ def share_mounts(directory: Path) -> None:
 
 
 def unmount_below(directory: Path) -> None:
-    """Whatever is mounted there, dead or alive."""
+    """Remove all mounts below the directory, dead or alive."""
     for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
         if (path := line.split(" ")[4]).startswith(f"{directory}/"):
             subprocess.run(["umount", "-l", path], check=False, capture_output=True)

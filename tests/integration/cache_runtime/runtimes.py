@@ -47,7 +47,7 @@ class RuntimeSet:
         return self.directory / f"mnt-{partition}" / self.uid
 
     def state_dir(self, partition: int) -> Path:
-        """The agent's own."""
+        """The state directory of the agent."""
         return self.directory / f"state-{partition}"
 
     def cache_dir(self, partition: int) -> Path:
@@ -76,18 +76,18 @@ class RuntimeSet:
             )  # fmt: skip
 
     def process(self, partition: int) -> subprocess.Popen[bytes]:
-        """Of the agent, for a test that waits for its end."""
+        """The process of the agent, for a test that waits for its end."""
         return self._processes[partition]
 
     def kill(self, partition: int) -> None:
-        """SIGKILL; the mount stays with its client, which no container would terminate."""
+        """SIGKILL. The client goes on, and so does the mount."""
         self._left_behind += self.mount_processes(partition)
         process = self._processes.pop(partition)
         process.kill()
         process.wait(60)
 
     def kill_pod(self, partition: int) -> None:
-        """SIGKILL for the agent and all that it has started, as at the end of a container."""
+        """SIGKILL for the agent and its child processes, as at the end of a container."""
         process = self._processes.pop(partition)
         started = _descendants(process.pid)
         for pid in (process.pid, *started):
@@ -109,11 +109,11 @@ class RuntimeSet:
         return [*watchdogs, *(pid for parent in watchdogs for pid in _children(parent))]
 
     def descendants(self) -> list[int]:
-        """Pids of all that the agents have started, and of what these have."""
+        """Pids of all child processes of the agents, at any depth."""
         return [pid for process in self._processes.values() for pid in _descendants(process.pid)]
 
     def is_mounted(self, partition: int) -> bool:
-        """Whether a live JuiceFS answers there."""
+        """Whether a live JuiceFS answers at the mount path."""
         try:
             return (self.mount_path(partition) / ".stats").exists()
         except OSError:
@@ -131,11 +131,11 @@ class RuntimeSet:
                 time.sleep(0.05)
 
     def close(self) -> None:
-        """Stop all agents and remove every mount, whatever happened to them."""
+        """Stop all agents and remove every mount, also of agents that were killed."""
         for partition, process in self._processes.items():
             for pid in self.mount_processes(partition):
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)  # whoever waits for a stopped client cannot even be killed
+                    os.kill(pid, signal.SIGCONT)  # a process that waits for a stopped client cannot be killed
             process.terminate()
         for partition in list(self._processes):
             try:
@@ -173,7 +173,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Threads of the process may end meanwhile, and so may the process itself."""
+    """Child processes. Threads of the process, or the process itself, may end meanwhile."""
     found = list[int]()
     with suppress(OSError):
         for file in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -183,7 +183,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_client(pid: int) -> bool:
-    """Agents start other programs, too, and a child that has not executed its program yet is one of them."""
+    """Whether the process is a JuiceFS client. A child before its `exec` is none."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name == "juicefs"
     except OSError:

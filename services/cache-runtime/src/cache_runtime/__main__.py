@@ -17,8 +17,8 @@ from paddlewheel.core.settings import load_settings
 
 
 def main(create_engine: app.EngineFactory = juicefs.create_engine) -> None:
-    """The process. At its end it waits for no thread, as Python does for those of pools: a system call on a
-    file system that hangs does not return."""
+    """The process. It exits without waiting for threads: a system call on a file system that hangs does not
+    return."""
     code = run(create_engine)
     sys.stdout.flush()
     sys.stderr.flush()

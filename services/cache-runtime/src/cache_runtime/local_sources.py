@@ -1,13 +1,12 @@
 """Directories of the node that the operator lends to data sets: sources of scheme `file`, read-only.
 
 The client follows links, and this process is privileged: a link in such a directory could name any file of
-the pod. So the client reads them through a mount on which the kernel follows no symbolic link at all
-(nosymfollow, Linux 5.10). That mount shows one file system: what is mounted in it would be missing from a
-listing, and a sync with delete-dst would delete it. Such a source is refused before each use.
+the pod. So the client reads the directory through a mount on which the kernel follows no symbolic link
+(nosymfollow, Linux 5.10). That mount shows one file system. Files of a nested mount would be missing from a
+listing, and a sync with delete-dst would delete them, so a source with a nested mount is refused.
 
-Where the node has mounted something else since, as an export that was mounted again, the next use reads that
-through a mount at another path. The former one stays until this process ends: a client that lists it would
-miss what it has not read yet, as if that had been deleted.
+When the node mounts an export again, the next use reads the new mount at another path. The old one stays
+until this process ends: a client that still lists it would otherwise miss files, as if they were deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Identity = tuple[int, int]
 """Device and inode of a directory."""
 
 _FIELD, _SETTING = "source.uri", "datasetController.localSources"
-"""What names a source, and what names the directories that are lent."""
+"""The field that names a source, and the setting that names the lent directories."""
 _FLAGS = "bind,nosymfollow,nosuid,nodev,noexec,private,ro"
 """Private: what is mounted in the directory later would appear in the view with its links followed."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")

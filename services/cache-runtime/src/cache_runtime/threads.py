@@ -1,7 +1,7 @@
 """Calls that may block for long, each in a thread of its own.
 
 The event loop's shared executor has a handful of threads. Warmups of hours, or a file system that hangs,
-would occupy them all, and whatever else needs one would wait: the probe of the mount, a Secret, a report.
+would occupy all of them. The probe of the mount, a Secret or a report would wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def in_own_thread(call: Callable[[], T]) -> T:
             how(value)
 
     def report(how: Callable[[Any], None], value: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, how, value)
 
     def work() -> None:
@@ -45,8 +45,8 @@ async def in_own_thread(call: Callable[[], T]) -> T:
 
 
 class Answers:
-    """Of file systems that may be silent. A call that nobody waits for any more stays in the kernel, so no
-    second one begins about the same thing: asking again and again would take all threads there are."""
+    """Answers of file systems that may hang. An abandoned call stays in the kernel, so a second call about
+    the same thing waits for it: repeated calls would use up all threads."""
 
     def __init__(self) -> None:
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}
@@ -62,4 +62,4 @@ class Answers:
     def _forget(self, about: Hashable) -> None:
         asked = self._asked.pop(about)
         if not asked.cancelled():
-            asked.exception()  # else asyncio would tell of one that nobody has waited for
+            asked.exception()  # else asyncio logs an exception that was never retrieved

@@ -150,8 +150,6 @@ REMOVE_TIMEOUT_SECONDS = 3600.0
 """How long the removal of a directory may take."""
 LOCAL_SOURCE_TIMEOUT_SECONDS = 30.0
 """How long a file system of the node may take to answer."""
-THREAD_STOP_TIMEOUT_SECONDS = 10.0
-"""How long a stopped call may take to return; a call that waits for a file system in the kernel does not."""
 SECRET_POLL_INTERVAL_SECONDS = 1.0
 """The time between two looks for a file of a Secret."""
 

@@ -28,7 +28,7 @@ LARGEST = 250_000
 MBPS = 8
 """Limit of a sync over all agents, and of a warmup on each: they last for seconds."""
 ENDING = 0.6
-"""Share of the faults of a sync that deletes which come while it does."""
+"""Share of the faults that come during the deletion, for syncs that delete."""
 WRITEBACK = 0.4
 """Share of the syncs on a set whose pods write to the caches of their nodes first."""
 AWAY = 10.0
@@ -44,7 +44,7 @@ FILES_FAILED: End = (RunPhase.FAILED, "FilesFailed")
 
 
 class Operation(StrEnum):
-    """What a run does, as in SampleJob."""
+    """The operation of a run, as in SampleJob."""
 
     SYNC = "sync"
     WARMUP = "warmup"
@@ -53,12 +53,12 @@ class Operation(StrEnum):
 
 
 class Fault(StrEnum):
-    """What breaks meanwhile, and is repaired a moment later."""
+    """A fault during the run, which is repaired a moment later."""
 
     AGENT = "agent"
     """The agent that does not lead is killed, and started again."""
     MASTER = "master"
-    """The one that leads."""
+    """The agent that leads is killed, and started again."""
     BUS = "bus"
     """nats-server is killed, and started on the same store."""
     STORE = "store"
@@ -102,7 +102,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Scenario:
-    """All of a case.
+    """Everything that is drawn for a case.
 
     Args:
         before: the files of the set before the run. `source`: those that it reads.
@@ -157,8 +157,8 @@ def draw(case: Case, source: str = "") -> Scenario:
 
 
 def ends_of(case: Case, outage: float) -> tuple[End, ...]:
-    """How its run may end: well, unless the fault itself takes away what is cached. Others do the work of an
-    agent that is away for long, and what it has cached is not there meanwhile.
+    """Allowed ends of the run. It succeeds, unless the fault removes cached data. After a long outage of an
+    agent another one does its work, and the cache of the first one is missing meanwhile.
 
     Args:
         outage: seconds until all was repaired, as measured.

@@ -13,7 +13,7 @@ Breaking = AbstractAsyncContextManager[None]
 
 
 def broken(stand: Stand) -> Breaking:
-    """The fault of the case: it is there inside the block, and repaired after it, however that ends."""
+    """The fault of the case. It lasts for the block, and is repaired at the end."""
     return _FAULTS[stand.scenario.case.fault](stand)
 
 

@@ -1,4 +1,4 @@
-"""What must be true after a case: contents by checksum, and claims by what is there. Pure."""
+"""Checks after a case: files by checksum, and the figures of the status against the files. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.integration.cache_runtime.fault_matrix.cases import (
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus, RunPhase, RunState, SyncOperation
 
 Digests = Mapping[str, str]
-"""SHA-256 of files by relative path; of a link `-> target`."""
+"""By relative path: SHA-256 of a file, or `-> target` for a link."""
 
 _KEPT = re.compile(r"(\d+) files? (?:was|were) there")
 _TEMPORARY = re.compile(r"(^|/)(\.jfs\..*\.tmp\.\d+|paddlewheel-(list|keys)-[^/]*)$", re.DOTALL)
@@ -27,7 +27,7 @@ _TEMPORARY = re.compile(r"(^|/)(\.jfs\..*\.tmp\.\d+|paddlewheel-(list|keys)-[^/]
 
 @dataclass(frozen=True)
 class Report:
-    """What a node reports, beside the bytes of blocks on its cache disk."""
+    """The report of a node, and the bytes of blocks on its cache disk."""
 
     status: NodeStatus
     blocks: int
@@ -35,7 +35,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it is.
+    """The state of a node.
 
     Args:
         files: what its mount shows.
@@ -68,7 +68,7 @@ class Found:
 
 
 def judge(scenario: Scenario, links: Digests, found: Found) -> list[str]:
-    """Every promise that is not kept, in words; none when all is well.
+    """Every broken promise, as text.
 
     Args:
         links: in the set before and after the case.
@@ -91,7 +91,7 @@ def digest(data: bytes) -> str:
 
 
 def digests(files: Tree) -> Digests:
-    """Of contents that are known."""
+    """Digests of known contents."""
     return {path: digest(data) for path, data in files.items()}
 
 
@@ -107,7 +107,7 @@ def judge_files(place: str, versions: tuple[Digests, Digests], found: Digests) -
 
 
 def judge_end(scenario: Scenario, found: Found) -> list[str]:
-    """The run ended as it may."""
+    """Problems with the end of the run."""
     state = found.state
     end: End = (state.phase, state.reason)
     return (
@@ -118,7 +118,7 @@ def judge_end(scenario: Scenario, found: Found) -> list[str]:
 
 
 def judge_claims(scenario: Scenario, found: Found) -> list[str]:
-    """The figures of the run."""
+    """Problems with the figures of the run."""
     state, wanted = found.state, scenario.wanted
     problems = []
     if state.phase is RunPhase.SUCCEEDED:
@@ -142,8 +142,10 @@ def judge_claims(scenario: Scenario, found: Found) -> list[str]:
 
 
 def judge_kept(scenario: Scenario, found: Found) -> list[str]:
-    """A sync tells of all files that it has not compared. With them count those that a try which was broken
-    off has copied, and an update finds. What it replaces in a chunk that is executed again is not among them.
+    """Problems with the number of files that a sync reports as not compared.
+
+    The number includes files that an interrupted try has copied and an update finds. It does not include
+    files that the sync replaces when a chunk is executed again.
     """
     if scenario.case.operation is not Operation.SYNC or found.state.phase is not RunPhase.SUCCEEDED:
         return []
@@ -157,7 +159,7 @@ def judge_kept(scenario: Scenario, found: Found) -> list[str]:
 
 
 def _replaced(scenario: Scenario, found: Found, node: Node) -> Digests:
-    """Files that a chunk which was executed again may have replaced, and that are as they are then."""
+    """Files that have the contents which a second execution of their chunk gives them."""
     replaced = digests(scenario.replaced) if _is_done_again(scenario, found) else {}
     return {path: name for path, name in replaced.items() if node.files.get(path) == name}
 
@@ -168,7 +170,7 @@ def _is_done_again(scenario: Scenario, found: Found) -> bool:
 
 
 def _cached_somewhere(nodes: Iterable[Node]) -> Mapping[str, int]:
-    """Bytes by path: what two nodes have of one file makes up for none of another."""
+    """Cached bytes by path: the larger figure of all nodes."""
     most: dict[str, int] = {}
     for node in nodes:
         for path, size in node.cached.items():
@@ -177,7 +179,7 @@ def _cached_somewhere(nodes: Iterable[Node]) -> Mapping[str, int]:
 
 
 def judge_report(report: Report) -> list[str]:
-    """What a node reports once all is repaired."""
+    """Problems with the report of a node after the repair."""
     status = report.status
     said = (status.mounted, status.ailment, status.cached_bytes, status.staged_bytes)
     is_so = (True, "", report.blocks, 0)
@@ -185,7 +187,7 @@ def judge_report(report: Report) -> list[str]:
 
 
 def judge_source(scenario: Scenario, found: Found) -> list[str]:
-    """What is no longer in the source is in the set, whatever became of the run."""
+    """Problems with the source. A file that has left it is in the set, even if the run failed."""
     before, after = digests(scenario.source), digests(scenario.source_after)
     is_done = found.state.phase is RunPhase.SUCCEEDED
     allowed = {**after, **digests(scenario.left)} if is_done else before

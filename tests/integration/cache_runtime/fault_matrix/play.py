@@ -23,7 +23,7 @@ SETTLES_WITHIN = 90.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a case.
+    """The result of a case.
 
     Args:
         problems: promises that were not kept.
@@ -59,8 +59,7 @@ async def play(case: Case, store: ObjectStore) -> Verdict:
 
 
 async def _run_and_break(stand: Stand) -> tuple[bool, float]:
-    """Whether the fault came before the run had ended, and for how many seconds: on a busy machine the repair
-    takes long, too."""
+    """Whether the fault came before the run had ended, and its seconds, with those of the repair."""
     harness, blow = stand.harness, stand.scenario.blow
     await harness.request("run", stand.scenario.request, len(PARTITIONS))
     await eventually(
@@ -75,7 +74,7 @@ async def _run_and_break(stand: Stand) -> tuple[bool, float]:
 
 
 async def _has_come(stand: Stand, blow: Blow) -> bool:
-    """The run has a master, and so many chunks are recorded, or all of them are done and it is judged."""
+    """Whether it is time for the fault: enough chunks are recorded, or the master judges the run."""
     state = await stand.harness.state("run")
     if blow.ending:
         return state.judgement is not None or state.phase in FINAL
@@ -94,14 +93,14 @@ async def _ended(stand: Stand) -> tuple[RunState, list[str]]:
 async def _judged(
     stand: Stand, before: dict[str, Digests], state: RunState, *, midway: bool, outage: float
 ) -> list[str]:
-    """Nodes may report what they have found some seconds ago; so it is waited for, and only then judged."""
+    """All problems, once the nodes have reported their present state."""
 
     async def is_settled() -> bool:
         if not all([await asyncio.to_thread(stand.can_read, partition) for partition in PARTITIONS]):
             return False  # killed a moment ago, and what its node has reported is from before
         return not any([judge_report(await stand.report(partition)) for partition in PARTITIONS])
 
-    with suppress(AssertionError):  # the judgement says what is not so
+    with suppress(AssertionError):  # the judgement reports the difference
         await eventually(is_settled, within=SETTLES_WITHIN, every=0.5)
     nodes, outside = await stand.nodes(), await stand.outside()
     touched = {place: (before[place], outside[place]) for place in before}

@@ -1,4 +1,4 @@
-"""What a case runs on: two real agents over FUSE, with a bus, a database and cache disks of their own."""
+"""The servers of a case: two real agents over FUSE, with a bus, a database and cache disks of their own."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Stand:
 
 @asynccontextmanager
 async def standing(case: Case, store: ObjectStore) -> AsyncIterator[Stand]:
-    """Servers and agents that are not started yet; all of it is taken down whatever happens."""
+    """Servers, and agents that are not started yet. All of them end with the context."""
     with tempfile.TemporaryDirectory(prefix="paddlewheel-matrix-") as name:
         folder, prefix = Path(name), f"{case.operation}-{case.fault}-{case.seed}-{os.urandom(3).hex()}"
         for bucket in ("volumes", BUCKET):
@@ -241,7 +241,7 @@ def _runtimes(
 
 
 def digests_of(top: Path) -> Digests:
-    """Of all files and links below; links are not followed."""
+    """Digests of all files and links below the directory. Links are not followed."""
     found = {}
     for path, status in _entries(top):
         name = str(path.relative_to(top))

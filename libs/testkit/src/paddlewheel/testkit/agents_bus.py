@@ -1,4 +1,4 @@
-"""A server with the chart's accounts, and bus-auth's reader and writer, without anybody who grants rights."""
+"""A server with the chart's accounts and with bus-auth's reader and writer. Passwords replace its grants."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from paddlewheel.testkit.wait import eventually
 
 
 def configuration(owner: SetReference) -> dict[str, Any]:
-    """The chart's accounts, with passwords in place of what bus-auth grants to agents of a set."""
+    """The chart's accounts, with passwords in place of the rights that bus-auth grants to agents of a set."""
     accounts = {name: {**account, "users": []} for name, account in server_accounts().items()}
     may = {
         AGENT: within_set(permissions_of(role_named(AGENT)), owner),
-        # It also does what the installer is asked for.
+        # This account also answers requests to the installer.
         HOME: permissions_of(role_named(OPERATOR)) | Permissions(answers=True),
     }
     for name in (AGENT, HOME, READER):
@@ -38,13 +38,13 @@ def configuration(owner: SetReference) -> dict[str, Any]:
 
 
 def access(server: NatsServer, name: str, **changes: Any) -> Access:
-    """Of an account."""
+    """How an account connects."""
     url = server.url.replace("nats://", f"nats://{name}:x@")
     return Access(url, **{"streams": "assume", "reads": "directly", **changes})
 
 
 def agents_access(server: NatsServer, owner: SetReference) -> Access:
-    """Of the set's agents."""
+    """How the agents of a set connect."""
     own = access(server, AGENT, inbox_prefix=agent_inbox(owner.uid))
     return own.through_bus_auth(owner.uid)
 
@@ -66,7 +66,7 @@ async def writing(server: NatsServer, quotas: Mapping[str, int] = QUOTAS) -> Asy
 
 @asynccontextmanager
 async def serving(requests: SetRequests) -> AsyncIterator[None]:
-    """They are answered while the block runs."""
+    """Answer requests while the block runs."""
     task = asyncio.create_task(requests.run())
 
     async def is_ready() -> bool:

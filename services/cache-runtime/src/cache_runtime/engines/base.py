@@ -1,4 +1,4 @@
-"""What the mounts of all engines have in common: what they say of themselves, and how they wait."""
+"""State and waiting that the mounts of all engines share."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _DOUBLINGS = 6
 
 
 class BaseMount:
-    """The part of `Mount` that is about what is known of it; engines mount, and say how that went.
+    """The state of a mount. Engines subclass it, mount, and record the result.
 
     Args:
-        view: where pods find it.
+        view: where pods find the data.
     """
 
     def __init__(self, view: View, clock: Clock, on_change: MountListener) -> None:
@@ -48,16 +48,16 @@ class BaseMount:
         self._left_at: float | None = None
         self.message = "not mounted yet"
         self._step = ""
-        """What may be said of a mount that is being made when that takes long."""
+        """What a mount in progress waits for, for the message when it takes long."""
         self._ailment: Ailment | None = None
         self._silence: Ailment | None = None
         self._heard = asyncio.Event()
-        """Until it falls silent, or answers again."""
+        """Set when the file system stops answering, or answers again."""
         self.changed_at: datetime | None = None
 
     @property
     def is_ending(self) -> bool:
-        """Of an engine whose client ends after the mount is lost."""
+        """Engines whose client ends later than the mount override it."""
         return False
 
     @property
@@ -100,7 +100,7 @@ class BaseMount:
 
     @asynccontextmanager
     async def _telling(self) -> AsyncIterator[None]:
-        """While a mount is made, what it waits for is told when nothing is known of it."""
+        """Report what a mount waits for while it is made, unless a problem is known already."""
         telling = asyncio.create_task(self._tell_late())
         try:
             yield
@@ -108,7 +108,7 @@ class BaseMount:
             await end(telling)
 
     async def _tell_late(self) -> None:
-        """Told anew when it waits for something else; what is known already is not replaced."""
+        """Report again when the mount waits for something else. A known problem is not replaced."""
         began, told = self._clock.monotonic(), ""
         while True:
             await self._clock.sleep(FIRST_MOUNT_REPORT_INTERVAL_SECONDS)
@@ -135,10 +135,11 @@ class BaseMount:
             self._silence = silence
             self._heard.set()
             self._heard = asyncio.Event()
-            log.warning("silent" if silence else "no longer silent", path=str(self._view.path))
+            what = "file system does not answer" if silence else "file system answers again"
+            log.warning(what, path=str(self._view.path))
 
     async def _ask(self, call: Callable[[], T], what: str) -> T:
-        """The answer of the mounted file system. That it is late is told, and raises Retry in the end."""
+        """The answer of the mounted file system. Reports a late answer. Raises Retry when there is none."""
         asked = asyncio.create_task(in_own_thread(call))
         try:
             if not await _is_answered(asked, min(SLOW_MOUNT_GRACE_SECONDS, LOST_MOUNT_TIMEOUT_SECONDS)):
@@ -152,7 +153,7 @@ class BaseMount:
         return answer
 
     def _is_leaving(self, stop: asyncio.Event) -> bool:
-        """Only at the end: of a mount that is lost before, pods that run need what hides it."""
+        """Whether to remove the view, which happens at the end only: pods need it while a mount is lost."""
         is_recent = (
             self._left_at is not None
             and self._clock.monotonic() - self._left_at < PARTITION_LEAVE_TIMEOUT_SECONDS
@@ -160,20 +161,20 @@ class BaseMount:
         return stop.is_set() and is_recent
 
     async def _take_away(self) -> None:
-        """The view. What the kernel refuses or does not take in time keeps nothing else from its end."""
+        """Remove the view. A kernel that refuses, or takes too long, delays nothing else."""
         try:
             await self._view.remove()
         except (Retry, OSError) as error:
             log.warning("the view is not removed", path=str(self._view.path), problem=str(error))
 
     def _check_view(self, device: str) -> None:
-        """Raises Retry when pods see something else than this device."""
+        """Raises Retry unless pods see this device."""
         if not self._view.shows(device):
             raise Retry("MountLost", f"{self._view.path} was unmounted, or something was mounted on it")
 
 
 async def in_time(work: Awaitable[T], what: str, reason: str = "MountLost") -> T:
-    """The result. Raises Retry with the reason when what it asks is silent."""
+    """The result. Raises Retry with the reason when there is no answer in time."""
     asked = asyncio.ensure_future(work)
     try:
         if not await _is_answered(asked, LOST_MOUNT_TIMEOUT_SECONDS):
@@ -184,7 +185,7 @@ async def in_time(work: Awaitable[T], what: str, reason: str = "MountLost") -> T
 
 
 async def _is_answered(asked: asyncio.Future[Any], seconds: float) -> bool:
-    """Time in which this process stood still itself counts as one step: there may be an answer already."""
+    """Time during which this process was stopped counts as one step: there may be an answer already."""
     while seconds > 0:
         done, _ = await asyncio.wait({asked}, timeout=min(MOUNT_PROBE_STEP_INTERVAL_SECONDS, seconds))
         if done:

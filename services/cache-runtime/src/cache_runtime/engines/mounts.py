@@ -13,7 +13,7 @@ from paddlewheel.core.errors import Retry
 
 @dataclass(frozen=True)
 class MountEntry:
-    """One mount: device as `major:minor`, type of the file system, and what it says it was mounted from."""
+    """One mount: device as `major:minor`, type of the file system, and source."""
 
     device: str
     type: str
@@ -21,7 +21,7 @@ class MountEntry:
 
 
 def mounts_at(path: Path) -> list[MountEntry]:
-    """What the kernel has mounted there, dead or alive; the last one is what is seen."""
+    """All mounts at the path, dead or alive. The last one is visible."""
     wanted = str(path).replace("\\", "\\134").replace(" ", "\\040")
     lines = (line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return [_entry(fields) for fields in lines if fields[4] == wanted]
@@ -34,7 +34,7 @@ def _entry(fields: list[str]) -> MountEntry:
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether the kernel has a mount there, dead or alive."""
+    """Whether there is a mount, dead or alive."""
     return bool(mounts_at(path))
 
 
@@ -48,7 +48,7 @@ async def lazy_unmount(path: Path, *options: str) -> None:
 
 
 async def unmount(path: Path) -> None:
-    """Detach all that is mounted there. Raises Retry when the kernel refuses."""
+    """Detach all mounts at the path. Raises Retry when the kernel refuses."""
     while is_mount_point(path):
         await lazy_unmount(path)
 
@@ -65,7 +65,7 @@ async def run_mount(*command: str) -> None:
         silent = f"{' '.join(command)} took more than {KERNEL_MOUNT_TIMEOUT_SECONDS:.0f} s"
         raise Retry(f"{command[0].capitalize()}Failed", silent) from error
     finally:
-        if process.returncode is None:  # what nobody waits for any more must not happen later
+        if process.returncode is None:  # the mount must not happen after the caller has given up
             with suppress(ProcessLookupError):
                 process.kill()
     if process.returncode:

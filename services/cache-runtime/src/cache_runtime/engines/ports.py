@@ -1,4 +1,4 @@
-"""What the data plane needs of a cache engine."""
+"""The port of a cache engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MountListener = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Ailment:
-    """What is wrong with something, and what to do about it. Reasons are `paddlewheel.contracts.reasons`."""
+    """What is wrong, and what to do about it. Reasons are in `paddlewheel.contracts.reasons`."""
 
     reason: str
     message: str
@@ -30,7 +30,7 @@ class Mount(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where operations read and write the data set; not necessarily where pods look at it."""
+        """Where operations read and write the data set. Pods may find it at another path."""
         ...
 
     @property
@@ -43,33 +43,32 @@ class Mount(Protocol):
 
     @property
     def ailment(self) -> Ailment | None:
-        """Why it is not mounted; while it is, what it waits for or lacks."""
+        """Why it is not mounted. While it is mounted: what it waits for, or what is missing."""
         ...
 
     @property
     def changed_at(self) -> datetime | None:
-        """Since when it has been mounted, or has not."""
+        """When it was mounted or lost last."""
         ...
 
     @property
     def changes(self) -> int:
-        """How often it was mounted, lost, or moved to another file system: what was read at two numbers is
-        not of one state, and a call that has waited since the first may wait for ever."""
+        """How often it was mounted or lost. Data that was read at two numbers may be from two states, and a
+        call that began at an earlier number may never return."""
         ...
 
     @property
     def is_silent(self) -> bool:
-        """It is mounted, and what is asked of it waits: it may be busy, or hang. `ailment` says so."""
+        """It is mounted and does not answer: it may be busy, or hang. `ailment` has the reason."""
         ...
 
     @property
     def is_ending(self) -> bool:
-        """It is lost, and its client has not ended yet: that may write what it has buffered."""
+        """It is lost, and its client, which may still write buffered data, has not ended yet."""
         ...
 
     def leave(self) -> None:
-        """The partition is going from this node: at the end of `run`, if that is soon, nothing of it is
-        left there."""
+        """The partition leaves this node. If `run` ends soon, it leaves nothing behind."""
         ...
 
     async def wait_mounted(self) -> None: ...
@@ -83,8 +82,8 @@ class Mount(Protocol):
         ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Mount, and mount again when the mount is lost, until `stop`. What pods of the node have
-        mounted then fails, and works again when the next process on this node has mounted."""
+        """Mount, and mount again when the mount is lost, until `stop`. After that the data fails for running
+        pods, until the next process on this node has mounted."""
         ...
 
 
@@ -113,7 +112,7 @@ class NodeCache(Protocol):
         ...
 
     async def check(self, inodes: Sequence[int], threads: int) -> CacheReport:
-        """Look up which bytes of these files are in the cache. An inode counts as often as it is named."""
+        """Look up which bytes of these files are in the cache. An inode counts each time that it is named."""
         ...
 
     async def clear(self, directories: Sequence[str]) -> None:
@@ -138,11 +137,11 @@ class SourceReading:
     """A source that was read completely.
 
     Args:
-        size: what passes the filters. Directories count as files where they are listed.
-        delete_extra: delete what only the destination has, and copy nothing. It goes by what was read, or by
-            the same mount of it: what the address leads to may be another one by now, and empty. Raises Retry
-            when the source or the volume is away; what is deleted by then may be asked for again. Raises
-            Permanent when they refuse.
+        size: the objects that pass the filters. Directories count as files where they are listed.
+        delete_extra: delete the files that only the destination has, and copy nothing. It uses the objects
+            that were read, or the same mount: the address may lead to another, empty directory by now. It
+            may be called again after a partial deletion. Raises Retry when the source or the volume is
+            away, and Permanent when they refuse.
     """
 
     size: TreeSize
@@ -155,7 +154,7 @@ class NotBegun(Retry):
 
 @dataclass(frozen=True)
 class Copied:
-    """What came of a copy.
+    """The result of a copy.
 
     Args:
         failed: objects that failed, with the reason.
@@ -174,8 +173,8 @@ class Transfer(Protocol):
 
     @property
     def tells_time(self) -> bool:
-        """Whether what it copies has the time of this node's clock as that of its last change, and is seen
-        through the mount with this time a second later, wherever it was copied."""
+        """Whether copied files get the time of this node's clock as their last change, and the mounts of all
+        nodes show this time after a second at most."""
         ...
 
     def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:

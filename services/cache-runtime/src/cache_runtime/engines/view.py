@@ -1,12 +1,12 @@
 """Where the pods of this node find the data: a directory that exists only while the data is mounted on it.
 
-It is alone in a small read-only file system in memory, which appears together with the first mount. Before
-that, and after a restart of the node, there is no such directory: a pod that uses the volume waits, with an
-Event that says so, and neither reads an empty tree nor writes to the node's disk.
+The directory is alone in a small read-only file system in memory, which appears together with the first
+mount. Before that, and after a restart of the node, the directory does not exist. A pod that uses the volume
+then waits, with an Event as the reason. It neither reads an empty tree nor writes to the node's disk.
 
-A mount that has died stays. Whoever reads it gets ENOTCONN, and the next one is mounted on top of it: the
-kernel passes that on to every pod that has the dead one mounted with propagation HostToContainer, so that
-what they open next is there again. Were the dead one unmounted first, they would keep it for ever.
+A mount whose client has ended stays. Reads fail with ENOTCONN, and the next mount goes on top. The kernel
+passes that mount on to every pod that has the directory mounted with propagation HostToContainer, so pods
+read again without a restart. If the old mount were removed first, pods would keep it for ever.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cache_runtime.engines.mounts import lazy_unmount, mounts_at, run_mount
 from cache_runtime.threads import in_own_thread
 
 LAYERS_MAX = 100
-"""Mounts on top of each other, after which all are removed. The kernel allows 100,000 in a name space."""
+"""Mounts on top of each other until all are removed. The kernel allows 100,000 in a name space."""
 _SOURCE = "paddlewheel"
 _OPTIONS = "size=4k,nr_inodes=4,mode=0755,nosuid,nodev,noexec"
 
 
 class View:
-    """The directory `path`; the file system that it is alone in is mounted on its parent."""
+    """The directory `path`. The file system in memory is mounted on its parent."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.path, self._stage = path, state / "view"
@@ -38,11 +38,11 @@ class View:
             await self._create(volume)
 
     def shows(self, device: str) -> bool:
-        """Whether the mount that is seen there is of this device."""
+        """Whether the top mount at `path` has this device."""
         return [entry.device for entry in mounts_at(self.path)[-1:]] == [device]
 
     async def remove(self) -> None:
-        """Take everything away, for pods that start later; those that have a mount keep it as it is."""
+        """Remove all mounts, for pods that start later. Running pods keep the mount that they have."""
         while self._exists():
             await lazy_unmount(self.path.parent, "--recursive")
 
@@ -51,7 +51,7 @@ class View:
         return bool(top) and (top[0].type, top[0].source) == ("tmpfs", _SOURCE)
 
     async def _create(self, volume: Path) -> None:
-        """Prepared aside and attached as a whole: at no time can the directory be seen without the mount."""
+        """Build the file system elsewhere and attach it as a whole: no pod sees the bare directory."""
         while mounts_at(self._stage):
             await lazy_unmount(self._stage, "--recursive")
         await in_own_thread(lambda: _make_directories(self._stage, self.path.parent))

@@ -51,13 +51,13 @@ class Warmup(RunOperation):
                 yield batch
 
     async def _unless_changed(self, since: int, reading: Coroutine[Any, Any, Batch | None]) -> Batch | None:
-        """Raises Retry when what was listed may be of two states of the data set, or what is read is of a
-        file server that has gone: it may never answer."""
+        """Raises Retry when the mount has changed since: the listing may show two states of the data set, and
+        a read on the former mount may never return."""
         batch = None
         with suppress(BrokenOffError):
             batch = await unless(self._mount.wait_changed(since), reading)
         if self._has_changed(since):
-            raise Retry(Reason.LISTING_FAILED, "the mount was lost, or has moved")
+            raise Retry(Reason.LISTING_FAILED, "the mount was lost")
         return batch
 
     def _has_changed(self, since: int) -> bool:
@@ -74,7 +74,7 @@ class Warmup(RunOperation):
         return _WarmupTask(_Lookup(self._cache, threads), stats, files, memory)
 
     async def recount(self, spec: RunSpec, partition: int, warmed: int) -> int:
-        """By what this process remembers, or by another listing when others have warmed some, too."""
+        """From the memory of this process, or from a new listing if other nodes have warmed some files."""
         lookup = _Lookup(self._cache, (spec.warmup.threads if spec.warmup else 0) or THREADS)
         memories = list(self._memories.of(spec.run_id, partition).values())
         if sum(memory.size for memory in memories) < warmed:
