@@ -66,7 +66,7 @@ async def test_a_life_of_a_job(cluster: ApiCluster, sine: Key, api_server: str) 
     assert (await job(api_server, "show", str(sine), "-o", "json")).json["restarts"] == {"NodeLost": 1}
 
     assert (
-        "asked for 4 workers, 2 before" in (await job(api_server, "scale", str(sine), "--workers", "4")).out
+        "4 workers requested, 2 before" in (await job(api_server, "scale", str(sine), "--workers", "4")).out
     )
     assert (await job(api_server, "suspend", str(sine), "-o", "json")).json["changed"] is True
     spec = (await cluster.get(PADDLE_JOBS, sine))["spec"]

@@ -25,7 +25,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel cluster up --nodes 3[/cyan]  start it, or restart it with all its objects
 
-[cyan]paddlewheel cluster up --with knative[/cyan]  with Knative Serving, also on one that runs
+[cyan]paddlewheel cluster up --with knative[/cyan]  with Knative Serving, also on a running cluster
 
 [cyan]export KUBECONFIG=$(paddlewheel cluster kubeconfig)[/cyan]  then kubectl and helm use it
 
@@ -53,13 +53,13 @@ def cluster_up(
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
     addons: Addons = None,
     strict_owners: Annotated[
-        bool, typer.Option("--strict-owners", help="Check owners' finalizers as OpenShift does.")
+        bool, typer.Option("--strict-owners", help="Check finalizers of owners, like OpenShift.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Start a cluster, or restart it with all its objects. The first start builds its programs.
 
-    Add-ons are installed on a new cluster or on one that runs, and updated by the same command:
+    Add-ons are installed on a new or a running cluster, and updated by the same command:
 
         paddlewheel cluster up --with gateway   HTTPRoutes, answered by Traefik at the URL of `status`
 
@@ -120,7 +120,7 @@ def cluster_load(
 ) -> None:
     """Load images onto every node, so that pods can use them without a registry.
 
-    Each is a docker or OCI archive, an image of the local docker or podman, or one of Paddlewheel's own:
+    An image is a docker or OCI archive, an image of the local docker or podman, or an image of Paddlewheel:
 
         docker build -t team/train:1 . && paddlewheel cluster load team/train:1
 
@@ -145,13 +145,13 @@ def cluster_load(
 def cluster_build(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="What to build; everything without names."),
+        typer.Argument(metavar="NAME...", help="Programs to build; default: all."),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Build what clusters run ahead of time; otherwise the first cluster that needs it does.
+    """Build the programs of clusters ahead of time; otherwise the first cluster builds them.
 
-    What is built already is kept, once per machine and version:
+    Programs that were built are kept, once per machine and version:
 
         paddlewheel cluster build kubernetes kwok
     """

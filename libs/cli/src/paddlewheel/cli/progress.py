@@ -1,4 +1,4 @@
-"""A progress bar for one long step, lines where there is no terminal, or nothing when a script reads it."""
+"""Progress of one long step: a bar on a terminal, lines without a terminal, or nothing for scripts."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
 
 
 def step_reporter(title: str, *, quiet: bool = False) -> AbstractContextManager[Report]:
-    """The same; without a terminal, a line on standard error for each new step."""
+    """Like `progress_reporter`; without a terminal, write a line to standard error for each new step."""
     if quiet or sys.stderr.isatty():
         return progress_reporter(title, quiet=quiet)
     return nullcontext(_Lines(title))
 
 
 class _Lines:
-    """A `Report` that writes what it has not written before."""
+    """A `Report` that writes each new text once."""
 
     def __init__(self, title: str) -> None:
         self._title = title
