@@ -27,7 +27,7 @@ from paddlewheel.sdk.subscription import Query, query, read
 _OPTIONS = {"types": "--type", "sample_set": "--set", "context": "--area"}
 """Options whose names differ from the SDK's parameters."""
 _PARAMETER = re.compile(
-    r"\b(job|sample_set|sample_job|paddle_service|service|context|types)=([^\s,]+(?:,[^\s,]+)*)"
+    r"\b(job|sample_set|sample_job|paddle_service|service|context|types|namespace)=([^\s,]+(?:,[^\s,]+)*)"
 )
 """A selection in an error message of the SDK."""
 _NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "service", "setNamespace", "setName", "setUid"}
