@@ -32,7 +32,7 @@ from paddlewheel.cli.output import (
     print_line,
     print_styled,
 )
-from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.table import Table, print_page, print_table
 from paddlewheel.cli.target import Where, on_cluster
 from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.subjects import command_subject
@@ -287,10 +287,10 @@ def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
 
 
 def _print_look(seen: Look) -> None:
-    print_table(_streams_table(seen.status))
-    print_table(_durables_table(seen.status.durables, seen.dead_letters))
+    tables = [_streams_table(seen.status), _durables_table(seen.status.durables, seen.dead_letters)]
     if seen.status.mirrors:
-        print_table(_mirrors_table(seen.status.mirrors))
+        tables.append(_mirrors_table(seen.status.mirrors))
+    print_page(tables)
     for warning in seen.status.warnings:
         print_styled((f"warning: {warning}", "yellow"))
     for what, commands in (seen.left_over or {}).items():

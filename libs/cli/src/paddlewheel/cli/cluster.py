@@ -10,7 +10,7 @@ import typer
 
 from paddlewheel.cli.image_source import archive_of
 from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, print_json, print_line, print_styled
-from paddlewheel.cli.progress import progress_reporter, step_reporter
+from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import down, opened, up
@@ -158,7 +158,7 @@ def cluster_build(
     known = {module.name: module for module in binaries.ALL}
     if unknown := sorted({*(names or ())} - {*known}):
         raise typer.BadParameter(f"no program {', '.join(unknown)}; there are: {', '.join(known)}")
-    with step_reporter("cluster programs", quiet=output is Format.JSON) as report:
+    with progress_reporter("cluster programs", quiet=output is Format.JSON) as report:
         built = binaries.ensure(tuple(known[name] for name in names or known), report)
     if output is Format.JSON:
         print_json({name: str(path) for name, path in built.paths.items()})

@@ -25,8 +25,8 @@ from paddlewheel.cli.output import (
     print_line,
     while_read,
 )
-from paddlewheel.cli.progress import step_reporter
-from paddlewheel.cli.table import print_table
+from paddlewheel.cli.progress import progress_reporter
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, list_all, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, uid_of
@@ -121,8 +121,7 @@ def show(
     if output is Format.JSON:
         print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
         return
-    for part in tables.sample_set(found, runs, datetime.now(UTC)):
-        print_table(part)
+    print_page(tables.sample_set(found, runs, datetime.now(UTC)))
 
 
 @app.command("explain")
@@ -393,7 +392,7 @@ async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secr
             return run
         # Scripts get this line too: an interrupted script has to know which run it started.
         typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
-        with step_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
+        with progress_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
             return await follow(api, run, report)
 
 

@@ -31,7 +31,7 @@ from paddlewheel.cli.output import (
     print_json,
     print_line,
 )
-from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
@@ -94,8 +94,7 @@ def show(
     if output is Format.JSON:
         print_json(as_json(found))
         return
-    for part in tables.job(found, datetime.now(UTC)):
-        print_part(part)
+    print_page(tables.job(found, datetime.now(UTC)))
 
 
 app.command("logs")(logs)

@@ -11,7 +11,7 @@ from paddlewheel.cli.job_tables import results
 from paddlewheel.cli.logs import Printer, Wanted, print_logs
 from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS, ObjectWatch, watched
 from paddlewheel.cli.output import Format
-from paddlewheel.cli.progress import Report, step_reporter
+from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.contracts.crds import parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, status_of
@@ -28,7 +28,7 @@ async def follow(api: ApiCluster, job: Object, output: Format) -> Object:
     """
     quiet = output is Format.JSON
     async with watched(api, PADDLE_JOBS, job, is_final) as watch:
-        with step_reporter(str(key_of(job)), quiet=quiet) as report:
+        with progress_reporter(str(key_of(job)), quiet=quiet) as report:
             seen = await _wait_until(watch, job, is_final if quiet else _writes, report)
         if quiet:
             return seen

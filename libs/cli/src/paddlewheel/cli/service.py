@@ -52,7 +52,7 @@ from paddlewheel.cli.service_measure import (
     print_measurement,
     publish,
 )
-from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
@@ -122,8 +122,7 @@ def show(
     if output is Format.JSON:
         print_json(_with_status(obj))
         return
-    for part in tables.service(read(obj), contents):
-        print_part(part)
+    print_page(tables.service(read(obj), contents))
 
 
 @app.command("history")
