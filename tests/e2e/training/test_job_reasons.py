@@ -91,7 +91,7 @@ CAUSES = {
     "crashing": Cause(
         "CrashLoopBackOff",
         ("container main ended with exit code 4: no bucket",),
-        "mend the program",
+        "fix the program",
         container={"command": FAILS},
         pod={"restartPolicy": "OnFailure"},
         lines=("fetching", "no bucket"),
@@ -99,14 +99,14 @@ CAUSES = {
     "init-crashing": Cause(
         "CrashLoopBackOff",
         ("container fetch ended with exit code 4: no bucket",),
-        "mend the program",
+        "fix the program",
         pod=init(restartPolicy="OnFailure"),
         lines=("fetching", "no bucket"),
     ),
     "init-failing": Cause(
         "PodFailed",
         ("container fetch", "exit code 4", "no bucket"),
-        "mend the cause",
+        "fix the cause",
         pod=init(),
         lines=("fetching", "no bucket"),
         fact="JobFailed",

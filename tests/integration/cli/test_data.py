@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -138,7 +137,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
     await cluster.patch(SAMPLE_SETS, digits, {"status": status}, subresource="status")
     listed = await data(api_server, "list", "-A")
     row = next(line for line in listed.out.splitlines() if str(digits) in line)
-    assert [cell.strip() for cell in re.split("[│┃]", row)[1:3]] == [str(digits), "NotBound"]
+    assert row.split()[:2] == [str(digits), "NotBound"]
     shown = await data(api_server, "show", str(digits), "-o", "json")
     assert [each["name"] for each in shown.json["runs"]] == [key_of(created).name]
     assert key_of(created).name in (await data(api_server, "show", str(digits))).out

@@ -60,13 +60,11 @@ async def test_a_life_of_a_job(cluster: ApiCluster, sine: Key, api_server: str) 
     )
     listed = await job(api_server, "list", "-A")
     row = next(line for line in listed.out.splitlines() if str(sine) in line)
-    assert [cell.strip() for cell in re.split("[│┃]", row)[1:8]] == [
-        str(sine), "Running", "Collective", "2/2", "", "1", "1"
-    ]  # fmt: skip
+    assert row.split()[:6] == [str(sine), "Running", "Collective", "2/2", "1", "1"]
     assert (await job(api_server, "show", str(sine), "-o", "json")).json["restarts"] == {"NodeLost": 1}
 
     assert (
-        "asked for 4 workers, 2 before" in (await job(api_server, "scale", str(sine), "--workers", "4")).out
+        "4 workers requested, 2 before" in (await job(api_server, "scale", str(sine), "--workers", "4")).out
     )
     assert (await job(api_server, "suspend", str(sine), "-o", "json")).json["changed"] is True
     spec = (await cluster.get(PADDLE_JOBS, sine))["spec"]
@@ -167,7 +165,7 @@ async def test_ctrl_c_ends_the_command_and_not_the_job(
         await says(process, "created; Ctrl-C ends this command")
         process.send_signal(signal.SIGINT)
         done = await ended(process)
-    assert (done.code, "a job that was created goes on" in done.err) == (130, True)
+    assert (done.code, "a job that was created continues" in done.err) == (130, True)
     assert "deletionTimestamp" not in (await cluster.get(PADDLE_JOBS, key))["metadata"]
 
 

@@ -109,7 +109,7 @@ def test_nothing_is_removed_without_a_confirmation(installed: Installed) -> None
 def test_objects_that_cannot_be_deleted_are_named_with_their_finalizers(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddlewheel.cli.uninstall.GONE_WITHIN", 0.5)
+    monkeypatch.setattr("paddlewheel.cli.uninstall.DELETION_TIMEOUT_SECONDS", 0.5)
 
     async def delete() -> None:
         async with await connect(str(installed.cluster.kubeconfig)) as api:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from paddlewheel.cli.app import app
 from paddlewheel.cli.demo.facts import Facts
-from paddlewheel.cli.table import Table, print_part
+from paddlewheel.cli.table import Table, print_page
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.memory_bus import MemoryBus
 
@@ -37,8 +37,7 @@ def paddlewheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cal
 def text_of(*parts: Table | str) -> str:
     """Tables and lines as a pipe gets them."""
     with redirect_stdout(StringIO()) as out:
-        for part in parts:
-            print_part(part)
+        print_page(parts)
     return out.getvalue()
 
 

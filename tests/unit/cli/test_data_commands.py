@@ -16,11 +16,11 @@ from tests.unit.cli.conftest import text_of
 from typer.testing import Result
 
 from paddlewheel.cli import data, data_runs
+from paddlewheel.cli.advice import DATA_ADVICE
 from paddlewheel.cli.data_runs import ending, follow, manifest, rounded_time, runs_of, state
 from paddlewheel.cli.data_tables import sample_set as page
 from paddlewheel.cli.data_tables import sample_sets as table
 from paddlewheel.cli.explain_data import explain_sample_set
-from paddlewheel.cli.remedies import DATA_REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.target import Where
 from paddlewheel.contracts.crds.parse import parse_sample_job_status
@@ -48,7 +48,7 @@ PROGRESS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The status is looked at often."""
-    monkeypatch.setattr(data_runs, "_POLL", 0.01)
+    monkeypatch.setattr(data_runs, "STATUS_INTERVAL_SECONDS", 0.01)
 
 
 def test_a_run_has_only_the_options_that_were_given() -> None:
@@ -100,7 +100,7 @@ def test_runs_are_those_of_the_set_the_newest_first() -> None:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ({}, "waits for dataset-controller"),
+        ({}, "waiting for dataset-controller"),
         (
             {"phase": "Pending", "reason": "WaitingForSampleSet", "message": "digits is Bound"},
             "Pending, WaitingForSampleSet: digits is Bound",
@@ -182,7 +182,7 @@ async def test_a_run_that_is_deleted_or_replaced_ends_the_following() -> None:
     await cluster.create(SAMPLE_JOBS, {**make_sample_job(), "status": {"phase": "Succeeded"}})
     with pytest.raises(Permanent, match="RunDeleted") as gone:
         await following
-    assert "is gone, and its end was not seen: it was cancelled, or deleted after its end;" in str(gone.value)
+    assert "was deleted, and how it ended is unknown;" in str(gone.value)
     assert "`paddlewheel events --sample-job default/job --since 1d --no-follow`" in str(gone.value)
 
 
@@ -194,7 +194,9 @@ async def test_a_run_that_was_seen_on_its_way_out_before_its_end_is_cancelled() 
     await eventually(lambda: told)
     await cluster.delete(SAMPLE_JOBS, key_of(run))
     await cluster.patch(SAMPLE_JOBS, key_of(run), {"metadata": {"finalizers": None}})
-    with pytest.raises(Permanent, match="was deleted while it was followed, which has cancelled the run"):
+    with pytest.raises(
+        Permanent, match="was deleted while this command followed it, which cancelled the run"
+    ):
         await following
 
 
@@ -252,7 +254,7 @@ def test_a_set_is_shown_with_its_nodes_and_runs() -> None:
 
 
 def test_a_set_that_nobody_has_seen_is_shown_as_that() -> None:
-    assert "not yet seen by dataset-controller" in text_of(*page(make_sample_set(), [], NOW))
+    assert "not processed by dataset-controller yet" in text_of(*page(make_sample_set(), [], NOW))
 
 
 def test_what_a_status_says_does_not_control_the_terminal() -> None:
@@ -334,7 +336,7 @@ def test_what_is_invalid_is_what_is_edited(status: dict[str, str], runs: list[Ob
 
 
 def test_a_set_that_nobody_has_seen_names_the_service() -> None:
-    assert "dataset-controller runs" in explain_sample_set(make_sample_set(), []).remedy
+    assert "check dataset-controller" in explain_sample_set(make_sample_set(), []).remedy
 
 
 NEVER_THE_REASON_OF_DATA = {
@@ -351,7 +353,7 @@ OPERATOR = tuple(
 def test_every_reason_that_data_may_show_has_a_remedy() -> None:
     shown = {*named_in("services/dataset-controller/src", *OPERATOR), *ended_in("services/cache-runtime/src")}
     assert {"FAILED_CREATE", "OWNED_BY_ANOTHER", "SOURCE_NOT_ALLOWED", "PATH_NOT_FOUND"} <= shown
-    have = {reason.name for reason in DATA_REMEDIES}
+    have = {reason.name for reason in DATA_ADVICE}
     assert shown - NEVER_THE_REASON_OF_DATA - have == set()
     assert NEVER_THE_REASON_OF_DATA & have == set()
     assert shown >= NEVER_THE_REASON_OF_DATA
@@ -376,7 +378,7 @@ def sources(*places: str) -> Iterator[str]:
 
 
 def test_every_remedy_can_be_filled_in() -> None:
-    for remedy in DATA_REMEDIES.values():
+    for remedy in DATA_ADVICE.values():
         assert "{" not in remedy.format(
             namespace="team-a", name="digits", key="team-a/digits", object="sampleset digits"
         )
@@ -494,9 +496,9 @@ def test_the_question_names_what_a_sync_deletes_from(
     for more in (("--delete",), ("--delete", "--to", "train", "--source", "s3://b.s3.example.com/"), ()):
         assert paddlewheel(*sync, *more, "--secret", "keys").exit_code == 0
     assert asked == [
-        "Delete all files of default/digits that its source does not have, for all who use it?",
-        "Delete all files of default/digits/train that s3://b.s3.example.com/ does not have,"
-        " for all who use it?",
+        "Delete all files of default/digits that are missing in its source, for all users of the set?",
+        "Delete all files of default/digits/train that are missing in s3://b.s3.example.com/,"
+        " for all users of the set?",
     ]
 
 
@@ -515,8 +517,8 @@ def test_a_run_that_has_ended_keeps_its_record(
     refused = paddlewheel("data", "cancel", "default/digits-sync-x")
     assert isinstance(refused.exception, Permanent)
     assert refused.exception.message == (
-        f"default/digits-sync-x has ended, nothing is changed ({phase}{';' if phase == 'Succeeded' else ':'}"
-        " as it is); its record goes with: kubectl -n default delete samplejob digits-sync-x"
+        f"default/digits-sync-x has ended, nothing was changed ({phase}{';' if phase == 'Succeeded' else ':'}"
+        " as it is); to delete its record: kubectl -n default delete samplejob digits-sync-x"
     )
     assert refused.stdout == ""
     assert len(where.runs()) == 1

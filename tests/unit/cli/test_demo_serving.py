@@ -38,13 +38,16 @@ def make_run(facts: Facts, status: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(IMAGE, "ImagePullBackOff: cannot pull image"), ({}, "nothing: serving-controller has not seen it")],
+    [
+        (IMAGE, "ImagePullBackOff: cannot pull image"),
+        ({}, "empty: serving-controller has not processed the service"),
+    ],
 )
 async def test_what_keeps_the_service_from_its_first_start_is_told(
     facts: Facts, monkeypatch: pytest.MonkeyPatch, status: dict[str, str], words: str
 ) -> None:
-    monkeypatch.setattr(serving, "_READY_WITHIN", 0.01)
-    with pytest.raises(Permanent, match=f"no ServiceReady within 0 s; the service says {words}"):
+    monkeypatch.setattr(serving, "_READY_TIMEOUT_SECONDS", 0.01)
+    with pytest.raises(Permanent, match=f"no ServiceReady within 0 s; the status of the service is {words}"):
         await serving.await_ready(make_run(facts, status), UID)
 
 

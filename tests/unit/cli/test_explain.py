@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from paddlewheel.cli.advice import ADVICE
 from paddlewheel.cli.explain import Explanation, explain, print_explanation, with_lines
 from paddlewheel.cli.output import Format
-from paddlewheel.cli.remedies import REMEDIES
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.kube.ports import PODS, Object
@@ -44,10 +44,10 @@ def job(**status: Any) -> Object:
 def test_every_reason_that_a_job_may_show_has_a_remedy() -> None:
     sources = repo_file("services/job-controller/src").rglob("*.py")
     used = {name for source in sources for name in re.findall(r"\bReason\.([A-Z_]+)", source.read_text())}
-    assert used - NEVER_THE_REASON_OF_A_JOB - {reason.name for reason in REMEDIES} == set()
+    assert used - NEVER_THE_REASON_OF_A_JOB - {reason.name for reason in ADVICE} == set()
 
 
-@pytest.mark.parametrize("reason", REMEDIES)
+@pytest.mark.parametrize("reason", ADVICE)
 def test_a_remedy_is_of_the_namespace_of_the_job(reason: Reason) -> None:
     remedy = explain(job(phase="Pending", reason=reason)).remedy
     assert "{" not in remedy
@@ -76,7 +76,7 @@ def test_a_training_that_hangs_is_not_said_to_run() -> None:
 
 
 def test_a_job_that_nobody_has_seen_and_a_reason_that_is_new() -> None:
-    assert "job-controller runs" in explain(job()).remedy
+    assert "check job-controller" in explain(job()).remedy
     assert explain(job(phase="Pending", reason="FromTheFuture")).remedy == "see the message"
 
 

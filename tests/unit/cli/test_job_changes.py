@@ -28,8 +28,8 @@ def make_job(*, phase: str = "Running", **spec: Any) -> Json:
 def test_scaling_changes_the_replicas_of_the_workers_alone() -> None:
     change = scaling(make_job(), 3)
     assert change.patch == {"spec": {"worker": {"replicas": 3}}}
-    assert change.said == "asked for 3 workers, 2 before"
-    assert scaling(make_job(), 1).said == "asked for 1 worker, 2 before"
+    assert change.summary == "3 workers requested, 2 before"
+    assert scaling(make_job(), 1).summary == "1 worker requested, 2 before"
     assert scaling(make_job(), 2) == Change("has 2 workers already", {})
 
 
@@ -61,7 +61,7 @@ def test_a_suspended_job_is_resumed_instead_of_restarted() -> None:
 @pytest.mark.parametrize("phase", ["Completed", "Failed"])
 def test_a_job_that_has_ended_is_not_changed(change: Callable[[Json], Change], phase: str) -> None:
     with pytest.raises(
-        Permanent, match=rf"\({phase}\), and never runs again: `paddlewheel job delete team-a/sine`"
+        Permanent, match=rf"\({phase}\) and cannot run again: run `paddlewheel job delete team-a/sine`"
     ):
         change(make_job(phase=phase))
 

@@ -78,9 +78,9 @@ def cluster() -> Cluster:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The status is looked at often."""
-    monkeypatch.setattr(commands, "_POLL", 0.01)
-    monkeypatch.setattr(job_follow, "_POLL", 0.01)
-    monkeypatch.setattr(logs, "_PAUSE", 0.0)
+    monkeypatch.setattr(commands, "STATUS_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(job_follow, "STATUS_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(logs, "_RESUME_INTERVAL_SECONDS", 0.0)
 
 
 async def created(cluster: Cluster, **spec: Any) -> Object:
@@ -148,7 +148,7 @@ async def test_a_job_is_followed_to_its_end_with_what_its_pods_write(
 
         await eventually(heard, what=text)
 
-    await tells("team-a/sine: waits for job-controller\n")
+    await tells("team-a/sine: waiting for job-controller\n")
     await cluster.show(phase="Pending", ready="0/2", reason="SampleSetNotReady", message="set is at 40 %")
     await tells("team-a/sine: Pending, 0/2 ready, SampleSetNotReady: set is at 40 %\n")
     await cluster.add_pod()
@@ -157,7 +157,7 @@ async def test_a_job_is_followed_to_its_end_with_what_its_pods_write(
     await cluster.show(phase="Completed", duration="3m20s", results={"loss": 0.000039, "epochs": 2000})
     ended = await following
     assert ending(ended) == "Completed after 3m20s; loss 3.9e-05, epochs 2000"
-    assert "".join(said).count("waits for job-controller") == 1
+    assert "".join(said).count("waiting for job-controller") == 1
 
 
 async def test_a_job_that_fails_before_it_runs_ends_the_following_without_lines(cluster: Cluster) -> None:
@@ -226,7 +226,7 @@ async def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_followin
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ({}, "waits for job-controller"),
+        ({}, "waiting for job-controller"),
         ({"phase": "Running", "ready": "2/2", "reason": "AllPodsRunning", "message": ""},
          "Running, 2/2 ready, AllPodsRunning"),
         ({"phase": "Pending"}, "Pending"),
@@ -352,7 +352,7 @@ def test_how_far_a_training_is_and_who_schedules_it_are_text_of() -> None:
 
 
 def test_a_job_that_nobody_has_seen_is_shown_as_that() -> None:
-    assert "not yet seen by job-controller" in text_of(*page(make_seen(), NOW))
+    assert "not processed by job-controller yet" in text_of(*page(make_seen(), NOW))
 
 
 CLEARS = "\x1b[2J\x1b]0;mine\x07"
@@ -464,7 +464,7 @@ def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
         patched.setattr(output, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
         unanswered = paddlewheel("job", "delete", str(SINE))
     assert unanswered.exit_code == 1
-    assert "Delete PaddleJob team-a/sine (not seen yet)? [y/N]" in unanswered.stderr
+    assert "Delete PaddleJob team-a/sine (not processed yet)? [y/N]" in unanswered.stderr
     assert asyncio.run(cluster.list(PADDLE_JOBS)) != []
     done = paddlewheel("job", "delete", str(SINE), "--yes", "--wait", "5", "-o", "json")
     assert json.loads(done.stdout) == {"job": "team-a/sine", "asked": "delete", "gone": True}

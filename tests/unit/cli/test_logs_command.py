@@ -75,7 +75,7 @@ class Cluster(MemoryCluster):
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_PAUSE", 0.0)
+    monkeypatch.setattr(logs, "_RESUME_INTERVAL_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from paddlewheel.core.errors import Permanent
     [
         (("--gateway", "10.0.0.1"), "write http://10.0.0.1"),
         (("--gateway", "gateway:8000"), "write http://gateway:8000"),
-        (("--gateway", "http://a:b"), "is no URL"),
+        (("--gateway", "http://a:b"), "is not a URL"),
         (("--path", "lac/prediction"), "write /lac/prediction"),
     ],
 )

@@ -128,7 +128,7 @@ def test_what_was_rolled_back_is_not_promoted_but_named_with_a_way(
 
 def test_a_canary_whose_model_was_not_published_is_not_promoted() -> None:
     waiting = {"type": "Progressing", "status": "True", "reason": "ModelNotPublished"}
-    with pytest.raises(Permanent, match="no version of the canary's model"):
+    with pytest.raises(Permanent, match="the model of the canary has no published version"):
         promotion(make_seen(spec=CANARY, conditions=[waiting]))
 
 
@@ -202,14 +202,14 @@ def test_no_default_of_the_autoscaler_is_written_into_a_spec_without_any() -> No
 @pytest.mark.parametrize(("old", "new"), [({"name": "digits"}, MODEL), ({"name": "x"}, {"claim": "models"})])
 def test_a_return_says_that_a_model_is_not_followed_any_more(old: Any, new: Any) -> None:
     change = back(make_seen(spec={"default": {"model": old}}), content={"model": new, "port": 8080})
-    assert f"publications of {old['name']} are not followed any more: remove" in change.said
+    assert f"publications of {old['name']} are ignored now: remove" in change.summary
 
 
 @pytest.mark.parametrize("old", [MODEL, {"claim": "models"}, None])
 def test_a_model_that_was_not_followed_is_restored_without_such_words(old: Any) -> None:
     spec = {"default": {"model": old}} if old else {}
     change = back(make_seen(spec=spec), content={"model": MODEL, "port": 8080})
-    assert "publications" not in change.said
+    assert "publications" not in change.summary
 
 
 # Which revision
@@ -268,7 +268,7 @@ def test_a_revision_is_named_by_number_or_name(to: str, name: str) -> None:
 
 @pytest.mark.parametrize("to", ["9", "lac-x"])
 def test_a_revision_that_is_not_kept_is_named_with_those_that_are(to: str) -> None:
-    with pytest.raises(Permanent, match=rf"no revision {to} is kept; there are: 3 \(lac-c\)"):
+    with pytest.raises(Permanent, match=rf"no revision {to} is kept; kept revisions: 3 \(lac-c\)"):
         earlier(make_seen(), to)
 
 
@@ -287,10 +287,10 @@ def test_a_return_forgets_words_about_a_rollout() -> None:
 def test_under_rules_a_return_takes_the_steps_or_is_held() -> None:
     seen = make_seen(spec=AUTOMATIC)
     slow, fast = back(seen), back(seen, now=True)
-    assert "through the steps of spec.rollout beside lac-b; `rollback --now`" in slow.said
+    assert "through the steps of spec.rollout beside lac-b; `rollback --now`" in slow.summary
     assert SERVE not in annotated(slow)
     assert annotated(fast)[SERVE] == fast.goal == "lac-a"
-    assert "have no effect until `paddlewheel service release default/lac`" in fast.said
+    assert "have no effect until `paddlewheel service release default/lac`" in fast.summary
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ async def harness() -> AsyncIterator[ServingHarness]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The status is looked at often."""
-    monkeypatch.setattr(service, "_POLL", 0.01)
+    monkeypatch.setattr(service, "STATUS_INTERVAL_SECONDS", 0.01)
 
 
 async def ask(harness: ServingHarness, decide: Decide) -> str:
@@ -39,7 +39,7 @@ async def ask(harness: ServingHarness, decide: Decide) -> str:
     change, _ = await apply_change(harness.cluster, LAC, decide)
     await harness.drain_queue()
     await harness.play()
-    return change.said
+    return change.summary
 
 
 async def try_(harness: ServingHarness, tag: str) -> str:
@@ -87,7 +87,7 @@ async def test_a_rollback_of_a_change_goes_back_to_the_stable_revision(
     if is_over:
         await reject(harness, second, third)
     said = await ask(harness, back_to("", now=False))
-    assert f"asked for {second}, the stable revision" in said
+    assert f"{second} requested, the stable revision" in said
     assert await default_of(harness) == make_endpoint("2")
     assert await harness.traffic() == {second: 100}
     assert "rollout" not in await harness.status(LAC)
@@ -158,7 +158,7 @@ async def test_a_change_that_never_gets_through_is_given_up_with_a_remedy(harnes
     await harness.served()
     await try_(harness, "2")
     conflicts(harness, 5)
-    with pytest.raises(Permanent, match="changed by others 5 times meanwhile: run the command again"):
+    with pytest.raises(Permanent, match="changed by other clients 5 times: run the command again"):
         await apply_change(harness.cluster, LAC, back_to("", now=False))
 
 
@@ -191,7 +191,7 @@ async def test_what_takes_longer_is_told_with_what_keeps_it(harness: ServingHarn
     await harness.serving.make_unready(first)
     await harness.drain_queue()
     with pytest.raises(
-        Permanent, match=rf"NotYet: after 0 s: {first} gets 0 % of the requests; .*it goes on"
+        Permanent, match=rf"NotYet: after 0 s: {first} gets 0 % of the requests; .*the change continues"
     ):
         await wait_until_reached(harness.cluster, change, obj, 0, lambda *_: None)
 

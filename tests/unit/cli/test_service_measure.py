@@ -46,9 +46,9 @@ def test_metrics_are_names_and_numbers() -> None:
     [
         (["accuracy"], "'accuracy': write NAME=VALUE, as in accuracy=0.97"),
         (["=0.97"], "'=0.97': write NAME=VALUE"),
-        (["accuracy="], "accuracy: '' is no number: write one such as 0.97"),
-        (["accuracy=high"], "accuracy: 'high' is no number"),
-        (["accuracy=0,97"], "accuracy: '0,97' is no number"),
+        (["accuracy="], "accuracy: '' is not a number: write a number such as 0.97"),
+        (["accuracy=high"], "accuracy: 'high' is not a number"),
+        (["accuracy=0,97"], "accuracy: '0,97' is not a number"),
         (["a=1", "b=2", "a=3"], "a is given twice: keep one value"),
     ],
 )
@@ -66,13 +66,17 @@ def test_the_revision_is_that_on_trial_or_the_one_that_is_named(wanted: str, fou
 @pytest.mark.parametrize(
     ("seen", "wanted", "said"),
     [
-        (make_seen(), "lac-9", r"no revision lac-9 is kept; there are: 2 \(lac-2\), 1 \(lac-1\)"),
+        (make_seen(), "lac-9", r"no revision lac-9 is kept; kept revisions: 2 \(lac-2\), 1 \(lac-1\)"),
         (
             make_seen(canary=""),
             "",
-            "no revision is on trial: name one with --revision; there are: lac-2, lac-1",
+            "no revision is on trial: choose one with --revision from: lac-2, lac-1",
         ),
-        (make_seen(observed=2), "", "has not seen the last change of the spec yet: run the command again"),
+        (
+            make_seen(observed=2),
+            "",
+            "has not processed the last change of the spec yet: run the command again",
+        ),
     ],
 )
 def test_without_a_revision_the_remedy_is_named(seen: Seen, wanted: str, said: str) -> None:
@@ -142,8 +146,8 @@ def test_the_command_says_what_was_stored_and_what_of_it_decides_nothing(
 ) -> None:
     done = paddlewheel("service", "measure", "team-a/lac", "accuracy=0.97", "recal=0.5")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "team-a/lac: published of lac-2: accuracy 0.97, recal 0.5\n"
-    assert "recal decides nothing: spec.rollout.limits.metrics has no limits of it" in done.stderr
+    assert done.stdout == "team-a/lac: published for lac-2: accuracy 0.97, recal 0.5\n"
+    assert "recal has no effect: spec.rollout.limits.metrics has no limits for it" in done.stderr
     [event] = bus.bus.events("PW_MEASUREMENTS")
     told: Any = event.data
     assert (told.revision, told.metrics) == ("lac-2", {"accuracy": 0.97, "recal": 0.5})

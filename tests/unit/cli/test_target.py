@@ -331,8 +331,8 @@ def test_an_option_for_the_cluster_goes_before_nats_url(
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     assert Where(namespace="team-a").uses_own_bus
-    others = (Where(context="x"), Where(kubeconfig="x"), Where(cluster="x"))
-    assert not any(where.uses_own_bus for where in others)
+    for where in (Where(context="x"), Where(kubeconfig="x"), Where(cluster="x")):
+        assert not where.uses_own_bus
 
 
 @pytest.mark.parametrize("kind", ["PaddleJob", "SampleSet", "PaddleService"])

@@ -72,8 +72,8 @@ async def test_controllers_in_another_namespace_are_named_and_nothing_is_release
 
 async def test_deletion_is_waited_for_as_long_as_objects_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each goes before the limit, all of them only after it."""
-    monkeypatch.setattr(uninstall, "GONE_WITHIN", 2.0)
-    monkeypatch.setattr(uninstall, "_POLL", 0.01)
+    monkeypatch.setattr(uninstall, "DELETION_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(uninstall, "_LIST_INTERVAL_SECONDS", 0.01)
     names = ["a", "b", "c", "d", "e"]
     cluster = await with_jobs(*names)
 

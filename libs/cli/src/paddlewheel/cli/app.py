@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command's module when the command is used: importing all takes seconds, for `--help` too."""
+    """Imports the module of a command when the command is used: importing all of them takes seconds."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = {name: TyperCommand(name, help=summary) for name, (summary, _) in COMMANDS.items()}
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Import the module of the command that is to run."""
+        """Import the module of the command to run."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(str(name)), rest
 
@@ -59,10 +59,10 @@ def start(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the versions and exit.")] = False,
     output: Annotated[
-        Format | None, typer.Option("--output", "-o", help="Of --version: text for people, json for scripts.")
+        Format | None, typer.Option("--output", "-o", help="Format of --version: text or json.")
     ] = None,
 ) -> None:
-    """Commands log warnings and errors to standard error."""
+    """Set up logging: warnings and errors go to standard error."""
     # asyncio warns whenever the peer closes a TLS connection first; there is nothing to act on.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")

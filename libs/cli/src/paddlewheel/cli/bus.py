@@ -32,7 +32,7 @@ from paddlewheel.cli.output import (
     print_line,
     print_styled,
 )
-from paddlewheel.cli.table import Table, print_table
+from paddlewheel.cli.table import Table, print_page, print_table
 from paddlewheel.cli.target import Where, on_cluster
 from paddlewheel.contracts.generated.bus_v1 import Rebuild, RebuildReport
 from paddlewheel.contracts.subjects import command_subject
@@ -46,9 +46,9 @@ from paddlewheel.sdk.subscription import Query, query, read
 SERVICES = tuple(role.name for role in ROLES if role.answers_commands)
 _CROWDED = 90.0
 """Percent from which a stream that refuses more when full is a fault."""
-_MAKER = "bus-installer, which looks every few seconds,"
+_MAKER = "bus-installer, which checks every few seconds,"
 _ELSE = (
-    "if not, `kubectl --namespace paddle-system logs deployment/bus-installer` says why; without one, on a "
+    "if not, `kubectl --namespace paddle-system logs deployment/bus-installer` shows why; without one, on a "
     "server of your own, run `paddlewheel bus install`"
 )
 
@@ -60,7 +60,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel bus status[/cyan]  streams, consumers, dead letters; exit code 1 when something is wrong
 
-[cyan]paddlewheel bus install[/cyan]  make the streams on a NATS server of your own
+[cyan]paddlewheel bus install[/cyan]  create the streams on a NATS server of your own
 
 [cyan]paddlewheel bus rebuild[/cyan]  republish the facts that the streams have lost
 
@@ -72,9 +72,12 @@ app = typer.Typer(
 
 @dataclass(frozen=True)
 class Look:
-    """The observed state of the bus, and dead letters by durable.
+    """The observed state of the bus.
 
-    `left_over` is what services of others may have left, to the commands that remove it; None = not known.
+    Attributes:
+        dead_letters: their number by consumer.
+        left_over: streams and consumers that no declared service uses, each with the commands that remove it;
+            None when the declared services are unknown.
     """
 
     status: BusStatus
@@ -83,14 +86,14 @@ class Look:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, each with its remedy."""
+        """Problems, each with what to do about it."""
         unread = (letters.unread(replays) for replays in unread_replays(self.status))
         faults = (*self._missing(), *self._drifted(), *self._crowded(), *self._unfed(), *self._unhandled())
         return [*faults, *unread]
 
     def _missing(self) -> Iterator[str]:
         for name in self.status.missing:
-            yield f"stream {name} is missing: {_MAKER} makes it; {_ELSE}"
+            yield f"stream {name} is missing: {_MAKER} creates it; {_ELSE}"
 
     def _drifted(self) -> Iterator[str]:
         for stream in self.status.streams:
@@ -110,13 +113,13 @@ class Look:
 
     def _unhandled(self) -> Iterator[str]:
         for durable, count in self.dead_letters.items():
-            remedy = f"`paddlewheel dlq list --durable {durable}` shows why"
-            yield f"{count} dead letter{'s' * (count > 1)} of {durable}: {remedy}"
+            advice = f"`paddlewheel dlq list --durable {durable}` shows why"
+            yield f"{count} dead letter{'s' * (count > 1)} of {durable}: {advice}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of `rebuild` for the replicas of one service; `problem` is "" on success."""
+    """The answers of the replicas of one service to `rebuild`; `problem` is "" on success."""
 
     service: str
     replicas: tuple[RebuildReport, ...] = ()
@@ -128,7 +131,8 @@ class Answer:
 def bus_status(where: Where, output: Output = Format.TEXT) -> None:
     """Show streams, consumers and dead letters; exit code 1 when something is wrong.
 
-    Whether the server writes to disk before it acknowledges is read from its monitor, NATS_MONITOR_URL.
+    NATS_MONITOR_URL is the address of the server's monitor, which reports whether the server writes to disk
+    before it acknowledges.
     """
     seen = asyncio.run(_look(where))
     if output is Format.JSON:
@@ -147,9 +151,9 @@ def bus_install(
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Copies of every stream.")] = 1,
     output: Output = Format.TEXT,
 ) -> None:
-    """Make the streams and the services' consumers, and correct those that differ.
+    """Create the streams and the consumers of the services, and correct streams and consumers that differ.
 
-    For a NATS server of your own; the chart runs bus-installer, which does the same all the time.
+    Use it for a NATS server of your own. The chart runs bus-installer, which does the same continuously.
     """
     status = asyncio.run(_install(where, replicas))
     names = [stream.name for stream in status.streams]
@@ -168,10 +172,10 @@ def bus_rebuild(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Republish the facts that are in the status of the objects and that the streams have lost.
+    """Republish facts that the streams have lost, from the status of the objects.
 
-    Every replica of the controllers does its share. Safe at any time: facts that a stream has are not
-    published again. Exit code 1 when a controller does not answer.
+    Every replica of a controller republishes its share. The command is safe at any time: facts that a stream
+    still has are not published again. Exit code 1 when a controller does not answer.
     """
     for one in service or ():
         if one not in SERVICES:
@@ -193,10 +197,10 @@ def bus_replay(
     job: Annotated[str, typer.Option(help="The PaddleJob, existing or deleted: name, or namespace/name.")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Show all stored facts about a job, oldest first, even of a deleted one.
+    """Show all stored facts about a job, oldest first, also when the job is deleted.
 
-    Jobs that had the same name one after the other are shown separately. The stream keeps seven days. (Use
-    `paddlewheel dlq replay` for messages that a consumer could not handle.)
+    Jobs that had the same name one after the other are shown separately. The stream keeps facts for seven
+    days. For messages that a consumer could not handle, use `paddlewheel dlq replay`.
     """
     try:
         asked = query(Wish(job=where.named(job)), since="all", follow=False)
@@ -206,7 +210,7 @@ def bus_replay(
     for uid, story in found.items():
         _print_story(uid, story, output)
     if not found:
-        message = f"nothing is stored about {job}: see `kubectl get paddlejobs -A` for the names"
+        message = f"no facts are stored about {job}: `kubectl get paddlejobs -A` lists the names"
         typer.echo(message, err=True)
         raise typer.Exit(1)
 
@@ -216,7 +220,7 @@ async def _look(where: Where) -> Look:
         access = replace(access, monitor_url=os.environ.get("NATS_MONITOR_URL", ""))
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
-        # The wanted number of replicas is a setting of the controllers: the largest one is taken for it.
+        # The wanted number of replicas is a setting of the controllers: assume the largest number seen.
         seen = seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
         services = await declared_services(where)
         return seen if services is None else replace(seen, left_over=left_over(seen.status, services))
@@ -257,7 +261,7 @@ async def _rebuilt(bus: Bus, service: str) -> Answer:
 
 
 async def _replay(where: Where, asked: Query) -> dict[str, list[Event]]:
-    """The facts about each object that had the name, by the time at which they became true."""
+    """Facts about each object that had the name, sorted by the time at which they became true."""
     found: dict[str, list[Event]] = {}
     async with (
         open_access(where, SUBSCRIBER) as access,
@@ -283,10 +287,10 @@ def _print_story(uid: str, story: Sequence[Event], output: Format) -> None:
 
 
 def _print_look(seen: Look) -> None:
-    print_table(_streams_table(seen.status))
-    print_table(_durables_table(seen.status.durables, seen.dead_letters))
+    tables = [_streams_table(seen.status), _durables_table(seen.status.durables, seen.dead_letters)]
     if seen.status.mirrors:
-        print_table(_mirrors_table(seen.status.mirrors))
+        tables.append(_mirrors_table(seen.status.mirrors))
+    print_page(tables)
     for warning in seen.status.warnings:
         print_styled((f"warning: {warning}", "yellow"))
     for what, commands in (seen.left_over or {}).items():

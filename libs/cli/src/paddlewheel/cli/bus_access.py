@@ -1,4 +1,4 @@
-"""Access of a command to the bus: from the environment, or with a certificate or token from the cluster."""
+"""How a command connects to the bus: from the environment, or with a certificate or token of the cluster."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from paddlewheel.core.tasks import end
 from paddlewheel.sdk.access import resolve_access
 
 SERVER_NAME = "nats"
-"""The name in the server's certificate, whatever address a port is forwarded to."""
+"""The name in the certificate of the server, which is reached at a forwarded port."""
 FILES = ("ca.crt", "tls.crt", "tls.key")
 _CLIENT_PORT = 4222
 _AUTHORITY = "bus-ca"
-"""ConfigMap of a bus whose clients show tokens."""
-_RENEW_AFTER = TOKEN_SECONDS / 2
+"""ConfigMap of a bus whose clients authenticate with tokens."""
+_TOKEN_INTERVAL_SECONDS = TOKEN_SECONDS / 2
 
 log = LibraryLogger(__name__)
 
@@ -58,10 +58,10 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
 
 @asynccontextmanager
 async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Access]:
-    """Yield an access to the cluster's own bus, as `bus_access`, regardless of the environment.
+    """Yield an access to the bus of a cluster; see `bus_access`.
 
     Until the block ends, the certificate of Secret `nats-tls-<role>`, or a token of the service account
-    `<role>`, is in a folder only this user can read.
+    `<role>`, is in a folder that only this user can read.
     """
     with private_folder() as folder:
         has_certificate = await _fetch_certificate(where, role, folder)
@@ -76,7 +76,7 @@ async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Acces
 
 
 def _forwarded(port: int, folder: str, role: str) -> Access:
-    """With neither certificate nor token the chart was installed with nats.tls.enabled=false."""
+    """Without certificate and token, the chart was installed with nats.tls.enabled=false."""
     return Access(
         f"{'tls' if folder else 'nats'}://127.0.0.1:{port}",
         tls_dir=folder,
@@ -88,7 +88,10 @@ def _forwarded(port: int, folder: str, role: str) -> Access:
 
 
 async def _fetch_certificate(where: Target, role: str, folder: Path) -> bool:
-    """False when the cluster has none for the role. Its content appears in no command line and no log."""
+    """Write the certificate of a role to a folder; False when the cluster has no certificate for it.
+
+    The content of the Secret never appears in a command line or a log.
+    """
     name = f"nats-tls-{role}"
     try:
         found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{name}")
@@ -106,7 +109,7 @@ async def _fetch_certificate(where: Target, role: str, folder: Path) -> bool:
 
 
 async def _fetch_authority(where: Target, folder: Path) -> bool:
-    """False when the bus's clients show no tokens."""
+    """Write the certificate of the bus's authority; False when the bus does not use tokens."""
     try:
         found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{_AUTHORITY}")
     except NotFound:
@@ -117,7 +120,7 @@ async def _fetch_authority(where: Target, folder: Path) -> bool:
 
 @asynccontextmanager
 async def _fresh_token(where: Target, role: str, file: Path) -> AsyncIterator[None]:
-    """Keep a valid token of the role's account in the file. Raises Permanent when none may be made."""
+    """Keep a valid token of the role's service account in the file. Raises Permanent when it is refused."""
     _write_private(file, await _make_token(where, role))
     renewing = asyncio.create_task(_renew(where, role, file))
     try:
@@ -128,7 +131,7 @@ async def _fresh_token(where: Target, role: str, file: Path) -> AsyncIterator[No
 
 async def _renew(where: Target, role: str, file: Path) -> None:
     while True:
-        await asyncio.sleep(_RENEW_AFTER)
+        await asyncio.sleep(_TOKEN_INTERVAL_SECONDS)
         try:
             await asyncio.to_thread(file.write_bytes, await _make_token(where, role))
         except PaddlewheelError as error:

@@ -10,7 +10,7 @@ import typer
 
 from paddlewheel.cli.image_source import archive_of
 from paddlewheel.cli.output import NAME_VARIABLE, Format, Output, print_json, print_line, print_styled
-from paddlewheel.cli.progress import progress_reporter, step_reporter
+from paddlewheel.cli.progress import progress_reporter
 from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.cluster import down, opened, up
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel cluster up --nodes 3[/cyan]  start it, or restart it with all its objects
 
-[cyan]paddlewheel cluster up --with knative[/cyan]  with Knative Serving, also on one that runs
+[cyan]paddlewheel cluster up --with knative[/cyan]  with Knative Serving, also on a running cluster
 
 [cyan]export KUBECONFIG=$(paddlewheel cluster kubeconfig)[/cyan]  then kubectl and helm use it
 
@@ -53,13 +53,13 @@ def cluster_up(
     address_range: Annotated[str, typer.Option("--address-range", help="Private range.")] = DEFAULT_RANGE,
     addons: Addons = None,
     strict_owners: Annotated[
-        bool, typer.Option("--strict-owners", help="Check owners' finalizers as OpenShift does.")
+        bool, typer.Option("--strict-owners", help="Check finalizers of owners, like OpenShift.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Start a cluster, or restart it with all its objects. The first start builds its programs.
 
-    Add-ons are installed on a new cluster or on one that runs, and updated by the same command:
+    Add-ons are installed on a new or a running cluster, and updated by the same command:
 
         paddlewheel cluster up --with gateway   HTTPRoutes, answered by Traefik at the URL of `status`
 
@@ -120,7 +120,7 @@ def cluster_load(
 ) -> None:
     """Load images onto every node, so that pods can use them without a registry.
 
-    Each is a docker or OCI archive, an image of the local docker or podman, or one of Paddlewheel's own:
+    An image is a docker or OCI archive, an image of the local docker or podman, or an image of Paddlewheel:
 
         docker build -t team/train:1 . && paddlewheel cluster load team/train:1
 
@@ -145,20 +145,20 @@ def cluster_load(
 def cluster_build(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="What to build; everything without names."),
+        typer.Argument(metavar="NAME...", help="Programs to build; default: all."),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Build what clusters run ahead of time; otherwise the first cluster that needs it does.
+    """Build the programs of clusters ahead of time; otherwise the first cluster builds them.
 
-    What is built already is kept, once per machine and version:
+    Programs that were built are kept, once per machine and version:
 
         paddlewheel cluster build kubernetes kwok
     """
     known = {module.name: module for module in binaries.ALL}
     if unknown := sorted({*(names or ())} - {*known}):
         raise typer.BadParameter(f"no program {', '.join(unknown)}; there are: {', '.join(known)}")
-    with step_reporter("cluster programs", quiet=output is Format.JSON) as report:
+    with progress_reporter("cluster programs", quiet=output is Format.JSON) as report:
         built = binaries.ensure(tuple(known[name] for name in names or known), report)
     if output is Format.JSON:
         print_json({name: str(path) for name, path in built.paths.items()})

@@ -1,4 +1,4 @@
-"""`paddlewheel data`: data sets, what the nodes have cached of them, and operations on them without YAML."""
+"""`paddlewheel data`: show data sets and their caches, and run operations on them without YAML."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from paddlewheel.cli.output import (
     print_line,
     while_read,
 )
-from paddlewheel.cli.progress import step_reporter
-from paddlewheel.cli.table import print_table
+from paddlewheel.cli.progress import progress_reporter
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, list_all, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, uid_of
@@ -35,15 +35,15 @@ from paddlewheel.kube.ports import SAMPLE_JOBS, SAMPLE_SETS, Object
 
 app = typer.Typer(
     add_completion=False,
-    help="""Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, evict, remove.
+    help="""Data sets (SampleSet): show their state and caches; copy, warm, evict and remove data.
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel data list -A[/cyan]  every data set with its size and what the nodes have cached
+[cyan]paddlewheel data list -A[/cyan]  every data set, its size and the cached part
 
 [cyan]paddlewheel data show team-a/imagenet[/cyan]  conditions, nodes and the newest runs of one
 
-[cyan]paddlewheel data sync imagenet --update[/cyan]  copy what is new in the source, with a progress bar
+[cyan]paddlewheel data sync imagenet --update[/cyan]  copy new and changed files of the source
 
 [cyan]paddlewheel data warm imagenet --path train[/cyan]  load it onto the nodes
 
@@ -63,7 +63,8 @@ class Strategy(StrEnum):
 
 Name = Annotated[str, typer.Argument(help="The SampleSet: name, or namespace/name.", metavar="SET")]
 Paths = Annotated[
-    list[str] | None, typer.Option("--path", help="Below the set's root; repeatable; default: all of it.")
+    list[str] | None,
+    typer.Option("--path", help="Path below the root of the set; repeatable; default: the whole set."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Follow = Annotated[
@@ -71,15 +72,23 @@ Follow = Annotated[
 ]
 After = Annotated[
     list[str] | None,
-    typer.Option("--after", metavar="RUN", help="Run when this run of the set has succeeded; repeatable."),
+    typer.Option("--after", metavar="RUN", help="Start after this run of the set has succeeded; repeatable."),
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", help="The higher runs first of what cannot run at the same time.")
+    int,
+    typer.Option(
+        "--priority",
+        help="The run with the highest number goes first, when runs exclude each other.",
+    ),
 ]
 Ttl = Annotated[
     int | None,
     typer.Option(
-        "--ttl", metavar="SECONDS", min=0, help="Delete the run so long after its end.", show_default="never"
+        "--ttl",
+        metavar="SECONDS",
+        min=0,
+        help="Delete the run this long after its end.",
+        show_default="never",
     ),
 ]
 
@@ -90,7 +99,7 @@ def list_(
     where: Where,
     output: Output = Format.TEXT,
 ) -> None:
-    """List data sets with phase, ready partitions, size, and what the nodes have cached."""
+    """List data sets with phase, ready partitions, size and cached size."""
     found = asyncio.run(where.objects(SAMPLE_SETS))
     if output is Format.JSON:
         print_json([as_json(each) for each in found])
@@ -107,13 +116,12 @@ def show(
     sample_set: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show state, conditions, cached share of each node and the newest runs of a data set."""
+    """Show state, conditions, cache of each node, and the newest runs of a data set."""
     found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     if output is Format.JSON:
         print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
         return
-    for part in tables.sample_set(found, runs, datetime.now(UTC)):
-        print_table(part)
+    print_page(tables.sample_set(found, runs, datetime.now(UTC)))
 
 
 @app.command("explain")
@@ -123,7 +131,7 @@ def explain(
     sample_set: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say in one reason why a data set is as it is, and what to do about it."""
+    """Explain the state of a data set with one reason, and show what to do about it."""
     found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     print_explanation(explain_sample_set(found, runs), output)
 
@@ -135,10 +143,13 @@ def sync(
     sample_set: Name,
     source: Annotated[
         str,
-        typer.Option("--source", help="Such as s3://BUCKET.ENDPOINT/PREFIX; default: the set's own."),
+        typer.Option(
+            "--source", help="Source, such as s3://BUCKET.ENDPOINT/PREFIX; default: the source of the set."
+        ),
     ] = "",
     secret: Annotated[
-        str, typer.Option("--secret", help="With the source's keys; default: that of the set's source.")
+        str,
+        typer.Option("--secret", help="Secret with the keys of the source; default: the Secret of the set."),
     ] = "",
     to: Annotated[str, typer.Option("--to", help="Directory below the set's root.")] = "",
     include: Annotated[str, typer.Option("--include", help="Pattern of keys to copy.")] = "",
@@ -147,7 +158,7 @@ def sync(
         bool, typer.Option("--update", help="Replace files that the source has newer.")
     ] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete files of the set that the source does not have.")
+        bool, typer.Option("--delete", help="Delete files of the set that are missing in the source.")
     ] = False,
     bandwidth: Annotated[
         int,
@@ -161,9 +172,9 @@ def sync(
     follow_: Follow = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Copy what is new in a source into a data set; all its nodes take part. Asks before it deletes.
+    """Copy new files of a source into a data set, with all its nodes. Asks before it deletes.
 
-    Ctrl-C ends the command, not the run: `data cancel` does that.
+    Ctrl-C ends the command, not the run. To end the run, use `data cancel`.
 
     [bold]Examples[/bold]
 
@@ -178,7 +189,7 @@ def sync(
     key = where.key(sample_set)
     if delete and not (dry_run or yes):
         place, of = f"{key}/{to}" if to else key, source or "its source"
-        confirm(f"Delete all files of {place} that {of} does not have, for all who use it?")
+        confirm(f"Delete all files of {place} that are missing in {of}, for all users of the set?")
     asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "sync", options, secret)
 
@@ -192,14 +203,14 @@ def warm(
     strategy: Annotated[
         Strategy | None,
         typer.Option(
-            help="The order, or sampler: partition i gets what rank i of a DistributedBatchSampler reads.",
+            help="Order; sampler: partition i gets the files of rank i of a DistributedBatchSampler.",
             show_default="sequence",
         ),
     ] = None,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=0, help="For --strategy sampler: its batch_size.")
     ] = 0,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="For --strategy sampler: it shuffles.")] = False,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="For --strategy sampler: shuffle.")] = False,
     epoch: Annotated[
         int, typer.Option("--epoch", min=0, help="For --strategy sampler: the epoch of the shuffle.")
     ] = 0,
@@ -212,9 +223,9 @@ def warm(
     follow_: Follow = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Load a data set onto its nodes, each its own share.
+    """Load a data set onto its nodes; each node loads its own share.
 
-    Ctrl-C ends the command, not the run: `data cancel` does that.
+    Ctrl-C ends the command, not the run. To end the run, use `data cancel`.
 
     [bold]Example[/bold]
 
@@ -223,7 +234,9 @@ def warm(
     [cyan]paddlewheel data warm imagenet --strategy sampler --batch-size 64 --shuffle --epoch 1[/cyan]
     """
     if (strategy is Strategy.SAMPLER) != bool(batch_size):
-        raise typer.BadParameter("--strategy sampler and --batch-size go together: give both, or neither")
+        raise typer.BadParameter(
+            "--strategy sampler needs --batch-size, and --batch-size needs --strategy sampler"
+        )
     sampler = {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
     options = {
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
@@ -246,7 +259,7 @@ def remove(
     follow_: Follow = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Remove files and directories from a data set, for good. Asks for confirmation.
+    """Delete files and directories of a data set permanently. Asks for confirmation.
 
     [bold]Example[/bold]
 
@@ -254,7 +267,7 @@ def remove(
     """
     key = where.key(sample_set)
     if not yes:
-        confirm(f"Remove {', '.join(path)} from {key}, for all who use it?")
+        confirm(f"Remove {', '.join(path)} from {key}, for all users of the set?")
     asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
     _run(asked, "rmr", {"paths": path})
 
@@ -289,7 +302,9 @@ def evict(
     cache: Annotated[
         list[str] | None,
         typer.Option(
-            "--cache", metavar="DIR", help="Only this path of spec.cache.levels; repeatable; default: all."
+            "--cache",
+            metavar="DIR",
+            help="Only the cache with this path in spec.cache.levels; repeatable; default: all caches.",
         ),
     ] = None,
     after: After = None,
@@ -298,17 +313,17 @@ def evict(
     follow_: Follow = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Drop a data set from the caches of its nodes, or from some of them. Never deletes data.
+    """Drop a data set from the caches of its nodes, or from some of the caches. Never deletes data.
 
     The files stay in the data set and in the store; writes that are not uploaded yet stay on their nodes.
-    What is read afterwards comes from the store and is cached again; `data warm` loads all of it. Without
-    --cache, this is the same as `data clear`. To delete files, for all who use them, see `data remove`.
+    Files that are read afterwards come from the store and are cached again; `data warm` loads all of them.
+    Without --cache, this is the same as `data clear`. To delete files, use `data remove`.
 
     [bold]Examples[/bold]
 
     [cyan]paddlewheel data evict team-a/imagenet[/cyan]
 
-    [cyan]paddlewheel data evict imagenet --cache /dev/shm[/cyan]  give back memory, keep what is on disks
+    [cyan]paddlewheel data evict imagenet --cache /dev/shm[/cyan]  free memory, and keep the files on disks
     """
     key = where.key(sample_set)
     asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
@@ -322,7 +337,7 @@ def cancel(
     run: Annotated[str, typer.Argument(help="The SampleJob: name, or namespace/name.", metavar="RUN")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Cancel a run, by deleting its SampleJob; other runs of the set go on. One that has ended stays.
+    """Cancel a run by deleting its SampleJob. Other runs of the set continue; a run that has ended stays.
 
     [bold]Example[/bold]
 
@@ -336,7 +351,7 @@ def cancel(
     print_line(f"{key} is being cancelled and deleted")
 
 
-# What is read
+# Reading
 
 
 async def _found(key: Key, where: Target) -> tuple[Object, list[Object]]:
@@ -345,12 +360,12 @@ async def _found(key: Key, where: Target) -> tuple[Object, list[Object]]:
         return found, runs_of(found, await list_all(api, SAMPLE_JOBS, key.namespace))
 
 
-# What is changed
+# Changing
 
 
 @dataclass(frozen=True)
 class _Request:
-    """Which data set to work on, and how to say so. `terms`: fields of the run's spec for any operation."""
+    """The data set to work on, the terms of the run (see `terms`), and the format of the output."""
 
     key: Key
     where: Target
@@ -375,14 +390,14 @@ async def _started(asked: _Request, type_: str, options: Mapping[str, Any], secr
         run = await api.create(SAMPLE_JOBS, manifest(found, type_, options, asked.terms, secret=secret))
         if not asked.is_followed:
             return run
-        # For scripts, too: one that is interrupted has to know what it has started.
+        # Scripts get this line too: an interrupted script has to know which run it started.
         typer.echo(f"{key_of(run)} created; Ctrl-C ends this command, not the run", err=True)
-        with step_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
+        with progress_reporter(str(key_of(run)), quiet=asked.output is Format.JSON) as report:
             return await follow(api, run, report)
 
 
 def _print_end(run: Object, output: Format) -> None:
-    """Raises what makes the exit code 1 when the run has failed."""
+    """Print how a run ended. Raises an error when the run has failed, so that the exit code is 1."""
     has_succeeded = (run.get("status") or {}).get("phase") == SUCCEEDED
     if output is Format.JSON:
         raise typer.Exit(0 if has_succeeded else 1)
@@ -395,6 +410,6 @@ async def _cancelled(key: Key, where: Target) -> None:
     async with where.connected() as api:
         run = await find(api, SAMPLE_JOBS, key)
         if is_final(run):
-            remedy = f"its record goes with: kubectl -n {key.namespace} delete samplejob {key.name}"
-            raise Permanent("RunEnded", f"{key} has ended, nothing is changed ({ending(run)}); {remedy}")
+            advice = f"to delete its record: kubectl -n {key.namespace} delete samplejob {key.name}"
+            raise Permanent("RunEnded", f"{key} has ended, nothing was changed ({ending(run)}); {advice}")
         await api.delete(SAMPLE_JOBS, key, uid=uid_of(run))

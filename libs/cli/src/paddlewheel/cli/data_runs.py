@@ -1,4 +1,4 @@
-"""Operations on data sets as `paddlewheel data` starts and follows them: SampleJobs."""
+"""Starts and follows the operations of `paddlewheel data`: SampleJobs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from paddlewheel.cli.names import RANDOM, random_end
+from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS, ObjectWatch, watched
 from paddlewheel.cli.output import amount
 from paddlewheel.cli.progress import Report
-from paddlewheel.cli.witness import Witness, watched
 from paddlewheel.contracts.crds import SampleJobStatus
 from paddlewheel.contracts.crds.parse import parse_sample_job_status, parse_sample_set_spec
 from paddlewheel.contracts.crds.samplejob import JOB_NAME_LENGTH
@@ -20,12 +20,10 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, Object, WatchedCluster
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
-_POLL = 0.5
-"""Seconds between two looks at the status."""
 
 
 def terms(after: list[str] | None, priority: int, ttl: int | None) -> dict[str, Any]:
-    """Fields of the spec of a SampleJob that every operation has, as far as they are given."""
+    """The fields of the spec of a SampleJob that every operation has, if they are given."""
     given = {"after": after or None, "priority": priority or None, "ttlSecondsAfterFinished": ttl}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -41,9 +39,9 @@ def manifest(
     """A SampleJob on the set.
 
     Args:
-        options: those of the operation; the defaults are left out.
+        options: the options of the operation; defaults are left out.
         terms: see `terms`.
-        secret: with the credentials of the source; "" for that of the set's own source. Of a sync only.
+        secret: Secret with the credentials of the source of a sync; "" for the Secret of the set.
     """
     key = key_of(sample_set)
     spec: dict[str, Any] = {"type": type_, "sampleSetRef": {"name": key.name}, **terms}
@@ -73,52 +71,54 @@ def _generated_name(sample_set: str, type_: str) -> str:
 
 
 def runs_of(sample_set: Object, runs: list[Object]) -> list[Object]:
-    """Those of the set, the newest first."""
+    """The runs of the set, newest first."""
     name = key_of(sample_set).name
     own = [run for run in runs if (spec_of(run).get("sampleSetRef") or {}).get("name") == name]
     return sorted(own, key=lambda run: str(run["metadata"].get("creationTimestamp", "")), reverse=True)
 
 
 def is_final(run: Object) -> bool:
-    """It has ended; a failed one starts again only when its options are changed."""
+    """True when the run has ended. A failed run starts again only when its options are changed."""
     return parse_sample_job_status(run).phase in (SUCCEEDED, FAILED)
 
 
 async def follow(api: WatchedCluster, run: Object, report: Report) -> Object:
-    """Look at a run until it has ended, however long the API server is away; returns it as it is then.
+    """Follow a run until it has ended, and return it. An API server that does not answer is waited for.
 
     Raises:
-        Permanent: it is gone, and its end was not seen.
+        Permanent: the run was deleted, and how it ended is unknown.
     """
     seen, trouble = run, ""
-    async with watched(api, SAMPLE_JOBS, run, is_final) as witness:
+    async with watched(api, SAMPLE_JOBS, run, is_final) as watch:
         while not is_final(seen):
             status = parse_sample_job_status(seen)
             report(f"{state(status)}{trouble}", _share(status))
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(STATUS_INTERVAL_SECONDS)
             try:
-                seen, trouble = await _again(witness, key_of(run)), ""
+                seen, trouble = await _again(watch, key_of(run)), ""
             except Retry as error:
                 trouble = f"; the API server does not answer: {error.reason}"
     return seen
 
 
-async def _again(witness: Witness, key: Key) -> Object:
-    if seen := await witness.look():
+async def _again(watch: ObjectWatch, key: Key) -> Object:
+    if seen := await watch.look():
         return seen
-    if witness.is_interrupted:
-        raise Permanent("RunDeleted", f"{key} was deleted while it was followed, which has cancelled the run")
-    told = f"`paddlewheel events --sample-job {key} --since 1d --no-follow` tells what happened to it"
+    if watch.is_interrupted:
+        raise Permanent(
+            "RunDeleted", f"{key} was deleted while this command followed it, which cancelled the run"
+        )
+    advice = f"`paddlewheel events --sample-job {key} --since 1d --no-follow` shows what happened to it"
     raise Permanent(
         "RunDeleted",
-        f"{key} is gone, and its end was not seen: it was cancelled, or deleted after its end; {told}",
+        f"{key} was deleted, and how it ended is unknown; {advice}",
     )
 
 
 def state(status: SampleJobStatus) -> str:
-    """`Running, 120 of 340 files, 1.2 GiB of 3.0 GiB, about 3 min left`, or what the run waits for."""
+    """For example `Running, 120 of 340 files, 1.2 GiB of 3.0 GiB, about 3 min left`."""
     if not status.phase:
-        return "waits for dataset-controller"
+        return "waiting for dataset-controller"
     if status.phase == "Running" and status.progress is not None:
         return ", ".join([status.phase, *_counts(status)])
     why = ": ".join(part for part in (status.reason, status.message) if part)
@@ -140,7 +140,7 @@ def _counts(status: SampleJobStatus) -> Iterator[str]:
 
 
 def rounded_time(seconds: int) -> str:
-    """`40 s`, `12 min`, `3 h 20 min`: an estimate is worth no more digits."""
+    """For example `40 s`, `12 min` or `3 h 20 min`: an estimate is not more exact than that."""
     if seconds < 60:
         return f"{seconds} s"
     hours, minutes = divmod(-(-seconds // 60), 60)
@@ -157,7 +157,7 @@ def _share(status: SampleJobStatus) -> float:
 
 
 def ending(run: Object) -> str:
-    """How it has ended: `Succeeded: 1,797 files, 2.1 MiB`, `Failed: FilesFailed: ...`."""
+    """How a run ended, for example `Succeeded: 1,797 files, 2.1 MiB`."""
     status = parse_sample_job_status(run)
     if status.phase != SUCCEEDED:
         return ": ".join(part for part in (status.phase, status.reason, status.message) if part)

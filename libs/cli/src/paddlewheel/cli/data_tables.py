@@ -1,4 +1,4 @@
-"""How `paddlewheel data` shows data sets and their runs. Pure."""
+"""Tables of `paddlewheel data`. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paddlewheel.contracts.objects import key_of, spec_of
 from paddlewheel.kube.ports import Object
 
 _RUNS = 10
-"""How many of the newest runs are shown."""
+"""Number of runs that are shown."""
 
 
 def sample_sets(found: Sequence[Object], now: datetime) -> Table:
-    """A row for each."""
+    """A row for each data set."""
     table = Table(
         ("data set", "phase", "partitions", "files", "size", "cached", "reason", "age"),
         drops=("age", "files", "partitions", "cached", "size", "reason"),
@@ -45,7 +45,7 @@ def _figures(cache: CacheStatus) -> tuple[str, str, str]:
 
 
 def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator[Table]:
-    """Everything about one, and its newest runs."""
+    """Everything about one data set, and its newest runs."""
     spec, status = parse_sample_set_spec(found), parse_sample_set_status(found)
     yield properties(str(key_of(found)), _about(found, spec, status, now), states={"phase"})
     yield conditions(status.conditions)
@@ -58,7 +58,7 @@ def sample_set(found: Object, runs: Sequence[Object], now: datetime) -> Iterator
 def _about(found: Object, spec: SampleSetSpec, status: SampleSetStatus, now: datetime) -> dict[str, str]:
     cache, runtime = status.cache_status or CacheStatus(), status.runtime_status
     return {
-        "phase": status.phase or "not yet seen by dataset-controller",
+        "phase": status.phase or "not processed by dataset-controller yet",
         "reason": status.reason,
         "message": status.message,
         "source": spec.source.uri if spec.source else "",

@@ -1,4 +1,4 @@
-"""Which services of others an installation declares, as its bus-installer has them."""
+"""The services of other vendors that an installation declares, read from its bus-installer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _VARIABLE = "BUS_INSTALLER_SERVICES"
 
 
 async def declared_services(where: Where) -> tuple[DeclaredService, ...] | None:
-    """Those of the cluster `name`; None where they are not known.
+    """The declared services of a cluster; None when they are unknown.
 
-    With NATS_URL the bus may be another one, a user may not be allowed to look, and another release than this
-    command's has streams and consumers that this one does not know.
+    They are unknown with NATS_URL (the bus may be another one), without the right to read the Deployment, and
+    for another release than this command, whose streams and consumers this command does not know.
     """
     if where.uses_own_bus:
         return None
@@ -38,7 +38,7 @@ def _release_of(deployment: Mapping[str, Any]) -> str:
 
 
 def services_in(deployment: Mapping[str, Any]) -> tuple[DeclaredService, ...] | None:
-    """As its environment has them; None when it has none, as in releases before `nats.services`."""
+    """Read them from the environment of bus-installer; None in releases before `nats.services`."""
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             if variable["name"] == _VARIABLE:

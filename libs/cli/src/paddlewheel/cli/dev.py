@@ -37,7 +37,7 @@ SERVICES = {
 }
 
 _SERVED = {"bus-installer": "paddlewheel.bus.installer", **SERVICES}
-"""What has an HTTP port of its own."""
+"""Processes that have an HTTP port."""
 
 app = typer.Typer(
     add_completion=False,
@@ -47,9 +47,9 @@ app = typer.Typer(
 
 [cyan]paddlewheel dev up --fake-nodes 3[/cyan]  control plane, NATS and services, in seconds
 
-[cyan]paddlewheel dev logs job-controller -f[/cyan]  what it logs
+[cyan]paddlewheel dev logs job-controller -f[/cyan]  follow the log of a process
 
-[cyan]paddlewheel dev down[/cyan]  stop it all and remove its data
+[cyan]paddlewheel dev down[/cyan]  stop all processes and remove their data
 """,
     no_args_is_help=True,
 )
@@ -60,7 +60,7 @@ def dev_up(
     fake_nodes: Annotated[int, typer.Option(min=0, help="Number of nodes simulated by kwok.")] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Start what is not running: control plane (or use KUBECONFIG), NATS, kwok if requested, the services."""
+    """Start a control plane (or use the one of KUBECONFIG), NATS, the services, and kwok if requested."""
     with progress_reporter("dev", quiet=output is Format.JSON) as report:
         kubeconfig = _control_plane(fake_nodes, report)
         table = _table()
@@ -133,9 +133,9 @@ async def _apply_crds(where: Target) -> None:
 
 
 def _ports(count: int) -> list[int]:
-    """Distinct ports, first that of NATS, which stays the same until `dev down`.
+    """Distinct ports. The first one is for NATS, and stays the same until `dev down`.
 
-    They are found in one call: nobody listens on them yet, so a second call could find the same port.
+    They are found in one call: no process listens on them yet, so a second call could find the same port.
     """
     record = _folder() / "nats" / "port"
     found = free_ports(count)

@@ -1,4 +1,4 @@
-"""`paddlewheel dlq`: messages that a consumer could not handle, and what to do with them."""
+"""`paddlewheel dlq`: show, replay and delete messages that a consumer could not handle."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ Numbers = Annotated[
     list[int] | None,
     typer.Argument(help="Sequence numbers, as `dlq list` shows them.", min=1, metavar="N..."),
 ]
-Durable = Annotated[str, typer.Option("--durable", help="Only those of this consumer.")]
+Durable = Annotated[str, typer.Option("--durable", help="Only dead letters of this consumer.")]
 All = Annotated[bool, typer.Option("--all", help="All dead letters, or with --durable all of that consumer.")]
 
-_TAKEN_WITHIN = 3.0
-"""Seconds in which a consumer that runs has taken a replayed message."""
-_LOOK_EVERY = 0.25
+_REPLAY_TIMEOUT_SECONDS = 3.0
+"""A consumer that is running has taken a replayed message by then."""
+_REPLAY_INTERVAL_SECONDS = 0.25
 
 Act = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """The selected letters: by number, or, without numbers, all (of a durable)."""
+    """The selected dead letters: by number, or all, or all of a consumer."""
 
     numbers: Sequence[int] | None
     durable: str = ""
@@ -104,9 +104,9 @@ def dlq_replay(
     all_: All = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Deliver messages again to the consumer that failed, and to no other.
+    """Deliver messages again, only to the consumer that failed.
 
-    Each waits its turn among the messages of its object. A message that fails again is parked again.
+    A message waits for the other messages of its object. A message that fails again is parked again.
     """
     choice = _choice(numbers, durable, all_)
     _finish(asyncio.run(_replay(where, choice, output)), "replayed", output)
@@ -125,7 +125,7 @@ def dlq_drop(
     """Delete messages. Asks for confirmation."""
     choice = _choice(numbers, durable, all_)
     if not yes:
-        # Not while the event loop runs: there, Ctrl-C does not reach a prompt.
+        # Ask outside of the event loop: inside, Ctrl-C does not reach a prompt.
         found = asyncio.run(_chosen(where, choice))
         _ask(found)
         choice = _Choice(found)
@@ -192,14 +192,14 @@ async def _replay(where: Where, choice: _Choice, output: Format) -> list[_Outcom
 
 
 async def _warn_of_unread(bus: Inspector) -> None:
-    """A durable outlives the service that had it, and the server delivers to nobody without complaint."""
-    until = asyncio.get_running_loop().time() + _TAKEN_WITHIN
+    """Warn of replayed messages that no process takes: the consumer of a removed service still exists."""
+    until = asyncio.get_running_loop().time() + _REPLAY_TIMEOUT_SECONDS
     while left := unread_replays(await bus.status()):
         if asyncio.get_running_loop().time() > until:
             for replays in left:
                 typer.echo(letters.unread(replays), err=True)
             return
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_REPLAY_INTERVAL_SECONDS)
 
 
 async def _chosen(where: Where, choice: _Choice) -> Sequence[int]:
@@ -222,7 +222,7 @@ def _ask(numbers: Sequence[int]) -> None:
 
 
 async def _each(numbers: Sequence[int], act: Act, report: Report) -> list[_Outcome]:
-    """One after the other; stops at the first one that fails because the bus does not answer."""
+    """Act on one after the other; stop when the bus does not answer."""
     outcomes: list[_Outcome] = []
     for number in numbers:
         report(f"{number}, {len(outcomes) + 1} of {len(numbers)}", len(outcomes) / len(numbers))

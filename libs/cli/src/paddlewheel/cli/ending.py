@@ -1,4 +1,4 @@
-"""How a command ends on a signal or a closed pipe: in order, with the code that a shell expects."""
+"""Ends a command on a signal or a closed pipe, with the exit code that a shell expects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from paddlewheel.cli.processes import descendants
 CLOSED_PIPE = 128 + signal.SIGPIPE
 INTERRUPTED = 128 + signal.SIGINT
 WORDS = {INTERRUPTED: "interrupted", 128 + signal.SIGTERM: "terminated", 128 + signal.SIGHUP: "hung up"}
-"""What is said for each exit code; about a closed pipe nothing is."""
+"""The word that is printed for each exit code. A closed pipe has none."""
 
-_KILLED_WITHIN = 5.0
-"""Seconds; a process that is stuck in the kernel takes longer."""
+_KILL_TIMEOUT_SECONDS = 5.0
+"""A process that is stuck in the kernel takes longer."""
 _why = 0
 """The exit code of the first reason to end early; 0 while there is none."""
 
@@ -29,15 +29,15 @@ def run(command: Callable[[], object]) -> int:
     """Run a command in this process and return its exit code.
 
     SIGTERM, SIGHUP and a reader that exits end it as Ctrl-C does: by a KeyboardInterrupt, or, inside
-    `asyncio.run`, by cancelling the main task. So there is one way in which it releases what it holds.
+    `asyncio.run`, by cancelling the main task. So a command releases its resources in one way.
     """
     sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` ignores SIGHUP, and means it.
+        # `nohup` ignores SIGHUP on purpose.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As a shell starts background commands. Blocked it has no effect either, and asyncio can replace it.
+        # A shell ignores it for background commands. Blocking has the same effect, and works with asyncio.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = _code_of(command)
@@ -46,12 +46,12 @@ def run(command: Callable[[], object]) -> int:
 
 
 def leave(code: int) -> None:
-    """End the process; one that ends early neither waits for its threads nor leaves children behind."""
+    """End the process. After a signal, do not wait for threads, and kill all child processes."""
     if code not in (*WORDS, CLOSED_PIPE):
         raise SystemExit(code)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    deadline = time.monotonic() + _KILLED_WITHIN
+    deadline = time.monotonic() + _KILL_TIMEOUT_SECONDS
     while (left := descendants()) and time.monotonic() < deadline:
         for pid in left:
             _send(pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     global _why
     _why = _why or 128 + number
     for pid in descendants():
-        # As a terminal sends Ctrl-C to all.
+        # A terminal sends Ctrl-C to all processes too.
         _send(pid, signal.SIGTERM)
     interrupt = signal.getsignal(signal.SIGINT)
     assert callable(interrupt)
@@ -96,7 +96,7 @@ def _send(pid: int, number: int) -> None:
 
 
 class _Stream(io.TextIOWrapper):
-    """Standard output or error; when its reader exits the command ends, whoever writes."""
+    """Standard output or error. When its reader exits, the next write ends the command."""
 
     def write(self, text: str) -> int:
         self._try(super().write, text)
@@ -117,7 +117,7 @@ class _Stream(io.TextIOWrapper):
             end_early(1)
 
     def _discard_the_rest(self) -> None:
-        """What is still buffered must not fail again."""
+        """Send the buffered rest to /dev/null, so that it does not fail again."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
 
 

@@ -1,4 +1,4 @@
-"""`paddlewheel events`: the facts on the bus, as they are published."""
+"""`paddlewheel events`: follow the facts on the bus."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from paddlewheel.sdk.subscription import Query, query, read
 _OPTIONS = {"types": "--type", "sample_set": "--set", "context": "--area"}
 """Options whose names differ from the SDK's parameters."""
 _PARAMETER = re.compile(
-    r"\b(job|sample_set|sample_job|paddle_service|service|context|types)=([^\s,]+(?:,[^\s,]+)*)"
+    r"\b(job|sample_set|sample_job|paddle_service|service|context|types|namespace)=([^\s,]+(?:,[^\s,]+)*)"
 )
-"""How the SDK words a selection."""
+"""A selection in an error message of the SDK."""
 _NAMES_OBJECT = {"job", "sampleSet", "sampleJob", "trigger", "service", "setNamespace", "setName", "setUid"}
 
 HELP = """Follow the facts that the services publish; Ctrl-C ends it.
 
-[bold]Order:[/bold] stored facts by the time at which they became true, to which --since refers too; then new
-ones as they arrive. With --durable all facts are in the order of the streams.
+[bold]Order:[/bold] stored facts by the time at which they became true (--since means that time too); then new
+facts as they arrive. With --durable, all facts come in the order of the streams.
 
 [bold]Which bus:[/bold] the one of the cluster that --context, --kubeconfig or --cluster names, else the
 server of NATS_URL (with NATS_TLS_DIR and NATS_CREDS), else the one of the current context.
@@ -92,7 +92,7 @@ def events(
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Print facts until Ctrl-C, or until all stored ones are printed; `HELP` is what users see."""
+    """Print facts until Ctrl-C, or until all stored facts are printed. Users see `HELP`."""
     contexts = "" if area == "*" else area
     job, set_, sample_job, paddle_service = map(where.named, (job, set_, sample_job, paddle_service))
     namespace = "" if where.all_namespaces or job or set_ or sample_job or paddle_service else where.namespace
@@ -108,7 +108,7 @@ def events(
 
 
 def as_option(error: InvalidArgument) -> Exception:
-    """The SDK's error about a parameter, as one about the option; one about the environment as it is."""
+    """Make an error about an option of an SDK error about a parameter; keep an error about a variable."""
     if error.parameter.isupper():
         return error
     problem = _PARAMETER.sub(lambda found: _as_options(*found.groups()), error.problem)
@@ -132,9 +132,9 @@ def describe_fact(event: Event) -> str:
     """The same without the time."""
     data = orjson.loads(to_json(event.data))
     fact = ".".join(event.subject.split(".")[2:5])
-    said = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in _NAMES_OBJECT)
+    fields = " ".join(f"{name}={_short(value)}" for name, value in data.items() if name not in _NAMES_OBJECT)
     subject = about(event.data, event.subject)
-    return f"{fact:<28} {subject.namespace}/{subject.name} {said}".rstrip()
+    return f"{fact:<28} {subject.namespace}/{subject.name} {fields}".rstrip()
 
 
 def as_json(event: Event) -> dict[str, object]:
@@ -164,10 +164,10 @@ async def _print_all(where: Where, asked: Query, output: Format) -> None:
 
 
 class _Printer:
-    """Prints stored facts by the time at which they became true, later ones as they arrive.
+    """Prints stored facts by the time at which they became true, and later facts as they arrive.
 
-    Facts that were published late, or again after the loss of a stream, are stored behind younger ones. Under
-    a durable name each fact is printed before the next is asked for: then it counts as handled.
+    A fact that was published late, or again after the loss of a stream, is stored behind younger ones. With a
+    durable name, each fact is printed before the next one is requested, and then counts as handled.
     """
 
     def __init__(self, asked: Query, output: Format) -> None:
@@ -182,7 +182,7 @@ class _Printer:
             self._stored.append((event.time, self._render(event)))
 
     def caught_up(self) -> None:
-        """Everything that was stored has been taken."""
+        """Print the stored facts: all of them have been received."""
         stored, self._stored = self._stored or (), None
         for _, line in sorted(stored, key=itemgetter(0)):
             print_line(line)

@@ -1,4 +1,4 @@
-"""`paddlewheel explain`: why an object is as it is, and what to do about it."""
+"""`paddlewheel explain`: the reason for the state of an object, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from paddlewheel.cli.advice import SEE_MESSAGE, advice_for
 from paddlewheel.cli.output import Format, Output, print_foreign, print_json
-from paddlewheel.cli.remedies import SEE_MESSAGE, remedy_for
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts import conditions
 from paddlewheel.contracts.crds import PaddleJobStatus
@@ -27,18 +27,18 @@ from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
 _STALLED = "Stalled"
 """The condition of a job that has not reported progress for too long."""
 LINES = 10
-"""Of the output of the pod that is the cause."""
+"""Number of log lines of the pod that is the cause."""
 _LOG_LINES = 80
 _LOG_LIMIT = 16 * 1024
 _CAUSE = re.compile(r"^pod (?P<pod>[a-z0-9.-]+):? (?:(?:failed in )?container (?P<container>[a-z0-9-]+) )?")
-_SPEAK_BY_THEIR_LOG = frozenset(
+_WITH_LOG = frozenset(
     {Reason.CRASH_LOOP_BACK_OFF, Reason.POD_FAILED, Reason.FAILURE_RULE, Reason.BACKOFF_LIMIT_EXCEEDED}
 )
-_UNSEEN = "see that job-controller runs: kubectl get pods -A -l app.kubernetes.io/name=job-controller"
+_UNSEEN = "check job-controller: kubectl get pods -A -l app.kubernetes.io/name=job-controller"
 
 app = typer.Typer(
     add_completion=False,
-    help="""Why an object is as it is, and what to do about it.
+    help="""The reason for the state of an object, and what to do about it.
 
 [bold]Examples[/bold]
 
@@ -52,17 +52,17 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """So that the kind stays a word of its own."""
+    """Keep `job` a word of its own, although it is the only command."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One reason with its meaning and remedy.
+    """One reason, its meaning and what to do about it.
 
-    Args:
-        about: the object by its kind, as JSON has it: `{"job": "team-a/resnet"}`. Of a data set, `sampleSet`,
-            and after it `run` when that is what tells.
-        lines: the last ones of the pod that is the cause.
+    Attributes:
+        about: kind and name of the object in JSON: `{"job": "team-a/resnet"}`. For a data set it is
+            `sampleSet`, followed by `run` when a run has the reason.
+        lines: the last log lines of the pod that is the cause.
     """
 
     about: Mapping[str, str]
@@ -76,7 +76,7 @@ class Explanation:
 
     @property
     def key(self) -> str:
-        """Of what shows the reason."""
+        """Name of the object that has the reason."""
         return list(self.about.values())[-1]
 
     def as_json(self) -> dict[str, Any]:
@@ -100,13 +100,13 @@ def explain_job(
     job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")],
     output: Output = Format.TEXT,
 ) -> None:
-    """Say in one reason why a job runs, waits or has failed, and what to do about it."""
+    """Explain with one reason why a job runs, waits or has failed, and show what to do about it."""
     said = asyncio.run(_explained(where.key(job), where.target))
     print_explanation(said, output)
 
 
 def print_explanation(said: Explanation, output: Format) -> None:
-    """For people or scripts."""
+    """Print an explanation for people or scripts."""
     if output is Format.JSON:
         print_json(said.as_json())
         return
@@ -119,14 +119,14 @@ async def _explained(key: Key, where: Target) -> Explanation:
 
 
 def explain(job: Object) -> Explanation:
-    """From the job's status alone."""
+    """Explain a job from its status."""
     key, status = key_of(job), parse_paddle_job_status(job)
     if not status.phase:
-        means = "job-controller has not looked at it"
-        return Explanation({"job": str(key)}, "not seen yet", "NotSeen", means, "", _UNSEEN)
+        means = "job-controller has not processed it"
+        return Explanation({"job": str(key)}, "not processed yet", "NotSeen", means, "", _UNSEEN)
     reason, message = _cause(status)
     known = reason_named(reason)
-    remedy = remedy_for(known, message, is_placed=_is_placed(job)) if known else SEE_MESSAGE
+    remedy = advice_for(known, message, is_placed=_is_placed(job)) if known else SEE_MESSAGE
     return Explanation(
         about={"job": str(key)},
         phase=status.phase,
@@ -138,7 +138,7 @@ def explain(job: Object) -> Explanation:
 
 
 def reason_named(reason: str) -> Reason | None:
-    """None for a word of another version."""
+    """None for a reason of another version."""
     return next((each for each in Reason if each == reason), None)
 
 
@@ -148,7 +148,7 @@ def _is_placed(job: Object) -> bool:
 
 
 def _cause(status: PaddleJobStatus) -> tuple[str, str]:
-    """Reason and message. The pods of a training that hangs run: it is a condition that tells."""
+    """Reason and message. The pods of a training that hangs are running, so its condition is used."""
     stalled = conditions.find(status.conditions, _STALLED)
     if stalled and stalled.status == "True" and status.reason == Reason.ALL_PODS_RUNNING:
         return stalled.reason, stalled.message
@@ -156,9 +156,9 @@ def _cause(status: PaddleJobStatus) -> tuple[str, str]:
 
 
 async def with_lines(api: Cluster, said: Explanation) -> Explanation:
-    """With the end of the output of the pod that the message names, if it can still be read."""
+    """Add the last log lines of the pod that the message names, if they can be read."""
     named = _CAUSE.match(said.message)
-    if said.reason not in _SPEAK_BY_THEIR_LOG or named is None:
+    if said.reason not in _WITH_LOG or named is None:
         return said
     pod = Key(said.key.partition("/")[0], named["pod"])
     try:

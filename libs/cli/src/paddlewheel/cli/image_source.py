@@ -15,13 +15,13 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.images import IMAGES, image_reference
 
 _ENGINES = ("docker", "podman")
-_SAVE_TIMEOUT = 900.0
+_SAVE_TIMEOUT_SECONDS = 900.0
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
 
 
 @contextmanager
 def archive_of(image: str, report: Report) -> Iterator[Path]:
-    """The archive of an image; one exported from docker or podman is deleted afterwards.
+    """Yield the archive of an image. An archive exported from docker or podman is deleted afterwards.
 
     Raises:
         Permanent: NoSuchFile, NoSuchImage.
@@ -65,9 +65,9 @@ def _export(image: str, archive: Path) -> None:
 
 
 def _refusal(engine: str, image: str, archive: Path) -> str:
-    """Why `engine` did not export it; empty when it did."""
+    """The reason why `engine` did not export the image; "" on success."""
     argv = (engine, "save", "--output", str(archive), "--", image)
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_SAVE_TIMEOUT, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_SAVE_TIMEOUT_SECONDS, check=False)
     if done.returncode == 0:
         return ""
     archive.unlink(missing_ok=True)

@@ -26,10 +26,12 @@ from paddlewheel.devcluster.images import (
 from paddlewheel.devcluster.state import names as cluster_names
 
 PAUSE = "pause"
-"""The gate in front of a job's pods; the embedded cluster includes it, other clusters pull it."""
+"""Image of the gate of a job's pods. The embedded cluster includes it, other clusters pull it."""
 ALL = (*IMAGES, PAUSE)
 
-Names = Annotated[list[str] | None, typer.Argument(help="Image names; none = all but those of add-ons.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Image names; default: all images except those of add-ons.")
+]
 OnCluster = Annotated[str, typer.Option("--name", envvar=NAME_VARIABLE, help="The embedded cluster.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -41,9 +43,9 @@ def images() -> None:
 
     [bold]Examples[/bold]
 
-    [cyan]paddlewheel images build[/cyan]  all of them, as archives; unchanged ones are kept
+    [cyan]paddlewheel images build[/cyan]  all images, as archives; unchanged ones are kept
 
-    [cyan]paddlewheel images build job-controller -o json[/cyan]  one, and where its archive is
+    [cyan]paddlewheel images build job-controller -o json[/cyan]  one image, and the path of its archive
 
     [cyan]paddlewheel images load --name two[/cyan]  put all of them onto the nodes of an embedded cluster
     """
@@ -51,7 +53,7 @@ def images() -> None:
 
 @app.command("build")
 def build(names: Names = None, output: Output = Format.TEXT) -> None:
-    """Build images as archives that `docker load` and `ctr images import` take; unchanged ones are kept."""
+    """Build images as archives for `docker load` and `ctr images import`. Unchanged images are kept."""
     with progress_reporter("images", quiet=output is Format.JSON) as report:
         built = build_archives(names or ALL, report)
     if output is Format.JSON:
@@ -110,25 +112,25 @@ def load(names: Names = None, cluster: OnCluster = "demo", output: Output = Form
 
 
 def build_archives(names: Sequence[str], report: Report) -> dict[str, Path]:
-    """Build what is missing of these images, pause included."""
+    """Build the missing ones of these images, pause included."""
     built = build_all([name for name in names if name != PAUSE], report)
     return built | ({PAUSE: _pause_archive(report)} if PAUSE in names else {})
 
 
 def build_all(names: Sequence[str], report: Report) -> dict[str, Path]:
-    """Build what is missing of these images; `report` receives the current one and the finished share."""
+    """Build the missing ones of these images; `report` receives the current image and the finished share."""
     done: set[str] = set()
 
-    def hear(progress: ImageProgress) -> None:
+    def take(progress: ImageProgress) -> None:
         if progress.step in ("cached", "done"):
             done.add(progress.image)
         report(f"{progress.image}: {progress.step}", len(done & set(names)) / len(names))
 
-    return build_images(names, hear, repository=repo_file("uv.lock").parent)
+    return build_images(names, take, repository=repo_file("uv.lock").parent)
 
 
 def _existing(name: str) -> Path | None:
-    """The archive of the image's current content, if it was built."""
+    """The archive of the current content of an image, or None."""
     if name != PAUSE:
         path = archive_path(name, repo_file("uv.lock").parent)
     elif binaries.is_built(binaries.PAUSE):

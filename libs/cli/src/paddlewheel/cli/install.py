@@ -1,4 +1,4 @@
-"""Installing Paddlewheel's chart on a cluster with Helm."""
+"""Installs the chart of Paddlewheel with Helm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.tools import Tools
 
 SYSTEM_NAMESPACE = "paddle-system"
-"""Where the chart is installed."""
+"""Namespace of the chart."""
 
 
 async def install_chart(
@@ -22,7 +22,7 @@ async def install_chart(
         values: further `key=JSON` settings of the chart.
 
     Raises:
-        Permanent: Helm failed or something did not get ready within three minutes.
+        Permanent: Helm failed, or a pod was not ready within three minutes.
     """
     report("chart, CRDs, NATS and controllers", 0.2)
     settings = [argument for value in values for argument in ("--set-json", value)]

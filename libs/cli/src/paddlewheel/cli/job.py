@@ -22,6 +22,7 @@ from paddlewheel.cli.job_changes import (
 )
 from paddlewheel.cli.job_run import run
 from paddlewheel.cli.logs import logs
+from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS
 from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
@@ -30,7 +31,7 @@ from paddlewheel.cli.output import (
     print_json,
     print_line,
 )
-from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
@@ -44,24 +45,22 @@ app = typer.Typer(
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel job run --image team/train:1 --workers 2 -- python train.py[/cyan]  run and follow one
+[cyan]paddlewheel job run --image team/train:1 --workers 2 -- python train.py[/cyan]  run and follow a job
 
 [cyan]paddlewheel job list -A[/cyan]  every job, and why it does not run
 
-[cyan]paddlewheel job show team-a/resnet[/cyan]  conditions, pods, restarts and results of one
+[cyan]paddlewheel job show team-a/resnet[/cyan]  conditions, pods, restarts and results of one job
 
-[cyan]paddlewheel job scale resnet --workers 4[/cyan]  as `kubectl scale pdj/resnet --replicas 4`
+[cyan]paddlewheel job scale resnet --workers 4[/cyan]  like `kubectl scale pdj/resnet --replicas 4`
 
-[cyan]paddlewheel job suspend resnet[/cyan]  give its nodes to others; `job resume` continues it
+[cyan]paddlewheel job suspend resnet[/cyan]  free its nodes; `job resume` continues it
 """,
     no_args_is_help=True,
 )
 
 Name = Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")]
-_POLL = 0.5
-"""Seconds between two looks whether a job is gone."""
 _STATE = {"phase": "", "ready": " ready"}
-"""Fields of the status that a confirmation shows, and the words behind them."""
+"""Fields of the status that a question shows, each with the text after its value."""
 
 
 app.command("run", context_settings={"allow_interspersed_args": False})(run)
@@ -95,8 +94,7 @@ def show(
     if output is Format.JSON:
         print_json(as_json(found))
         return
-    for part in tables.job(found, datetime.now(UTC)):
-        print_part(part)
+    print_page(tables.job(found, datetime.now(UTC)))
 
 
 app.command("logs")(logs)
@@ -110,9 +108,9 @@ def scale(
     workers: Annotated[int, typer.Option("--workers", help="Wanted pods.", min=0, max=REPLICAS)],
     output: Output = Format.TEXT,
 ) -> None:
-    """Change the number of workers of a job; with 0 it gives them up and waits.
+    """Change the number of workers of a job. With 0, the job has no pods and waits.
 
-    A running job restarts with the new number, from what its program has saved.
+    A running job restarts with the new number of workers, from the last checkpoint of its program.
 
     [bold]Example[/bold]
 
@@ -129,9 +127,9 @@ def suspend(
     job: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Let a job give up its pods, and with them its nodes, until it is resumed.
+    """Delete the pods of a job, which frees its nodes, until the job is resumed.
 
-    It continues from what its program has saved.
+    The job continues from the last checkpoint of its program.
 
     [bold]Example[/bold]
 
@@ -147,7 +145,7 @@ def resume(
     job: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Let a suspended job go on.
+    """Continue a suspended job.
 
     [bold]Example[/bold]
 
@@ -163,7 +161,7 @@ def restart_(
     job: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Make all pods of a running job anew, together, as a new epoch.
+    """Replace all pods of a running job together, as a new epoch.
 
     [bold]Example[/bold]
 
@@ -182,16 +180,16 @@ def delete(
     wait: Annotated[
         int,
         typer.Option(
-            "--wait", metavar="SECONDS", min=0, help="Wait until it is gone, for at most so long; 0: do not."
+            "--wait", metavar="SECONDS", min=0, help="Wait this long for the job to be gone; 0: do not wait."
         ),
     ] = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Delete a job with its pods. Asks for confirmation.
+    """Delete a job and its pods. Asks for confirmation.
 
     [bold]Examples[/bold]
 
-    [cyan]paddlewheel job delete resnet[/cyan]  says what runs, and asks
+    [cyan]paddlewheel job delete resnet[/cyan]  shows the state of the job, and asks
 
     [cyan]paddlewheel job delete team-a/resnet --yes --wait 60[/cyan]  in a script
     """
@@ -206,7 +204,7 @@ def delete(
     print_line(f"{key} is gone" if wait else f"{key} is being deleted")
 
 
-# What is read
+# Reading
 
 
 async def _found(key: Key, where: Target) -> Object:
@@ -214,12 +212,12 @@ async def _found(key: Key, where: Target) -> Object:
         return await find(api, PADDLE_JOBS, key)
 
 
-# What is changed
+# Changing
 
 
 @dataclass(frozen=True)
 class _Request:
-    """Which job to change, and how to say so."""
+    """The job to change, and the format of the output."""
 
     key: Key
     where: Target
@@ -229,9 +227,9 @@ class _Request:
 def _change(request: _Request, decide: Callable[[Json], Change]) -> None:
     change = asyncio.run(_changed(request, decide))
     if request.output is Format.JSON:
-        print_json({"job": str(request.key), "said": change.said, "changed": bool(change.patch)})
+        print_json({"job": str(request.key), "said": change.summary, "changed": bool(change.patch)})
         return
-    print_line(f"{request.key}: {change.said}")
+    print_line(f"{request.key}: {change.summary}")
 
 
 async def _changed(request: _Request, decide: Callable[[Json], Change]) -> Change:
@@ -240,7 +238,7 @@ async def _changed(request: _Request, decide: Callable[[Json], Change]) -> Chang
 
 
 async def apply_change(api: Cluster, key: Key, decide: Callable[[Json], Change]) -> Change:
-    """Ask for what is decided about the job as it is.
+    """Read a job, decide about a change, and write it.
 
     Raises:
         Permanent: there is no such job, or the change is refused.
@@ -248,7 +246,7 @@ async def apply_change(api: Cluster, key: Key, decide: Callable[[Json], Change])
     job = await find(api, PADDLE_JOBS, key)
     change = decide(job)
     if change.patch:
-        # A job that was deleted and created again meanwhile is another one.
+        # A job that was deleted and created again in the meantime is another job.
         metadata = {**change.patch.get("metadata", {}), "uid": uid_of(job)}
         await api.patch(PADDLE_JOBS, key, {**change.patch, "metadata": metadata})
     return change
@@ -257,7 +255,7 @@ async def apply_change(api: Cluster, key: Key, decide: Callable[[Json], Change])
 def _confirm(job: Object) -> None:
     status = status_of(job)
     state = ", ".join(f"{status[part]}{word}" for part, word in _STATE.items() if status.get(part))
-    confirm(f"Delete PaddleJob {key_of(job)} ({state or 'not seen yet'})?")
+    confirm(f"Delete PaddleJob {key_of(job)} ({state or 'not processed yet'})?")
 
 
 async def _deleted(where: Target, job: Object, wait: int) -> None:
@@ -268,12 +266,12 @@ async def _deleted(where: Target, job: Object, wait: int) -> None:
 
 
 async def wait_until_gone(api: Cluster, job: Object, seconds: float) -> None:
-    """Raises Permanent when it is still there after so long."""
+    """Wait until an object is gone. Raises Permanent when it still exists after this many seconds."""
     left = job
     try:
         async with asyncio.timeout(seconds):
             while uid_of(left) == uid_of(job):
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(STATUS_INTERVAL_SECONDS)
                 with suppress(Retry):
                     left = await api.get(PADDLE_JOBS, key_of(job))
     except NotFound:
@@ -281,4 +279,4 @@ async def wait_until_gone(api: Cluster, job: Object, seconds: float) -> None:
     except TimeoutError:
         held = ", ".join(finalizers_of(left)) or "its pods"
         problem = f"{key_of(job)} is still being deleted after {seconds:g} s, held by {held}"
-        raise Permanent("NotYet", f"{problem}; it goes on, if job-controller runs") from None
+        raise Permanent("NotYet", f"{problem}; the deletion continues while job-controller runs") from None

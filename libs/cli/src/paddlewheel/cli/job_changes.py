@@ -1,4 +1,4 @@
-"""What `paddlewheel job` asks of a PaddleJob: merge patches, or why there is nothing to ask for. Pure."""
+"""Changes of a PaddleJob as merge patches, or the reason why there is nothing to change. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """What to ask for.
+    """A change of a job.
 
-    Args:
-        said: it in words.
-        patch: of the object; {} when it is so already.
+    Attributes:
+        summary: a sentence about the change.
+        patch: merge patch of the object; {} when there is nothing to change.
     """
 
-    said: str
+    summary: str
     patch: Json = field(default_factory=dict)
 
 
@@ -37,66 +37,66 @@ def phase_of(job: Json) -> str:
 
 
 def is_final(job: Json) -> bool:
-    """The job has ended, and never runs again."""
+    """True when the job has ended; it never runs again."""
     return phase_of(job) in (COMPLETED, FAILED)
 
 
 def is_suspended(job: Json) -> bool:
-    """It is asked to give up its pods."""
+    """True when the spec suspends the job."""
     return bool(spec_of(job).get("suspend"))
 
 
 def scaling(job: Json, workers: int) -> Change:
-    """To this number of workers. Raises Permanent for a job that has ended, or that has no workers."""
-    _check_goes_on(job)
+    """Change the number of workers. Raises Permanent for a job that has ended or has no workers."""
+    _check_active(job)
     role = spec_of(job).get(WORKER)
     if role is None:
-        raise Permanent(
-            "NoWorkers", f"{key_of(job)} has no workers (spec.worker), so there is nothing to scale"
-        )
+        raise Permanent("NoWorkers", f"{key_of(job)} has no workers (spec.worker), so it cannot be scaled")
     before = role.get("replicas", 0)
     if before == workers:
         return Change(f"has {_counted(workers)} already")
-    said = f"asked for {_counted(workers)}, {before} before"
-    return Change(said, {"spec": {WORKER: {"replicas": workers}}})
+    summary = f"{_counted(workers)} requested, {before} before"
+    return Change(summary, {"spec": {WORKER: {"replicas": workers}}})
 
 
 def suspension(job: Json) -> Change:
-    """To give up its pods. Raises Permanent for a job that has ended."""
-    _check_goes_on(job)
+    """Suspend a job. Raises Permanent for a job that has ended."""
+    _check_active(job)
     if is_suspended(job):
         return Change("is suspended already")
-    said = f"asked to give up its pods; `paddlewheel job resume {key_of(job)}` starts it again"
-    return Change(said, {"spec": {"suspend": True}})
+    summary = f"suspension requested; `paddlewheel job resume {key_of(job)}` starts it again"
+    return Change(summary, {"spec": {"suspend": True}})
 
 
 def resumption(job: Json) -> Change:
-    """To go on. Raises Permanent for a job that has ended."""
-    _check_goes_on(job)
+    """Resume a job. Raises Permanent for a job that has ended."""
+    _check_active(job)
     if not is_suspended(job):
         return Change("is not suspended")
-    return Change("asked to go on", {"spec": {"suspend": False}})
+    return Change("resumption requested", {"spec": {"suspend": False}})
 
 
 def restart(job: Json, now: datetime) -> Change:
-    """To make all pods anew. Raises Permanent for a job that has ended or is suspended."""
-    _check_goes_on(job)
+    """Replace all pods. Raises Permanent for a job that has ended or is suspended."""
+    _check_active(job)
     if is_suspended(job):
-        remedy = f"`paddlewheel job resume {key_of(job)}` starts it with new pods"
-        raise Permanent("Suspended", f"{key_of(job)} is suspended and has no pods: {remedy}")
-    # To the millisecond: a second restart within the same second is another value.
+        advice = f"`paddlewheel job resume {key_of(job)}` starts it with new pods"
+        raise Permanent("Suspended", f"{key_of(job)} is suspended and has no pods: {advice}")
+    # Milliseconds: a second restart within the same second needs another value.
     return Change(
-        "asked to make all pods anew", {"metadata": {"annotations": {RESTART: milliseconds_stamp(now)}}}
+        "replacement of all pods requested", {"metadata": {"annotations": {RESTART: milliseconds_stamp(now)}}}
     )
 
 
-def _check_goes_on(job: Json) -> None:
+def _check_active(job: Json) -> None:
     key = key_of(job)
     if is_deleting(job):
-        raise Permanent("BeingDeleted", f"{key} is being deleted: `paddlewheel job list` shows what is left")
+        raise Permanent(
+            "BeingDeleted", f"{key} is being deleted: `paddlewheel job list` shows whether it still exists"
+        )
     if is_final(job):
-        never = f"{key} has ended ({phase_of(job)}), and never runs again"
-        raise Permanent("Ended", f"{never}: `paddlewheel job delete {key}`, and create it again")
+        ended = f"{key} has ended ({phase_of(job)}) and cannot run again"
+        raise Permanent("Ended", f"{ended}: run `paddlewheel job delete {key}`, and create it again")
 
 
 def _counted(workers: int) -> str:

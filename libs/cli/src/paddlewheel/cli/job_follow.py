@@ -1,4 +1,4 @@
-"""Watches one PaddleJob from its creation to its end: what it waits for, what its pods write, how it ends."""
+"""Follows a PaddleJob from its creation to its end, and prints the output of its pods."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 from paddlewheel.cli.job_changes import COMPLETED, RUNNING, Json, is_final, phase_of
 from paddlewheel.cli.job_tables import results
 from paddlewheel.cli.logs import Printer, Wanted, print_logs
+from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS, ObjectWatch, watched
 from paddlewheel.cli.output import Format
-from paddlewheel.cli.progress import Report, step_reporter
-from paddlewheel.cli.witness import Witness, watched
+from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.contracts.crds import parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, status_of
@@ -19,24 +19,21 @@ from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, Object
 
-_POLL = 0.5
-"""Seconds between two looks at the status."""
-
 
 async def follow(api: ApiCluster, job: Object, output: Format) -> Object:
-    """Return the job as it has ended; until then, say what it waits for, and print the lines of its pods.
+    """Print the state of a job and the output of its pods until the job has ended; return the ended job.
 
     Raises:
-        Permanent: it was deleted meanwhile.
+        Permanent: the job was deleted before it ended.
     """
     quiet = output is Format.JSON
-    async with watched(api, PADDLE_JOBS, job, is_final) as witness:
-        with step_reporter(str(key_of(job)), quiet=quiet) as report:
-            seen = await _wait_until(witness, job, is_final if quiet else _writes, report)
+    async with watched(api, PADDLE_JOBS, job, is_final) as watch:
+        with progress_reporter(str(key_of(job)), quiet=quiet) as report:
+            seen = await _wait_until(watch, job, is_final if quiet else _writes, report)
         if quiet:
             return seen
         seen = await _print_lines(api, seen)
-        return await _wait_until(witness, seen, is_final, lambda *_: None)
+        return await _wait_until(watch, seen, is_final, lambda *_: None)
 
 
 def _writes(job: Json) -> bool:
@@ -44,7 +41,7 @@ def _writes(job: Json) -> bool:
 
 
 async def _print_lines(api: ApiCluster, job: Object) -> Object:
-    """Returns the job as it was seen last. Of one without a pod that could be read, its end says why."""
+    """Print the output of the pods, and return the job. A job whose pods cannot be read is no error here."""
     try:
         return await print_logs(api, Wanted(key_of(job)), not is_final(job), Printer(Format.TEXT))
     except Permanent as error:
@@ -54,35 +51,35 @@ async def _print_lines(api: ApiCluster, job: Object) -> Object:
 
 
 async def _wait_until(
-    witness: Witness, job: Object, is_reached: Callable[[Object], bool], report: Report
+    watch: ObjectWatch, job: Object, is_reached: Callable[[Object], bool], report: Report
 ) -> Object:
-    """Look at a job until it is so; returns it as it is then.
+    """Read a job until it has reached a state, and return it.
 
     Raises:
-        Permanent: it was deleted meanwhile, before its end.
+        Permanent: the job was deleted before it ended.
     """
     seen = job
     while not is_reached(seen):
         report(waits_for(seen), _ready_share(seen))
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(STATUS_INTERVAL_SECONDS)
         with suppress(Retry):
-            seen = await _again(witness, key_of(job))
+            seen = await _again(watch, key_of(job))
     report(waits_for(seen), _ready_share(seen))
     return seen
 
 
-async def _again(witness: Witness, key: Key) -> Object:
-    if seen := await witness.look():
+async def _again(watch: ObjectWatch, key: Key) -> Object:
+    if seen := await watch.look():
         return seen
-    told = f"`paddlewheel events --job {key} --since 1d --no-follow` tells what happened to it"
-    raise Permanent("JobDeleted", f"{key} was deleted while it was followed: {told}")
+    advice = f"`paddlewheel events --job {key} --since 1d --no-follow` shows what happened to it"
+    raise Permanent("JobDeleted", f"{key} was deleted while this command followed it: {advice}")
 
 
 def waits_for(job: Json) -> str:
-    """Phase, ready pods, and what keeps it."""
+    """Phase, ready pods, and the reason why the job does not proceed."""
     status = status_of(job)
     if not status.get("phase"):
-        return "waits for job-controller"
+        return "waiting for job-controller"
     why = ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))
     ready = f"{status['ready']} ready" if status.get("ready") else ""
     return ", ".join(part for part in (str(status["phase"]), ready, why) if part)
@@ -94,12 +91,12 @@ def _ready_share(job: Json) -> float:
 
 
 def has_completed(job: Json) -> bool:
-    """It has ended well."""
+    """True when the job has succeeded."""
     return phase_of(job) == COMPLETED
 
 
 def ending(job: Json) -> str:
-    """How it has ended: `Completed after 3m20s; loss 0.000039`, `Failed after 5s: PodFailed: ...`."""
+    """How a job ended: `Completed after 3m20s; loss 0.000039`, `Failed after 5s: PodFailed: ...`."""
     status = parse_paddle_job_status(job)
     after = f" after {status.duration}" if status.duration else ""
     if not has_completed(job):

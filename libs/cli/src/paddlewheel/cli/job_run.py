@@ -34,37 +34,42 @@ T = TypeVar("T")
 @on_cluster()
 def run(
     where: Where,
-    image: Annotated[str, typer.Option("--image", help="Image of all pods; it contains Paddle.")],
+    image: Annotated[str, typer.Option("--image", help="Image of all pods, with Paddle.")],
     command: Annotated[
-        list[str] | None, typer.Argument(help="Program with its arguments; default: what the image runs.")
+        list[str] | None,
+        typer.Argument(help="Program with its arguments; default: the command of the image."),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Of the job; default: made from the image's.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the job; default: generated from the name of the image.")
+    ] = "",
     workers: Annotated[int, typer.Option("--workers", help="Pods that train.")] = 1,
     servers: Annotated[int, typer.Option("--servers", help="Parameter servers (mode PS).")] = 0,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs of each worker.")] = 0,
-    cpu: Annotated[str, typer.Option("--cpu", help="Of each pod: 4, 500m.")] = "",
-    memory: Annotated[str, typer.Option("--memory", help="Of each pod, also its limit: 8Gi.")] = "",
+    cpu: Annotated[str, typer.Option("--cpu", help="CPUs of each pod: 4, 500m.")] = "",
+    memory: Annotated[str, typer.Option("--memory", help="Memory of each pod, request and limit: 8Gi.")] = "",
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="Of all pods; repeatable.")
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME=VALUE", help="Variable of all pods; repeatable."),
     ] = None,
     data: Annotated[
         str, typer.Option("--data", metavar="SET:/PATH", help="SampleSet to wait for, and its mount path.")
     ] = "",
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", metavar="PATH", help="Where the program keeps its checkpoints.")
+        str, typer.Option("--checkpoint", metavar="PATH", help="Path where the program stores checkpoints.")
     ] = "",
     backoff_limit: Annotated[
         int | None, typer.Option("--backoff-limit", help="Restarts after failures of the program.")
     ] = None,
     ttl: Annotated[
-        str, typer.Option("--ttl", metavar="TIME", help="Delete it so long after its end: 1h, 2d.")
+        str, typer.Option("--ttl", metavar="TIME", help="Delete the job this long after its end: 1h, 2d.")
     ] = "",
     deadline: Annotated[
-        str, typer.Option("--deadline", metavar="TIME", help="It may take so long: 30m, 12h.")
+        str, typer.Option("--deadline", metavar="TIME", help="Longest duration of the job: 30m, 12h.")
     ] = "",
     network: Annotated[str, typer.Option("--network", help="PodIP (the default), Service or Host.")] = "",
     follow_: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Print what its pods write, until it has ended.")
+        bool,
+        typer.Option("--follow/--no-follow", help="Print the output of the pods until the job has ended."),
     ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the manifest as YAML, and create nothing.")
@@ -73,8 +78,8 @@ def run(
 ) -> None:
     """Create a job and follow it to its end: exit code 0 when it completes, 1 when it fails.
 
-    Ctrl-C ends the command, not the job. Several workers without GPUs and servers communicate by gloo
-    (PADDLE_DISTRI_BACKEND), unless --env says otherwise.
+    Ctrl-C ends the command, not the job. Several workers without GPUs and servers communicate with gloo
+    (PADDLE_DISTRI_BACKEND), unless --env sets another backend.
 
     [bold]Examples[/bold]
 
@@ -84,7 +89,7 @@ def run(
 
     [cyan]paddlewheel job run --image team/ctr:1 --servers 2 --workers 4 --no-follow[/cyan]  only create it
 
-    [cyan]paddlewheel job run --image team/train:1 --dry-run > job.yaml[/cyan]  to write more into it
+    [cyan]paddlewheel job run --image team/train:1 --dry-run > job.yaml[/cyan]  print a manifest to edit
     """
     asked = TrainingJob(
         name=name or generated_name(image), image=image, command=tuple(command or ()),
@@ -116,7 +121,7 @@ def _namespace(where: Where, dry_run: bool) -> str:
 
 
 def generated_name(image: str) -> str:
-    """`train-x7k2p` for the image `registry.example.com/team/train:1`."""
+    """A name such as `train-x7k2p` for the image `registry.example.com/team/train:1`."""
     base = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
     kept = re.sub(r"[^a-z0-9]+", "-", base)[:40].strip("-") or "job"
     return f"{kept}-{random_end()}"
@@ -137,7 +142,7 @@ def _variables(words: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(make: Callable[[], T]) -> T:
-    """Of the SDK; its error about a parameter becomes one about the option."""
+    """Call the SDK; an error about a parameter becomes an error about the option."""
     try:
         return make()
     except InvalidArgument as error:
@@ -159,18 +164,18 @@ async def _created(where: Target, manifest: Object) -> Object:
 
 
 async def create(api: Cluster, manifest: Object) -> Object:
-    """Raises Permanent, which names the remedy."""
+    """Create a job. Raises Permanent with what to do."""
     key = key_of(manifest)
     try:
         return await api.create(PADDLE_JOBS, manifest)
     except AlreadyExists:
-        remedy = f"choose another --name, or `paddlewheel job delete {key}`"
-        raise Permanent("JobExists", f"there is a PaddleJob {key} already: {remedy}") from None
+        advice = f"choose another --name, or `paddlewheel job delete {key}`"
+        raise Permanent("JobExists", f"there is a PaddleJob {key} already: {advice}") from None
     except NotFound:
-        # It is the kind that is missing, or the namespace; the first one raises here.
+        # The kind or the namespace is missing. A missing kind raises here.
         await list_all(api, PADDLE_JOBS, key.namespace)
-    remedy = f"`kubectl create namespace {key.namespace}`, or another --namespace"
-    raise Permanent("NoSuchNamespace", f"there is no namespace {key.namespace}: {remedy}")
+    advice = f"`kubectl create namespace {key.namespace}`, or another --namespace"
+    raise Permanent("NoSuchNamespace", f"there is no namespace {key.namespace}: {advice}")
 
 
 def _print_manifest(manifest: Object, output: Format) -> None:
@@ -185,11 +190,11 @@ def _print_created(job: Object, output: Format) -> None:
         print_json(as_json(job))
         return
     key = key_of(job)
-    print_line(f"{key} created; `paddlewheel job logs {key} --follow` prints what its pods write")
+    print_line(f"{key} created; `paddlewheel job logs {key} --follow` prints the output of its pods")
 
 
 def _print_end(job: Object, output: Format) -> None:
-    """Raises what makes the exit code 1 when the job has failed."""
+    """Print how a job ended. Raises an error when the job has failed, so that the exit code is 1."""
     if output is Format.JSON:
         print_json(as_json(job))
         raise typer.Exit(0 if has_completed(job) else 1)

@@ -1,4 +1,4 @@
-"""How `paddlewheel job` shows jobs. Pure."""
+"""Tables of `paddlewheel job`. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from paddlewheel.contracts.crds.parse import parse_paddle_job_spec, parse_paddle
 from paddlewheel.contracts.objects import key_of
 
 _FACTS = 10
-"""How many of the latest facts are shown."""
+"""Number of facts that are shown."""
 
 
 def jobs(found: Sequence[Json], now: datetime) -> Table:
-    """A row for each, with the columns of `kubectl get` and how often it was restarted."""
+    """A row for each job, with the columns of `kubectl get` and the number of restarts."""
     table = Table(
         ("job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age"),
         drops=("epoch", "mode", "restarts", "age", "ready", "reason"),
@@ -36,7 +36,7 @@ def jobs(found: Sequence[Json], now: datetime) -> Table:
 
 
 def job(found: Json, now: datetime) -> Iterator[Table | str]:
-    """Everything about one."""
+    """Everything about one job."""
     spec, status = parse_paddle_job_spec(found), parse_paddle_job_status(found)
     yield properties(str(key_of(found)), _about(found, spec, status, now), states={"phase"})
     yield conditions(status.conditions)
@@ -54,7 +54,7 @@ def job(found: Json, now: datetime) -> Iterator[Table | str]:
 def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datetime) -> dict[str, str]:
     data, world = spec.sample_set_ref, status.world
     return {
-        "phase": status.phase or "not yet seen by job-controller",
+        "phase": status.phase or "not processed by job-controller yet",
         "reason": status.reason,
         "message": status.message,
         "suspended": "yes" if spec.suspend else "",
@@ -75,26 +75,26 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
 
 
 def _progress(progress: JobProgress) -> str:
-    """`24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`; what is not known is left out."""
+    """For example `24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`."""
     counts = (
         ("step", progress.step, progress.total_steps),
         ("epoch", progress.epoch, progress.total_epochs),
     )
-    said = [f"{name} {n}" + (f" of {total}" if total else "") for name, n, total in counts if n is not None]
+    parts = [f"{name} {n}" + (f" of {total}" if total else "") for name, n, total in counts if n is not None]
     if progress.loss is not None:
-        said.append(f"loss {progress.loss:g}")
+        parts.append(f"loss {progress.loss:g}")
     if progress.samples_per_second is not None:
-        said.append(f"{progress.samples_per_second:g} samples/s")
+        parts.append(f"{progress.samples_per_second:g} samples/s")
     if progress.eta:
-        said.append(f"done about {progress.eta}")
-    return ", ".join([progress.percent, *said] if progress.percent else said)
+        parts.append(f"done about {progress.eta}")
+    return ", ".join([progress.percent, *parts] if progress.percent else parts)
 
 
 def _gang(gang: GangStatus) -> str:
-    """`Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
+    """For example `Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
     group = f"PodGroup {gang.pod_group} of {gang.min_available} pods" if gang.pod_group else ""
-    said = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
-    return f"{said}: {gang.message}" if gang.message else said
+    state = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
+    return f"{state}: {gang.message}" if gang.message else state
 
 
 def _roles(spec: PaddleJobSpec, status: PaddleJobStatus) -> Table:
@@ -116,7 +116,7 @@ def _restarts(status: PaddleJobStatus) -> Table:
 
 
 def results(status: PaddleJobStatus) -> str:
-    """`loss 0.000039, epochs 2000`."""
+    """For example `loss 0.000039, epochs 2000`."""
     return ", ".join(f"{name} {value:g}" for name, value in status.results.items())
 
 

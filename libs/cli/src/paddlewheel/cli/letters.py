@@ -1,4 +1,4 @@
-"""How a dead letter is shown: as a row, as a page, as JSON."""
+"""Shows a dead letter as a row, as a page, or as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.contracts.subjects import replay_subject
 
 _PREVIEW = 40
 _SHOWN = 4096
-"""Bytes shown of a payload that is not JSON."""
+"""Bytes that are shown of a payload that is not JSON."""
 _HEX_ROW = 16
 _PRINTABLE = frozenset(string.printable) - frozenset("\x0b\x0c\r")
 
@@ -32,7 +32,7 @@ def row(letter: DeadLetter, now: datetime) -> tuple[str, ...]:
 
 
 def page(letter: DeadLetter, now: datetime) -> Iterator[str]:
-    """A letter in full, line by line: why it was parked, its headers, its payload."""
+    """All lines about a dead letter: why it was parked, its headers, its payload."""
     about = {
         "durable": letter.durable,
         "reason": f"{letter.reason}: {letter.message}" if letter.message else letter.reason,
@@ -56,14 +56,14 @@ def unread(replays: DurableStatus) -> str:
     durable = replays.name.removesuffix(replays_durable(""))
     some = f"{replays.pending} replayed message{'s' * (replays.pending > 1)}"
     return (
-        f"{some} for {durable}, which no process takes: start its service; if none has that consumer "
-        f"any more, nats stream purge {replays.stream} --subject {replay_subject(durable)}, "
+        f"{some} for {durable}, which no process takes: start its service; if that service was removed, "
+        f"nats stream purge {replays.stream} --subject {replay_subject(durable)}, "
         f"and nats consumer rm {replays.stream} {replays.name}"
     )
 
 
 def payload(data: bytes) -> list[str]:
-    """JSON indented, text as it is, anything else as hexadecimal beside its printable characters."""
+    """Lines of a payload: indented JSON, text, or hexadecimal with the printable characters."""
     if not data:
         return ["(empty)"]
     try:
@@ -86,7 +86,7 @@ def preview(data: bytes) -> str:
 
 
 def as_json(letter: DeadLetter) -> dict[str, Any]:
-    """For scripts: `data` is text, or base64 where `encoding` says so."""
+    """The dead letter for scripts: `data` is text or base64, see `encoding`."""
     try:
         body = {"encoding": "utf-8", "data": letter.data.decode()}
     except UnicodeDecodeError:
@@ -95,7 +95,7 @@ def as_json(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _text(data: bytes) -> str | None:
-    """None when it is no readable text; an incomplete character at the end is dropped."""
+    """Decode text; None for binary data. An incomplete character at the end is dropped."""
     text = data.decode(errors="ignore")
     if len(data) - len(text.encode()) > 3 or any(c not in _PRINTABLE and not c.isprintable() for c in text):
         return None

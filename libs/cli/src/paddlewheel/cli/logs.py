@@ -1,4 +1,4 @@
-"""`paddlewheel logs`: the output of a job's pods, or the last lines kept with it when they are deleted."""
+"""`paddlewheel logs`: the output of a job's pods, or the last lines kept after the pods are deleted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 
 _LABEL = "paddle-res-name"
-"""On all pods of PaddleJobs, also on those that the original operator created."""
+"""Label of all pods of PaddleJobs, including the pods of the original operator."""
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
-_PAUSE = 1.0
-"""Seconds before an interrupted log is read on."""
+_RESUME_INTERVAL_SECONDS = 1.0
+"""Pause before an interrupted log is read on."""
 
 app = typer.Typer(add_completion=False)
 
@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False)
 def logs(
     where: Where,
     job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
     ranks: Annotated[
         list[str] | None, typer.Option("--rank", help="Only these pods: worker-0, ps-1 ... (repeatable)")
     ] = None,
@@ -47,13 +47,13 @@ def logs(
 ) -> None:
     """Print the logs of all pods of a job, each line with its rank.
 
-    When the job's pods have been deleted (cleanPodPolicy), the last lines kept with the job are printed.
+    When the pods have been deleted (cleanPodPolicy), the last lines that were kept with the job are printed.
 
     [bold]Examples[/bold]
 
-    [cyan]paddlewheel logs digits -n paddle-demo --tail 10[/cyan]  the end of every pod's log
+    [cyan]paddlewheel logs digits -n paddle-demo --tail 10[/cyan]  the last lines of every pod
 
-    [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod's, until the job has ended
+    [cyan]paddlewheel logs team-a/resnet --follow --rank worker-0[/cyan]  one pod, until the job has ended
     """
     wanted = Wanted(where.key(job), frozenset(ranks or ()), tail)
     asyncio.run(while_read(_run(where.target, wanted, follow, Printer(output))))
@@ -61,7 +61,7 @@ def logs(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The job, the ranks (all when empty) and how many lines of each (all when negative)."""
+    """The job, its ranks (all when empty) and the number of lines of each (all when negative)."""
 
     job: Key
     ranks: frozenset[str] = frozenset()
@@ -71,12 +71,12 @@ class Wanted:
         return not self.ranks or rank in self.ranks
 
     def rank_of(self, pod: str) -> str:
-        """`worker-0` of `<job>-worker-0`."""
+        """The rank of a pod: `worker-0` for `<job>-worker-0`."""
         return pod.removeprefix(f"{self.job.name}-")
 
 
 class Printer:
-    """Lines as they are; only their prefix has a colour, on a terminal."""
+    """Prints lines unchanged, with a prefix that has a colour on a terminal."""
 
     def __init__(self, output: Format) -> None:
         self._output = output
@@ -106,13 +106,13 @@ async def _run(where: Target, wanted: Wanted, follow: bool, printer: Printer) ->
 
 
 async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Printer) -> Object:
-    """Print what the pods have written, and for ranks without a readable pod what is kept.
+    """Print the logs of the pods, and the kept lines of ranks without a readable pod.
 
     Returns:
-        the job as it was seen last.
+        the job as it was read last.
 
     Raises:
-        Permanent: there is no such job or rank, or nothing could be read.
+        Permanent: there is no such job or rank, or no log could be read.
     """
     job = await find(api, PADDLE_JOBS, wanted.job)
     reading = _Reading(api, job, wanted, printer)
@@ -128,7 +128,7 @@ async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Pri
 
 @dataclass
 class _Reading:
-    """The logs of one job, and which ranks there are and could be read."""
+    """The logs of one job, the known ranks, and the ranks that were read."""
 
     api: ApiCluster
     job: Object
@@ -138,7 +138,7 @@ class _Reading:
     read: set[str] = field(default_factory=set)
 
     async def pods(self) -> list[Object]:
-        """The job's pods that are wanted."""
+        """The wanted pods of the job."""
         found = await self.api.list(PODS, key_of(self.job).namespace, label_selector=_LABEL)
         return [pod for pod in sorted(found, key=key_of) if self.takes(pod)]
 
@@ -168,12 +168,12 @@ class _Reading:
         return {"container": container} | ({"tailLines": str(tail)} if tail >= 0 else {})
 
     async def print_kept(self) -> None:
-        """The kept lines of ranks of which no pod could be read."""
+        """Print the kept lines of ranks whose pods could not be read."""
         kept = {self.wanted.rank_of(pod): text for pod, text in (await self._kept()).items()}
         self.known.update(kept)
         left = [rank for rank in sorted(kept) if self.wanted.includes(rank) and rank not in self.read]
         if left:
-            self.printer.note("these pods are deleted; the last lines kept with the job:")
+            self.printer.note("these pods are deleted; the last lines that were kept with the job:")
         for rank in left:
             self.read.add(rank)
             lines = kept[rank].splitlines()
@@ -190,16 +190,16 @@ class _Reading:
         return (kept.get("data") or {}) if is_controlled_by(kept, uid_of(self.job)) else {}
 
     async def check(self) -> None:
-        """Raises Permanent when a rank does not exist, or nothing could be read."""
+        """Raises Permanent when a rank does not exist, or no log could be read."""
         if missing := self.wanted.ranks - self.known:
-            raise Permanent("NoSuchRank", f"--rank: {self.lack_of(missing)}")
+            raise Permanent("NoSuchRank", f"--rank: {self.problem_of(missing)}")
         if not self.read:
-            phase = (self.job.get("status") or {}).get("phase") or "not yet seen by job-controller"
-            remedy = f"see `kubectl describe pdj {key_of(self.job).name}`"
-            lacks = "has no pod that could be read, and no kept lines"
-            raise Permanent("NoLogs", f"PaddleJob {key_of(self.job)} {lacks}; phase: {phase}; {remedy}")
+            phase = (self.job.get("status") or {}).get("phase") or "not processed by job-controller yet"
+            advice = f"see `kubectl describe pdj {key_of(self.job).name}`"
+            problem = "has no readable pod and no kept lines"
+            raise Permanent("NoLogs", f"PaddleJob {key_of(self.job)} {problem}; phase: {phase}; {advice}")
 
-    def lack_of(self, missing: Set[str]) -> str:
+    def problem_of(self, missing: Set[str]) -> str:
         there = ", ".join(sorted(self.known)) or "none"
         return f"PaddleJob {key_of(self.job)} has no pod {', '.join(sorted(missing))}; there are: {there}"
 
@@ -209,7 +209,7 @@ def _text(line: bytes) -> str:
 
 
 class _Follower:
-    """Reads every container of the job's pods as it starts, until the job has ended."""
+    """Reads the log of every container that starts, until the job has ended."""
 
     def __init__(self, reading: _Reading) -> None:
         self._reading = reading
@@ -218,7 +218,7 @@ class _Follower:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Lines of containers that are still being read when the job ends are printed to their end."""
+        """Follow the job. Logs that are being read when the job ends are read to their end."""
         await self._note_missing()
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(self._follow_job()), tasks.create_task(self._follow_pods(tasks))]
@@ -231,10 +231,10 @@ class _Follower:
             await end(*watches)
 
     async def _note_missing(self) -> None:
-        """A rank that does not exist may come: the job may not have all its pods yet."""
+        """Report missing ranks and wait for them: the job may not have all its pods yet."""
         await self._reading.pods()
         if missing := self._reading.wanted.ranks - self._reading.known:
-            self._reading.printer.note(f"{self._reading.lack_of(missing)}; waiting for it")
+            self._reading.printer.note(f"{self._reading.problem_of(missing)}; waiting for it")
 
     async def _follow_job(self) -> None:
         job, api = self._reading.job, self._reading.api
@@ -262,7 +262,7 @@ class _Follower:
                     self._start(change.obj, tasks)
 
     def _start(self, pod: Object, tasks: asyncio.TaskGroup) -> None:
-        """Once for each container that has started: a restarted one is another."""
+        """Read the log of each container once; a restarted container is a new one."""
         container = _started(pod)
         if container and container not in self._seen:
             self._seen.add(container)
@@ -288,26 +288,26 @@ class _Follower:
             if position.last:
                 query = {n: v for n, v in query.items() if n != "tailLines"} | {"sinceTime": position.last}
                 position.resume()
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RESUME_INTERVAL_SECONDS)
 
 
 @dataclass
 class Position:
-    """How far a log has been read; times are the text that the kubelet writes, of fixed width."""
+    """The position in a log. Times are texts of fixed width, as the kubelet writes them."""
 
     last: str = ""
     count: int = 0
     """Lines with the time `last`."""
     _resuming: bool = False
     _again: int = 0
-    """Lines with the time `last` that are still to be read again."""
+    """Number of lines with the time `last` that are read again and skipped."""
 
     def resume(self) -> None:
-        """What has been read comes again, from the second of `last` on."""
+        """Prepare for lines that are read again: all lines since the second of `last`."""
         self._resuming, self._again = True, self.count
 
     def takes(self, time: str) -> bool:
-        """True for a line that has not been read before."""
+        """True for a line that was not read before."""
         if self._resuming and time < self.last:
             return False
         if self._resuming and time == self.last and self._again:
@@ -320,7 +320,7 @@ class Position:
 
 
 async def _stamped(api: ApiCluster, pod: Object, query: dict[str, str]) -> AsyncIterator[tuple[str, str]]:
-    """Only what follows a line feed begins with a time; the rest of its line has the same."""
+    """Yield time and text. Only the first part of a line begins with a time; the other parts share it."""
     time, begins = "", True
     async with aclosing(api.stream_log(key_of(pod), query)) as lines:
         async for line in lines:
@@ -332,7 +332,7 @@ async def _stamped(api: ApiCluster, pod: Object, query: dict[str, str]) -> Async
 
 
 def _started(pod: Object) -> str:
-    """Identity of the first container's current run, "" before it has begun."""
+    """Identity of the current run of the first container, "" before it has started."""
     name = pod["spec"]["containers"][0]["name"]
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status["name"] == name and not (status.get("state") or {}).get("waiting"):

@@ -1,4 +1,4 @@
-"""The console script. It imports next to nothing, so that signals are handled from the first moment on."""
+"""The console script. It imports little, so that signals are handled from the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMANDS = {
     ),
     "images": (
         "Paddlewheel's container images, built and loaded without a registry.",
-        "images that are complete are kept: run it again to build the others",
+        "complete images are kept: run it again to build the others",
     ),
     "bus": ("The message bus: its state and its content.", "it is safe to run it again"),
     "dlq": (
@@ -33,38 +33,43 @@ COMMANDS = {
     ),
     "events": (
         "Follow the facts that the services publish; Ctrl-C ends it.",
-        "continue with --since, or where you ended with --durable NAME",
+        "continue with --since, or from the same position with --durable NAME",
     ),
     "job": (
         "Training jobs (PaddleJob): run one without YAML, look at it, scale, suspend, restart or delete it.",
-        "a job that was created goes on: `job list` shows it; it is safe to run other commands again",
+        "a job that was created continues: `job list` shows it; it is safe to run other commands again",
     ),
     "data": (
-        "Data sets (SampleSet): what nodes have cached, why one is not ready; copy, warm, evict, remove.",
-        "a run that was started goes on: `data show` shows it, `data cancel` ends it",
+        "Data sets (SampleSet): show their state and caches; copy, warm, evict and remove data.",
+        "a run that was started continues: `data show` shows it, `data cancel` ends it",
     ),
-    "explain": ("Why an object is as it is, and what to do about it.", "it is safe to run it again"),
+    "explain": (
+        "The reason for the state of an object, and what to do about it.",
+        "it is safe to run it again",
+    ),
     "logs": (
         "Print the logs of all pods of a job, each line with its rank.",
         "run it again: without --tail it begins at the first line",
     ),
     "service": (
         "Models and programs that answer requests (PaddleService), and their updates.",
-        "`service show` says what has changed; it is safe to run it again",
+        "`service show` shows what has changed; it is safe to run it again",
     ),
     "uninstall": (
         "Remove Paddlewheel's services and NATS from a cluster; objects and CRDs stay by default.",
         "run it again to continue",
     ),
 }
-"""Each command, in the order of `--help`: its summary, and what to do after it was interrupted. It is the app
-in the module of its name."""
+"""Each command in the order of `--help`: its summary, and what to do after an interruption.
+
+The command is the app in the module of its name.
+"""
 
 
 def main() -> None:
-    """Run the command; errors of our own are one line with a remedy, never a traceback."""
+    """Run the command. An error of our own is one line with what to do, never a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Until the command runs, Ctrl-C ends this process as it ends other programs: without a traceback.
+        # Until the command runs, Ctrl-C ends this process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from paddlewheel.cli import ending
 

@@ -1,15 +1,15 @@
-"""Names that commands generate, as Kubernetes does."""
+"""Names that commands generate, in the way Kubernetes does."""
 
 from __future__ import annotations
 
 import secrets
 
 RANDOM = 5
-"""Characters of the random end."""
+"""Number of random characters."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""As Kubernetes has them: no words come of them."""
+"""The letters of Kubernetes, which do not form words."""
 
 
 def random_end() -> str:
-    """What makes a generated name another one each time."""
+    """The random end of a generated name."""
     return "".join(secrets.choice(_LETTERS) for _ in range(RANDOM))

@@ -1,4 +1,4 @@
-"""What commands show of any Kubernetes object. Pure."""
+"""The parts of any Kubernetes object that commands show. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paddlewheel.contracts.stamps import parse_stamp
 
 
 def as_json(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A Kubernetes object for scripts: its name, its spec, and the fields of its status."""
+    """A Kubernetes object for scripts: its name, its spec and the fields of its status."""
     key = key_of(obj)
     return {"name": key.name, "namespace": key.namespace, "spec": spec_of(obj), **status_of(obj)}
 
@@ -28,6 +28,6 @@ def conditions(found: Iterable[Condition]) -> Table:
 
 
 def age_of(obj: Mapping[str, Any], now: datetime) -> str:
-    """Time since the object was created; "" for one that is not stored."""
+    """Time since the object was created; "" for an object that is not stored."""
     created = parse_stamp(obj["metadata"].get("creationTimestamp"))
     return age(created, now) if created else ""

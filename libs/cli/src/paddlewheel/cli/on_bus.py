@@ -1,4 +1,4 @@
-"""The bus of one command: NATS_URL, or the bus of the user's cluster or of an embedded one."""
+"""The bus of one command: the server of NATS_URL, or the bus of a cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _UNREACHABLE = "BusUnreachable"
 
 @asynccontextmanager
 async def open_access(where: Where, role: str) -> AsyncIterator[Access]:
-    """Yield the access to the bus of the environment or of the cluster `name`.
+    """Yield the access to the bus that the options choose.
 
     Raises:
-        Permanent: no such cluster is running, or it has no certificate for the role.
-        Retry: the bus is unreachable; the message says where its address is from, and names a remedy.
+        Permanent: the cluster cannot be used, or it has no certificate for the role.
+        Retry: the bus is unreachable; the message names the source of its address and what to do.
     """
     chosen = None if where.uses_own_bus else where.target
     try:
@@ -44,10 +44,10 @@ async def connected(access: Access, *, keeps_trying: bool = False) -> AsyncItera
     """Yield a bus that answers.
 
     Args:
-        keeps_trying: one that does not answer is reported, and yielded all the same.
+        keeps_trying: report a bus that does not answer, and yield it nevertheless.
 
     Raises:
-        Retry: it does not answer within a few seconds.
+        Retry: the bus does not answer within a few seconds.
     """
     bus = await connect(access, name="paddlewheel-cli", wait=False)
     try:
@@ -59,7 +59,7 @@ async def connected(access: Access, *, keeps_trying: bool = False) -> AsyncItera
 
 @asynccontextmanager
 async def operated(where: Where) -> AsyncIterator[Bus]:
-    """Yield a bus with an operator's rights. Raises as `open_access`."""
+    """Yield a bus with the rights of an operator. Raises the errors of `open_access`."""
     async with open_access(where, OPERATOR) as access, connected(access) as bus:
         yield bus
 
@@ -76,7 +76,7 @@ async def _reach(bus: Bus, keeps_trying: bool, *, is_own: bool) -> None:
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """What the attempts fail of is in the error."""
+    """Suppress the logs of failed attempts: the error contains the cause."""
     logging.disable(logging.CRITICAL)
     try:
         yield

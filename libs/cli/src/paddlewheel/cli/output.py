@@ -20,8 +20,8 @@ from paddlewheel.core.tasks import end
 
 T = TypeVar("T")
 
-_CHECK_EVERY = 0.5
-"""Seconds between two checks whether the output is still read."""
+_READER_INTERVAL_SECONDS = 0.5
+"""Time between two checks whether the output is still read."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _STEPS = ("B", "KiB", "MiB", "GiB")
 
@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 Output = Annotated[Format, typer.Option("--output", "-o", help="text for people, json for scripts.")]
 NAME_VARIABLE = "PADDLEWHEEL_CLUSTER"
-"""Variable with the embedded cluster that commands use unless they name one."""
+"""Variable with the name of the embedded cluster."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -50,15 +50,17 @@ def print_line(text: str) -> None:
 
 
 def confirm(question: str) -> None:
-    """Raises what ends the command unless the answer is yes. Not while an event loop runs: there, Ctrl-C does
-    not reach a prompt."""
+    """Ask, and raise an error that ends the command unless the answer is yes.
+
+    Call it outside of an event loop: inside, Ctrl-C does not reach a prompt.
+    """
     if not sys.stdin.isatty():
         raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
     typer.confirm(question, abort=True, err=True)
 
 
 def print_foreign(text: str) -> None:
-    """What a program that is not ours said: as it is, and on a terminal without what could control it."""
+    """Print the output of another program: unchanged, but without control characters on a terminal."""
     print_line(visible_lines(text) if sys.stdout.isatty() else text)
 
 
@@ -81,7 +83,7 @@ def print_json(data: Any) -> None:
 
 
 async def while_read(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work`; when the reader of the output exits while there is nothing to write, the command ends."""
+    """Run `work`. End the command when the reader of the output exits, even if there is nothing to write."""
     watching = asyncio.create_task(_watch_reader())
     try:
         return await work
@@ -90,11 +92,11 @@ async def while_read(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _watch_reader() -> None:
-    """A file or a terminal always counts as read."""
+    """Wait until the reader of a pipe exits; files and terminals always have a reader."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     while not poll.poll(0):  # noqa: ASYNC110 - nothing wakes a writer when its reader exits
-        await asyncio.sleep(_CHECK_EVERY)
+        await asyncio.sleep(_READER_INTERVAL_SECONDS)
     end_early()
 
 
@@ -114,5 +116,5 @@ def amount(size: float) -> str:
 
 
 def visible(text: str) -> str:
-    """On one line, without control characters, which could rewrite what the terminal shows."""
+    """Escape line feeds and control characters, which could change what the terminal shows."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""A port of a Service in the cluster, forwarded to the loopback address."""
+"""Forwards a port of a Service in the cluster to the loopback address."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from paddlewheel.core import tasks
 from paddlewheel.core.errors import Retry
 
 FAILURES = _SLOW, _FAILED = "PortForwardSlow", "PortForwardFailed"
-"""Reasons of the Retry when nothing can be forwarded."""
+"""Reasons of the Retry when the port cannot be forwarded."""
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d+)")
-_RESTART_AFTER = 1.0
+_RESTART_INTERVAL_SECONDS = 1.0
+_FORWARD_TIMEOUT_SECONDS = 20
 
 
 @asynccontextmanager
 async def port_forward(where: Tools, namespace: str, target: str, port: int) -> AsyncIterator[int]:
     """Yield the local port that leads to `target` (`svc/nats`) until the block ends.
 
-    When the pod behind it exits, the same local port is forwarded again as soon as another one is ready.
+    When the pod behind it exits, the same local port is forwarded again as soon as another pod is ready.
 
     Raises:
         Retry: kubectl could not forward at first (no ready pod behind the target, for example).
@@ -60,7 +61,7 @@ class _Forward:
     async def keep(self, local: int) -> None:
         while True:
             await self._drained()
-            await asyncio.sleep(_RESTART_AFTER)
+            await asyncio.sleep(_RESTART_INTERVAL_SECONDS)
             try:
                 await self.start(local)
             except Retry:
@@ -81,11 +82,14 @@ class _Forward:
         assert process.stdout
         output = b""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(_FORWARD_TIMEOUT_SECONDS):
                 while line := await process.stdout.readline():
                     if found := _FORWARDING.search(line):
                         return int(found.group(1))
                     output += line
         except TimeoutError:
-            raise Retry(_SLOW, f"kubectl port-forward {self._target} printed nothing within 20 s") from None
-        raise Retry(_FAILED, f"kubectl port-forward {self._target}: {tools.said(output)}")
+            raise Retry(
+                _SLOW,
+                f"kubectl port-forward {self._target} printed nothing within {_FORWARD_TIMEOUT_SECONDS} s",
+            ) from None
+        raise Retry(_FAILED, f"kubectl port-forward {self._target}: {tools.output_of(output)}")

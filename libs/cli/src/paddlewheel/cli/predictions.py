@@ -18,14 +18,14 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import Object
 
-_WITHIN = 60.0
-"""Seconds that an answer may take; a service without pods starts one first."""
+_ANSWER_TIMEOUT_SECONDS = 60.0
+"""A service without pods has to start a pod first."""
 _PRIVATE_PORT = 80
 
 
 def _checked_gateway(url: str) -> str:
     if url and not _is_http(url):
-        raise typer.BadParameter(f"{url!r} is no URL: write http://{url.rpartition('://')[2]}")
+        raise typer.BadParameter(f"{url!r} is not a URL: write http://{url.rpartition('://')[2]}")
     return url
 
 
@@ -48,7 +48,7 @@ Gateway = Annotated[
     typer.Option(
         "--gateway",
         metavar="URL",
-        help="URL of the gateway, such as http://10.0.0.1; default: past it, to the stable revision.",
+        help="URL of the gateway, such as http://10.0.0.1; default: ask the stable revision directly.",
         callback=_checked_gateway,
     ),
 ]
@@ -57,21 +57,21 @@ RequestPath = Annotated[
     typer.Option(
         "--path",
         metavar="PATH",
-        help="Path of the request, such as /lac/prediction; default: that of the model.",
+        help="Path of the request, such as /lac/prediction; default: the path of the model.",
         callback=_checked_path,
     ),
 ]
 
 
 def request_body(data: str) -> bytes:
-    """Of the option --data: JSON, or @FILE, or - for standard input. Raises Permanent for what is no JSON."""
+    """The value of --data: JSON, @FILE, or - for standard input. Raises Permanent for invalid JSON."""
     try:
         text = _text(data)
         orjson.loads(text)
     except OSError as error:
         raise Permanent("InvalidData", f"--data {data}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
-        raise Permanent("InvalidData", f"--data is no JSON: {error}; a file is named as @FILE") from None
+        raise Permanent("InvalidData", f"--data is not valid JSON: {error}; write @FILE for a file") from None
     return text
 
 
@@ -82,34 +82,34 @@ def _text(data: str) -> bytes:
 
 
 def model_path(obj: Object) -> str:
-    """Where a model takes requests of the Open Inference Protocol.
+    """Path at which a model accepts requests of the Open Inference Protocol.
 
     Raises:
-        Permanent: the service has an image of the user's own, whose path only the user knows.
+        Permanent: the service runs an image, whose path only the user knows.
     """
     model = obj["spec"]["default"].get("model")
     if model is None:
-        raise Permanent("PathNeeded", "the service runs an image: name the path that it answers with --path")
+        raise Permanent("PathNeeded", "the service runs an image: give the path of the request with --path")
     return f"/v2/models/{model.get('name') or obj['metadata']['name']}/infer"
 
 
 def check_has_pods(status: PaddleServiceStatus) -> None:
-    """Raises Permanent for a service without pods: only a request through the gateway starts one."""
+    """Raises Permanent for a service without pods: only a request through the gateway starts a pod."""
     stable = status.revision(status.stable)
     if stable is not None and status.mode == ServingMode.KNATIVE and not stable.replicas:
         raise Permanent(
             "ScaledToZero",
-            f"{stable.name} has no pods, and only a request through the gateway starts one: name it with"
+            f"{stable.name} has no pods, and only a request through the gateway starts a pod: use"
             " --gateway, or keep a pod with spec.service.minScale: 1",
         )
 
 
 async def ask_stable(tools: Tools, key: Key, path: str, body: bytes) -> tuple[int, str]:
-    """Status and body of the stable revision's answer, past any gateway.
+    """Status and body of the answer of the stable revision, without the gateway.
 
     Raises:
-        Permanent: nothing answers.
-        Retry: no pod of it is ready.
+        Permanent: there is no answer.
+        Retry: no pod of the revision is ready.
     """
     private = f"svc/{key.name}-default-private"
     async with port_forward(tools, key.namespace, private, _PRIVATE_PORT) as port:
@@ -117,10 +117,10 @@ async def ask_stable(tools: Tools, key: Key, path: str, body: bytes) -> tuple[in
 
 
 async def ask_gateway(gateway: str, status: PaddleServiceStatus, path: str, body: bytes) -> tuple[int, str]:
-    """Status and body of what the service answers through the gateway at this address.
+    """Status and body of the answer of the service through the gateway at this address.
 
     Raises:
-        Permanent: nothing answers, or no gateway leads to the service.
+        Permanent: there is no answer, or no gateway leads to the service.
     """
     if not status.url:
         raise Permanent(
@@ -133,7 +133,7 @@ async def ask_gateway(gateway: str, status: PaddleServiceStatus, path: str, body
 
 async def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
     headers = {"Content-Type": "application/json", **headers}
-    timeout = aiohttp.ClientTimeout(total=_WITHIN)
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_TIMEOUT_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -142,11 +142,13 @@ async def _post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, st
             return answer.status, await answer.text()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         problem = str(error) or type(error).__name__
-        raise Permanent("NoAnswer", f"{url}: {problem}; `paddlewheel service show` says why") from None
+        raise Permanent(
+            "NoAnswer", f"{url}: {problem}; `paddlewheel service show` shows the state of the service"
+        ) from None
 
 
 def as_json(answer: str) -> Any:
-    """The text itself when it is no JSON."""
+    """The answer parsed as JSON, or its text."""
     try:
         return orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -154,6 +156,6 @@ def as_json(answer: str) -> Any:
 
 
 def status_line(status: int) -> str:
-    """As in `HTTP 502 Bad Gateway`."""
+    """For example `HTTP 502 Bad Gateway`."""
     known = {each.value: each.phrase for each in HTTPStatus}
     return f"HTTP {status} {known.get(status, '')}".rstrip()

@@ -1,4 +1,4 @@
-"""Directories for secrets that a command borrows: readable by this user only, and gone with the process."""
+"""Directories for secrets of a command: readable only by this user, and removed with the process."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from paddlewheel.devcluster.state import home
 def private_folder() -> Iterator[Path]:
     """Yield a directory for this process that is removed when the block ends.
 
-    Should the process be killed, the next command removes it: its lock is free then.
+    If the process is killed, the next command removes the directory, whose lock is free then.
 
     Raises:
-        Permanent: it cannot be created; names the variable to set.
+        Permanent: the directory cannot be created; the message names the variable to set.
     """
     root = _root()
     try:
         folder, lock = _claim(root)
     except OSError as error:
-        remedy = "set XDG_RUNTIME_DIR or PADDLEWHEEL_HOME to a directory of yours"
-        raise Permanent("NoPrivateFolder", f"{root}: {error.strerror}; {remedy}") from error
+        advice = "set XDG_RUNTIME_DIR or PADDLEWHEEL_HOME to a directory of yours"
+        raise Permanent("NoPrivateFolder", f"{root}: {error.strerror}; {advice}") from error
     try:
         yield folder
     finally:
@@ -37,7 +37,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def _root() -> Path:
-    """Below $XDG_RUNTIME_DIR, which is in memory, unless it is another user's (`sudo` may keep it)."""
+    """A directory in $XDG_RUNTIME_DIR, which is in memory, unless another user owns that (after `sudo`)."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
     if runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
         return runtime / "paddlewheel"
@@ -45,7 +45,7 @@ def _root() -> Path:
 
 
 def _claim(root: Path) -> tuple[Path, int]:
-    """A new directory and its lock. The root's lock keeps others from sweeping it in between."""
+    """A new directory and its lock. The lock of the root prevents its removal in between."""
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o700)
     guard = _lock(root, fcntl.LOCK_EX)
@@ -58,7 +58,7 @@ def _claim(root: Path) -> tuple[Path, int]:
 
 
 def _remove(root: Path, folder: Path) -> None:
-    """Under the root's lock: another process that starts sweeps what has no lock file any more."""
+    """Remove the directory under the lock of the root: other processes remove directories without a lock."""
     guard = _lock(root, fcntl.LOCK_EX)
     try:
         shutil.rmtree(folder, ignore_errors=not folder.exists())
@@ -78,7 +78,7 @@ def _sweep(root: Path) -> None:
 
 
 def _lock(folder: Path, how: int) -> int:
-    """Lock a directory by a file in it; the kernel releases it however the process ends."""
+    """Lock a directory by a file in it; the kernel releases the lock when the process ends."""
     handle = os.open(folder / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, how)

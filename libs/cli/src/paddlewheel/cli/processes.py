@@ -1,4 +1,4 @@
-"""Long-running local processes of the inner loop: detached, recorded, stopped by recorded identity."""
+"""Long-running local processes of the inner loop: detached, recorded, and stopped by their record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def start_time(pid: int) -> int:
 
 
 def descendants() -> list[int]:
-    """The processes that this one has started, and those that they have, unless they left its session."""
+    """All child processes of this process that are still in its session."""
     rows = (_stat(path) for path in Path("/proc").glob("[0-9]*/stat"))
     parents = {pid: parent for pid, parent, session in filter(None, rows) if session == os.getsid(0)}
     found: list[int] = []
@@ -81,7 +81,7 @@ class ProcessTable:
         return process
 
     def stop_all(self, *, within: float = 10.0) -> list[Process]:
-        """SIGTERM to all, SIGKILL to those still running after `within` seconds; delete their records."""
+        """Send SIGTERM to all, SIGKILL to the processes that still run after `within` seconds."""
         ended = [process for process in self.recorded() if process.alive]
         for process in ended:
             os.kill(process.pid, signal.SIGTERM)

@@ -1,12 +1,13 @@
-"""A progress bar for one long step, lines where there is no terminal, or nothing when a script reads it."""
+"""Progress of one long step: a bar on a terminal, lines without a terminal, or nothing for scripts."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from paddlewheel.cli.output import console, visible
@@ -17,10 +18,17 @@ Report = Callable[[str, float], None]
 
 @contextmanager
 def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
-    """Yield a thread-safe `Report` that draws on standard error."""
+    """Yield a thread-safe `Report` to standard error: a bar on a terminal, else a line for each new text."""
+    out = console(stderr=True)
     if quiet:
         yield lambda _text, _fraction: None
-        return
+    elif out.is_terminal:
+        yield from _bar(title, out)
+    else:
+        yield _Lines(title)
+
+
+def _bar(title: str, out: Console) -> Iterator[Report]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.fields[title]}", markup=False),
@@ -28,7 +36,7 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
         TextColumn("{task.description}", markup=False),
     )
     lock = threading.Lock()
-    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True)) as bar:
+    with Progress(*columns, TimeElapsedColumn(), console=out) as bar:
         task = bar.add_task("", total=1.0, title=title)
 
         def report(text: str, fraction: float) -> None:
@@ -38,22 +46,18 @@ def progress_reporter(title: str, *, quiet: bool = False) -> Iterator[Report]:
         yield report
 
 
-def step_reporter(title: str, *, quiet: bool = False) -> AbstractContextManager[Report]:
-    """The same; without a terminal, a line on standard error for each new step."""
-    if quiet or sys.stderr.isatty():
-        return progress_reporter(title, quiet=quiet)
-    return nullcontext(_Lines(title))
-
-
 class _Lines:
-    """A `Report` that writes what it has not written before."""
+    """A `Report` that writes each new text once."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._last = ""
+        self._lock = threading.Lock()
 
     def __call__(self, text: str, _: float) -> None:
-        if text != self._last:
+        with self._lock:
+            if text == self._last:
+                return
             self._last = text
             sys.stderr.write(f"{self._title}: {visible(text)}\n")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`paddlewheel service`: what serves, its revisions, and how a change reaches the users."""
+"""`paddlewheel service`: services, their revisions, and the rollout of changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli import service_tables as tables
+from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS
 from paddlewheel.cli.output import (
     Format,
     Output,
@@ -51,7 +52,7 @@ from paddlewheel.cli.service_measure import (
     print_measurement,
     publish,
 )
-from paddlewheel.cli.table import print_part, print_table
+from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import generation_of, key_of, status_of
@@ -66,13 +67,13 @@ app = typer.Typer(
 
 [cyan]paddlewheel service list -A[/cyan]  every service, its address and why it is not ready
 
-[cyan]paddlewheel service show digits[/cyan]  revisions, shares of the requests, figures of the last canary
+[cyan]paddlewheel service show digits[/cyan]  revisions, their traffic, figures of the last canary
 
-[cyan]paddlewheel service rollback digits --wait 300[/cyan]  back to the revision before
+[cyan]paddlewheel service rollback digits --wait 300[/cyan]  return to the previous revision
 
-[cyan]paddlewheel service measure digits accuracy=0.97[/cyan]  what the revision on trial has achieved
+[cyan]paddlewheel service measure digits accuracy=0.97[/cyan]  publish a metric of the revision on trial
 
-[cyan]paddlewheel service predict digits --data @digit.json[/cyan]  ask it
+[cyan]paddlewheel service predict digits --data @digit.json[/cyan]  send a request
 """,
     no_args_is_help=True,
 )
@@ -81,13 +82,14 @@ Name = Annotated[str, typer.Argument(help="The PaddleService: name, or namespace
 Wait = Annotated[
     int,
     typer.Option(
-        "--wait", metavar="SECONDS", min=0, help="Wait until it is so, for at most so long; 0: do not."
+        "--wait",
+        metavar="SECONDS",
+        min=0,
+        help="Wait this long for the change to take effect; 0: do not wait.",
     ),
 ]
 _TRIES = 5
-"""Of a change: the controller writes the status between our reading and our writing."""
-_POLL = 1.0
-"""Seconds between two looks at the status."""
+"""Attempts to write a change: the controller may write the status in between."""
 _RECORDS = "PaddleService={}"
 """Label selector of the records of a service's revisions."""
 
@@ -98,7 +100,7 @@ def list_(
     where: Where,
     output: Output = Format.TEXT,
 ) -> None:
-    """List services with address, shares of the requests and what keeps them from being ready."""
+    """List services with address, traffic and the reason why they are not ready."""
     found = asyncio.run(where.objects(PADDLE_SERVICES))
     if output is Format.JSON:
         print_json([_with_status(obj) for obj in found])
@@ -115,13 +117,12 @@ def show(
     service: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show addresses, conditions, revisions and the change that is under way or was the last one."""
+    """Show addresses, conditions, revisions, and the current or last rollout."""
     obj, contents = asyncio.run(_read(where.target, where.key(service)))
     if output is Format.JSON:
         print_json(_with_status(obj))
         return
-    for part in tables.service(read(obj), contents):
-        print_part(part)
+    print_page(tables.service(read(obj), contents))
 
 
 @app.command("history")
@@ -133,7 +134,7 @@ def history(
 ) -> None:
     """List the revisions that are kept, newest first; `rollback --to` takes their number or name.
 
-    Beside image or model, each says what else differs from the one before: port, arg, resources and so on.
+    Each revision is shown with its image or model, and its differences from the previous revision.
     """
     obj, contents = asyncio.run(_read(where.target, where.key(service)))
     status = read(obj).status
@@ -148,21 +149,23 @@ def history(
 def rollback(
     where: Where,
     service: Name,
-    to: Annotated[str, typer.Option("--to", help="Number or name; default: the revision before.")] = "",
+    to: Annotated[
+        str, typer.Option("--to", help="Number or name of a revision; default: the previous one.")
+    ] = "",
     now: Annotated[
-        bool, typer.Option("--now", help="Without the steps of spec.rollout; `release` ends it.")
+        bool,
+        typer.Option("--now", help="Skip the steps of spec.rollout, and hold the service to the revision."),
     ] = False,
     wait: Wait = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Serve an earlier revision again: writes its image or model into spec.default and removes a canary.
+    """Serve an earlier revision again: write its image or model into spec.default, and remove a canary.
 
-    The revision before is the stable one while a change is under way or was rolled back, and otherwise the
-    one that was stable before it.
+    The previous revision is the stable one while a change is rolled out or was rolled back. Otherwise it is
+    the revision that was stable before.
 
-    With spec.rollout, an older revision goes through its steps, compared with the stable one. --now gives it
-    all requests as soon as it is ready, and holds the service to it: later changes of the spec have no effect
-    until `paddlewheel service release`.
+    With spec.rollout, an older revision goes through the steps. With --now it gets all requests as soon as it
+    is ready, and later changes of the spec have no effect until `paddlewheel service release`.
     """
     _change(_Request(where.target, where.key(service), output, wait), back_to(to, now=now))
 
@@ -177,7 +180,7 @@ def promote(
 ) -> None:
     """Give all requests to the canary now.
 
-    A canary of spec.canary becomes spec.default; one that is judged automatically skips its other steps.
+    A canary of spec.canary becomes spec.default. An automatic rollout skips its remaining steps.
     """
     _change(_Request(where.target, where.key(service), output, wait), decided_by(promotion))
 
@@ -190,7 +193,7 @@ def abort(
     wait: Wait = 0,
     output: Output = Format.TEXT,
 ) -> None:
-    """Take all requests from the canary; the stable revision answers them."""
+    """Send no requests to the canary; the stable revision answers all of them."""
     _change(_Request(where.target, where.key(service), output, wait), decided_by(abortion))
 
 
@@ -201,7 +204,7 @@ def release_(
     service: Name,
     output: Output = Format.TEXT,
 ) -> None:
-    """Let a service follow its spec again, after `rollback --now` held it to one revision."""
+    """Make a service follow its spec again, after `rollback --now`."""
     _change(_Request(where.target, where.key(service), output), decided_by(release))
 
 
@@ -210,19 +213,19 @@ def release_(
 def measure(
     where: Where,
     service: Name,
-    metrics: Annotated[list[str], typer.Argument(help="What was measured.", metavar="METRIC=VALUE...")],
+    metrics: Annotated[list[str], typer.Argument(help="The measured values.", metavar="METRIC=VALUE...")],
     revision: Annotated[
-        str, typer.Option("--revision", help="Number or name; default: the one on trial.")
+        str, typer.Option("--revision", help="Number or name of a revision; default: the one on trial.")
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Publish what was measured of a revision, for the metrics in spec.rollout.limits.metrics.
+    """Publish measured values of a revision, for the metrics in spec.rollout.limits.metrics.
 
-    The fact (RevisionMeasured) replaces earlier values of the same metrics. NaN is outside all limits.
+    The fact (RevisionMeasured) replaces earlier values of the same metrics. NaN violates all limits.
 
     [bold]Examples[/bold]
 
-    [cyan]paddlewheel service measure digits accuracy=0.97 latency_ms=12[/cyan]  of the revision on trial
+    [cyan]paddlewheel service measure digits accuracy=0.97 latency_ms=12[/cyan]  the revision on trial
 
     [cyan]paddlewheel service measure digits --revision digits-5f6a7b8c9d accuracy=0.97[/cyan]
     """
@@ -262,11 +265,11 @@ def predict(
         raise typer.Exit(1)
 
 
-# What is read
+# Reading
 
 
 async def _read(where: Target, key: Key) -> tuple[Object, dict[str, Json]]:
-    """The service, and what its revisions are made of."""
+    """The service, and the content of its revisions by name."""
     async with where.connected() as api:
         return await get(api, key), await _contents(api, key)
 
@@ -277,12 +280,12 @@ async def _found(where: Target, key: Key) -> Object:
 
 
 async def get(api: Cluster, key: Key) -> Object:
-    """Raises Permanent, which names the services that there are in the namespace."""
+    """Get a service. Raises Permanent, which names the services of the namespace."""
     return await find(api, PADDLE_SERVICES, key)
 
 
 async def _contents(api: Cluster, key: Key) -> dict[str, Json]:
-    """By revision; none for those who may not read the records."""
+    """Content by revision; {} for users who may not read the records."""
     try:
         records = await api.list(
             CONTROLLER_REVISIONS, key.namespace, label_selector=_RECORDS.format(key.name)
@@ -298,12 +301,12 @@ def _with_status(obj: Object) -> Json:
     return {"name": key_of(obj).name, "namespace": key_of(obj).namespace, **status_of(obj)}
 
 
-# What is changed
+# Changing
 
 
 @dataclass(frozen=True)
 class _Request:
-    """Which object to change, how to say so, and for how many seconds to wait until it is so."""
+    """The service to change, the format of the output, and the seconds to wait for the change."""
 
     where: Target
     key: Key
@@ -315,7 +318,7 @@ Decide = Callable[[Cluster, Seen], Awaitable[Change]]
 
 
 def back_to(to: str, *, now: bool) -> Decide:
-    """To a revision of this number or name, or to the one before."""
+    """Return to the revision with this number or name, or to the previous one."""
 
     async def decided(api: Cluster, seen: Seen) -> Change:
         wanted = earlier(seen, to)
@@ -326,7 +329,7 @@ def back_to(to: str, *, now: bool) -> Decide:
 
 
 def decided_by(decide: Callable[[Seen], Change]) -> Decide:
-    """Without anything else to read."""
+    """Decide from the service alone."""
 
     async def decided(_: Cluster, seen: Seen) -> Change:
         return decide(seen)
@@ -337,10 +340,10 @@ def decided_by(decide: Callable[[Seen], Change]) -> Decide:
 def _change(request: _Request, decide: Decide) -> None:
     change, is_done = asyncio.run(_changed(request, decide))
     if request.output is Format.JSON:
-        print_json({"service": str(request.key), "asked": change.said, "done": is_done})
+        print_json({"service": str(request.key), "asked": change.summary, "done": is_done})
         return
-    print_line(f"{request.key}: {change.said}")
-    shows = f"`paddlewheel service show {request.key}` shows its effect"
+    print_line(f"{request.key}: {change.summary}")
+    shows = f"`paddlewheel service show {request.key}` shows the effect"
     print_line(f"{change.goal} gets all requests" if is_done else shows)
 
 
@@ -355,10 +358,10 @@ async def _changed(request: _Request, decide: Decide) -> tuple[Change, bool]:
 
 
 async def apply_change(api: Cluster, key: Key, decide: Decide) -> tuple[Change, Object]:
-    """Each patch holds for the version that was decided about: nobody's change is overwritten.
+    """Decide about a change and write it. The patch applies only to the version that was read.
 
     Raises:
-        Permanent: there is nothing to change, or others change it all the time.
+        Permanent: there is nothing to change, or other clients change the service all the time.
     """
     for _ in range(_TRIES):
         obj = await get(api, key)
@@ -366,32 +369,32 @@ async def apply_change(api: Cluster, key: Key, decide: Decide) -> tuple[Change, 
         metadata = {**change.patch.get("metadata", {}), "resourceVersion": obj["metadata"]["resourceVersion"]}
         with suppress(Conflict):
             return change, await api.patch(PADDLE_SERVICES, key, {**change.patch, "metadata": metadata})
-    raise Permanent(
-        "Conflict", f"{key} was changed by others {_TRIES} times meanwhile: run the command again"
-    )
+    raise Permanent("Conflict", f"{key} was changed by other clients {_TRIES} times: run the command again")
 
 
 async def wait_until_reached(
     api: Cluster, change: Change, obj: Object, seconds: float, report: Report
 ) -> None:
-    """Look at the status until it is so.
+    """Read the status until the change has taken effect.
 
     Args:
-        obj: the object that the change gave.
+        obj: the object after the change.
 
     Raises:
-        Permanent: it was not so in time, or was decided otherwise.
+        Permanent: the change did not take effect in time, or was rolled back.
     """
     seen = read(obj)
     try:
         async with asyncio.timeout(seconds):
             while not is_reached(change, seen, generation_of(obj)):
                 report(progress(change, seen), share_of(change, seen) / 100)
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(STATUS_INTERVAL_SECONDS)
                 with suppress(Retry):
                     seen = read(await get(api, key_of(obj)))
     except TimeoutError:
-        raise Permanent("NotYet", f"after {seconds:g} s: {progress(change, seen)}; it goes on") from None
+        raise Permanent(
+            "NotYet", f"after {seconds:g} s: {progress(change, seen)}; the change continues"
+        ) from None
 
 
 # Predictions

@@ -1,4 +1,4 @@
-"""What `paddlewheel service` asks of a PaddleService: merge patches, and what should come of them. Pure."""
+"""Changes of a PaddleService as merge patches, and their expected effect. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ABORT = "elasticserving.paddlepaddle.org/abort"
 SERVE = "elasticserving.paddlepaddle.org/serve"
 CANDIDATE, STEPPING = "Candidate", "Stepping"
 _REJECTED = ("RollingBack", "RolledBack")
-"""Phases of a rollout whose candidate is not tried again."""
+"""Phases of a rollout whose candidate was rejected."""
 _AUTOSCALING = {
     "autoscaler": "class",
     "metric": "metric",
@@ -38,7 +38,7 @@ _AUTOSCALING = {
     "panicThreshold": "panicThresholdPercentage",
     "concurrencyLimit": "concurrencyLimit",
 }
-"""Fields of `spec.service` that belong to a revision, and their names in its record."""
+"""Fields of `spec.service` that belong to a revision, with their names in its record."""
 _NUMBERS = ("target", "concurrencyLimit")
 _ENDPOINT = ("containerImage", "tag", "port", "arg", "model")
 _NO_CANARY = {"canary": None, "canaryTrafficPercent": None}
@@ -61,41 +61,41 @@ class Seen:
 
     @property
     def rollout(self) -> RolloutStatus:
-        """The change that is under way or was the last one; an empty one when there is none."""
+        """The current or last rollout; an empty one when there is none."""
         return self.status.rollout or RolloutStatus()
 
     @property
     def is_judged(self) -> bool:
-        """Changes go through steps."""
+        """True when changes go through steps."""
         rules = PaddleServiceSpec.model_validate(self.spec).rollout
         return rules is not None and rules.is_automatic
 
     @property
     def on_trial(self) -> str:
-        """The revision that the controller judges now, "" when there is none."""
+        """The revision that is rolled out in steps now, or ""."""
         is_open = self.is_judged and self.rollout.phase not in _REJECTED
         return self.rollout.candidate if is_open else ""
 
     @property
     def rejected(self) -> str:
-        """The revision that is not tried again until the spec changes, "" when there is none."""
+        """The revision that was rolled back, or "". It is not tried again until the spec changes."""
         return self.rollout.candidate if self.is_judged and self.rollout.phase in _REJECTED else ""
 
     @property
     def held(self) -> str:
-        """The revision that an annotation holds the service to, whatever its spec asks for."""
+        """The revision that an annotation holds the service to, or ""; the spec has no effect then."""
         name = annotations_of(self.obj).get(SERVE, "")
         return name if self.status.revision(name) else ""
 
     @property
     def waits_for_model(self) -> bool:
-        """The spec follows a model of which no version was published yet."""
+        """True when the spec follows a model without a published version."""
         progress = find(self.status.conditions, "Progressing")
         return progress is not None and progress.reason == Reason.MODEL_NOT_PUBLISHED
 
     @property
     def is_settled(self) -> bool:
-        """`spec.default` is the stable revision, or has no effect."""
+        """True when `spec.default` is the stable revision, or has no effect."""
         if self.held or (self.spec.get("canary") and self.rollout.phase in _REJECTED):
             return True
         is_other = self.waits_for_model and not self.spec.get("canary")
@@ -104,33 +104,33 @@ class Seen:
 
 
 def read(obj: Json) -> Seen:
-    """From the object as the API server gives it."""
+    """Parse an object of the API server."""
     return Seen(obj, parse_paddle_service_status(obj))
 
 
 @dataclass(frozen=True)
 class Change:
-    """What to ask for.
+    """A change of a service.
 
-    Args:
-        patch: of the object.
-        said: what is asked for, in words.
-        goal: the revision that gets all requests once it is so; "" = nothing to wait for.
+    Attributes:
+        patch: merge patch of the object.
+        summary: a sentence about the change.
+        goal: the revision that gets all requests after the change; "" when there is nothing to wait for.
     """
 
     patch: dict[str, Any]
-    said: str
+    summary: str
     goal: str = ""
 
 
 def earlier(seen: Seen, to: str) -> RevisionStatus:
-    """The revision of a number or name; without one the revision before.
+    """The revision with a number or name; by default the previous one.
 
-    That is the stable one while `spec.default` asks for another, and otherwise the one that was stable before
-    it.
+    That is the stable one while `spec.default` is another one. Otherwise it is the revision that was stable
+    before.
 
     Raises:
-        Permanent: there is none, or the controller has not seen the spec.
+        Permanent: there is no such revision, or the controller has not processed the spec.
     """
     if to:
         return _found(
@@ -145,18 +145,18 @@ def earlier(seen: Seen, to: str) -> RevisionStatus:
 
 
 def _found(seen: Seen, among: Sequence[RevisionStatus], wanted: str) -> RevisionStatus:
-    """The one that served last: a return to an old revision gives it no new number."""
+    """The revision that served last: an old revision that serves again keeps its number."""
     if among:
         return max(among, key=lambda r: (r.idle_since or _NOW, r.number))
     known = ", ".join(f"{r.number} ({r.name})" for r in seen.status.revisions) or "none"
-    raise Permanent("NoSuchRevision", f"no {wanted} is kept; there are: {known}")
+    raise Permanent("NoSuchRevision", f"no {wanted} is kept; kept revisions: {known}")
 
 
 def _check_current(seen: Seen) -> None:
     if seen.status.observed_generation < generation_of(seen.obj):
         raise Permanent(
             "NotObserved",
-            f"{key_of(seen.obj)}: serving-controller has not seen the last change of the spec yet; run the"
+            f"{key_of(seen.obj)}: serving-controller has not processed the last change of the spec; run the"
             " command again, or name a revision with `rollback --to`",
         )
 
@@ -166,60 +166,60 @@ def _check_not_held(seen: Seen) -> None:
         key = key_of(seen.obj)
         raise Permanent(
             "HeldByHand",
-            f"{seen.held} gets all requests, whatever the spec asks for: let go of it with"
-            f" `paddlewheel service release {key}`, or hold another with `rollback --to NUMBER --now`",
+            f"{seen.held} gets all requests, and the spec has no effect: end that with"
+            f" `paddlewheel service release {key}`, or choose another with `rollback --to NUMBER --now`",
         )
 
 
 def promotion(seen: Seen) -> Change:
-    """Everything goes to the revision on trial.
+    """Send all requests to the revision on trial.
 
     Raises:
-        Permanent: nothing is on trial, or it would have no effect.
+        Permanent: no revision is on trial, or the change would have no effect.
     """
     _check_not_held(seen)
     _check_current(seen)
     if candidate := seen.on_trial:
-        said = f"asked for {candidate}: it gets all requests as soon as it is ready, without further steps"
-        return Change(_annotated({PROMOTE: candidate, ABORT: None}), said, candidate)
+        summary = f"{candidate} requested: it gets all requests as soon as it is ready, without further steps"
+        return Change(_annotated({PROMOTE: candidate, ABORT: None}), summary, candidate)
     if seen.rejected:
         raise _rejected(seen)
     if not seen.spec.get("canary"):
-        raise Permanent("NothingToPromote", "no canary and no rollout is under way; change spec.default")
+        raise Permanent("NothingToPromote", "there is no canary and no rollout; change spec.default")
     if seen.waits_for_model:
-        raise Permanent("NothingToPromote", "no version of the canary's model was published yet")
+        raise Permanent("NothingToPromote", "the model of the canary has no published version")
     goal = seen.status.canary.name if seen.status.canary else seen.status.stable
     patch = {"spec": {"default": _replacing(seen.spec.get("default"), seen.spec["canary"]), **_NO_CANARY}}
-    return Change(patch, f"asked for {goal}: it gets all requests as soon as it is ready", goal)
+    return Change(patch, f"{goal} requested: it gets all requests as soon as it is ready", goal)
 
 
 def abortion(seen: Seen) -> Change:
-    """Nothing goes to the revision on trial any more.
+    """Send no requests to the revision on trial.
 
     Raises:
-        Permanent: nothing is on trial, or it would have no effect.
+        Permanent: no revision is on trial, or the change would have no effect.
     """
     _check_not_held(seen)
     _check_current(seen)
     stable = seen.status.stable
     if candidate := seen.on_trial:
-        said = f"asked to roll {candidate} back"
-        return Change(_annotated({ABORT: candidate, PROMOTE: None}), said, stable)
+        summary = f"rollback of {candidate} requested"
+        return Change(_annotated({ABORT: candidate, PROMOTE: None}), summary, stable)
     if not seen.spec.get("canary"):
-        message = "no canary and no rollout is under way; `rollback` takes a change of spec.default back"
+        message = "there is no canary and no rollout; `rollback` reverts a change of spec.default"
         raise Permanent("NothingToAbort", message)
-    return Change({"spec": dict(_NO_CANARY)}, "asked to remove the canary", stable)
+    return Change({"spec": dict(_NO_CANARY)}, "removal of the canary requested", stable)
 
 
 def release(seen: Seen) -> Change:
-    """The service follows its spec again.
+    """Make the service follow its spec again.
 
     Raises:
-        Permanent: it does so.
+        Permanent: it follows its spec already.
     """
     if SERVE not in annotations_of(seen.obj):
         raise Permanent("NothingToRelease", f"no annotation {SERVE} holds the service to a revision")
-    return Change(_annotated({SERVE: None}), "asked to follow the spec again")
+    return Change(_annotated({SERVE: None}), "the service follows its spec again")
 
 
 def _annotated(annotations: Mapping[str, str | None]) -> dict[str, Any]:
@@ -232,19 +232,19 @@ def _rejected(seen: Seen) -> Permanent:
         "RolledBack",
         f"{rollout.candidate} was rolled back ({rollout.reason}: {rollout.message}) and is not tried again"
         f" until the spec changes; `paddlewheel service rollback {key_of(seen.obj)} --to {rollout.candidate}"
-        " --now` serves it all the same",
+        " --now` serves it nevertheless",
     )
 
 
 def restoration(seen: Seen, wanted: RevisionStatus, content: Json, *, now: bool = False) -> Change:
-    """An earlier revision is written into the spec, and a canary is removed.
+    """Write an earlier revision into the spec, and remove a canary.
 
     Args:
-        content: of the revision's record, a ControllerRevision: image, port, model and so on.
-        now: without steps, and whatever was decided about it before.
+        content: image, port, model and so on, from the record of the revision (a ControllerRevision).
+        now: skip the steps, also for a revision that was rolled back.
 
     Raises:
-        Permanent: it would have no effect.
+        Permanent: the change would have no effect.
     """
     if not now:
         _check_not_held(seen)
@@ -254,20 +254,20 @@ def restoration(seen: Seen, wanted: RevisionStatus, content: Json, *, now: bool 
     is_held = now and (bool(seen.held) or (seen.is_judged and not is_stable))
     annotations = {PROMOTE: None, ABORT: None} | ({SERVE: wanted.name} if is_held else {})
     has_steps = seen.is_judged and not is_stable and not is_held
-    said = [_asked(seen, wanted.name, has_steps), *_held(seen, is_held), *_pinned(seen, content)]
+    summary = [_asked(seen, wanted.name, has_steps), *_held(seen, is_held), *_pinned(seen, content)]
     patch = {"spec": _restored(seen.spec, content), **_annotated(annotations)}
-    return Change(patch, "; ".join(said), wanted.name)
+    return Change(patch, "; ".join(summary), wanted.name)
 
 
 def _asked(seen: Seen, name: str, has_steps: bool) -> str:
     if has_steps:
         return (
-            f"asked for {name}: it goes through the steps of spec.rollout beside {seen.status.stable};"
+            f"{name} requested: it goes through the steps of spec.rollout beside {seen.status.stable};"
             " `rollback --now` gives it all requests as soon as it is ready"
         )
     if name == seen.status.stable:
-        return f"asked for {name}, the stable revision: the change of the spec is taken back"
-    return f"asked for {name}: it gets all requests as soon as it is ready"
+        return f"{name} requested, the stable revision: the change of the spec is reverted"
+    return f"{name} requested: it gets all requests as soon as it is ready"
 
 
 def _held(seen: Seen, is_held: bool) -> list[str]:
@@ -276,18 +276,18 @@ def _held(seen: Seen, is_held: bool) -> list[str]:
 
 
 def _pinned(seen: Seen, content: Json) -> list[str]:
-    """Words about a model that was followed, and is not any more."""
+    """A sentence about a model that the service no longer follows."""
     old, new = (seen.spec.get("default") or {}).get("model") or {}, content.get("model") or {}
     places = ("uri", "claim")
     if not old or any(map(old.get, places)) or not any(map(new.get, places)):
         return []
     fields = ", ".join(name for name in ("uri", "claim", "path", "version", "digest") if new.get(name))
     model = f"publications of {old.get('name')}"
-    return [f"{model} are not followed any more: remove {fields} from spec.default.model to do so again"]
+    return [f"{model} are ignored now: remove {fields} from spec.default.model to follow them again"]
 
 
 def _restored(spec: Json, content: Json) -> dict[str, Any]:
-    """`spec.default` and what belongs to it as a revision's record has it."""
+    """`spec.default` and the fields that belong to it, from the record of a revision."""
     wanted = {
         "default": _endpoint(content),
         "runtimeVersion": content.get("container"),
@@ -302,7 +302,7 @@ def _restored(spec: Json, content: Json) -> dict[str, Any]:
 
 
 def _autoscaling(old: Json, recorded: Mapping[str, str]) -> dict[str, Any]:
-    """What differs from the defaults; the limits of the number of pods stay."""
+    """Fields that differ from the defaults; the limits of the number of pods stay."""
     usual = AutoscalingSpec()
     found = {name: recorded[key] for name, key in _AUTOSCALING.items() if key in recorded}
     own = {name: value for name, value in found.items() if value != str(getattr(usual, to_snake(name)))}
@@ -320,21 +320,21 @@ def _endpoint(content: Json) -> dict[str, Any]:
 
 
 def _replacing(old: Any, new: Any) -> Any:
-    """As a merge patch, which would keep what `new` lacks."""
+    """A merge patch from `old` to `new`; fields that are missing in `new` are removed."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return new
     gone = dict.fromkeys(old.keys() - new.keys())
     return {**gone, **{name: _replacing(old.get(name), value) for name, value in new.items()}}
 
 
-# What comes of it
+# The effect
 
 
 def is_reached(change: Change, seen: Seen, generation: int) -> bool:
-    """All requests go to the goal, as far as the gateway has said.
+    """True when all requests go to the goal, by the last report of the gateway.
 
     Args:
-        generation: of the spec that asked for it.
+        generation: generation of the changed spec.
 
     Raises:
         Permanent: the goal was rolled back.
@@ -349,18 +349,18 @@ def is_reached(change: Change, seen: Seen, generation: int) -> bool:
 
 
 def share_of(change: Change, seen: Seen) -> int:
-    """Percent of the requests that the goal gets, as far as the gateway has said."""
+    """Percent of the requests that the goal gets, by the last report of the gateway."""
     found = seen.status.revision(change.goal)
     return found.traffic if found else 0
 
 
 def progress(change: Change, seen: Seen) -> str:
-    """How far the goal has come, and what keeps it."""
+    """Share of the requests of the goal, and the reason why it gets no more."""
     gets = f"{change.goal} gets {share_of(change, seen)} % of the requests"
     return f"{gets}; {explanation(seen.obj)}".removesuffix("; ")
 
 
 def explanation(obj: Json) -> str:
-    """Reason and message of a service's status; "" while it has none."""
+    """Reason and message in the status of a service, or ""."""
     status = status_of(obj)
     return ": ".join(str(status[name]) for name in ("reason", "message") if status.get(name))

@@ -1,4 +1,4 @@
-"""`paddlewheel service measure`: what was measured of a revision, as a fact on the bus."""
+"""`paddlewheel service measure`: publishes measured values of a revision as a fact on the bus."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_PERMITTED = "NotPermitted"
 
 
 def parse_metrics(words: Sequence[str]) -> dict[str, float]:
-    """From `accuracy=0.97 latency_ms=12`. Raises Permanent, which names the word."""
+    """Parse `accuracy=0.97 latency_ms=12`. Raises Permanent, which names the invalid part."""
     found: dict[str, float] = {}
     for word in words:
         name, _, value = word.rpartition("=")
@@ -50,34 +50,36 @@ def _number(name: str, text: str) -> float:
     try:
         return _NUMBER.validate_python(text)
     except ValidationError:
-        problem = f"{name}: {text!r} is no number: write one such as 0.97, or NaN for a failed measurement"
+        problem = (
+            f"{name}: {text!r} is not a number: write a number such as 0.97, or NaN for a failed measurement"
+        )
         raise Permanent("InvalidMetric", problem) from None
 
 
 def measured_revision(seen: Seen, wanted: str) -> str:
-    """The revision of this name or number; without one that on trial.
+    """The revision with this name or number; by default the one on trial.
 
     Raises:
-        Permanent: there is none, or the controller has not seen the spec.
+        Permanent: there is no such revision, or the controller has not processed the spec.
     """
     if wanted:
         return earlier(seen, wanted).name
     key = key_of(seen.obj)
     if seen.status.observed_generation < generation_of(seen.obj):
-        problem = "serving-controller has not seen the last change of the spec yet"
+        problem = "serving-controller has not processed the last change of the spec yet"
         raise Permanent(
             "NotObserved", f"{key}: {problem}: run the command again, or name the revision with --revision"
         )
     if seen.status.canary is None:
         known = ", ".join(revision.name for revision in seen.status.revisions) or "none"
         raise Permanent(
-            "NothingOnTrial", f"{key}: no revision is on trial: name one with --revision; there are: {known}"
+            "NothingOnTrial", f"{key}: no revision is on trial: choose one with --revision from: {known}"
         )
     return seen.status.canary.name
 
 
 def measurement(seen: Seen, revision: str, metrics: dict[str, float]) -> Event:
-    """The fact; another one at every call."""
+    """Make the fact, with a new id at every call."""
     key, uid = key_of(seen.obj), uid_of(seen.obj)
     ref = ObjectRef(namespace=key.namespace, name=key.name, uid=uid)
     return make_event(
@@ -91,11 +93,11 @@ def measurement(seen: Seen, revision: str, metrics: dict[str, float]) -> Event:
 
 
 async def publish(where: Where, event: Event) -> None:
-    """Return once it is stored.
+    """Publish a fact, and return when it is stored.
 
     Raises:
         Permanent: there is no bus, or no certificate for it.
-        Retry: the bus does not answer, or refuses.
+        Retry: the bus does not answer, or rejects the fact.
     """
     try:
         async with open_access(where, EVALUATOR) as access:
@@ -103,8 +105,8 @@ async def publish(where: Where, event: Event) -> None:
     except Permanent as error:
         if "(Forbidden)" not in error.message:
             raise
-        remedy = f"ask for the right to read {_SECRET}, or {_BY_HAND}"
-        raise Permanent("NoCredentials", f"{error.message}; {remedy}") from error
+        advice = f"ask for the right to read {_SECRET}, or {_BY_HAND}"
+        raise Permanent("NoCredentials", f"{error.message}; {advice}") from error
 
 
 async def _published(access: Access, event: Event) -> None:
@@ -122,15 +124,15 @@ async def _published(access: Access, event: Event) -> None:
 
 
 def print_measurement(seen: Seen, event: Event, output: Format) -> None:
-    """What was published; what of it decides nothing is said as well."""
-    told, key = orjson.loads(to_json(event.data)), key_of(seen.obj)
-    for metric in _without_limits(seen, told["metrics"]):
-        typer.echo(f"{metric} decides nothing: spec.rollout.limits.metrics has no limits of it", err=True)
+    """Print the published values, and a warning for metrics without limits."""
+    data, key = orjson.loads(to_json(event.data)), key_of(seen.obj)
+    for metric in _without_limits(seen, data["metrics"]):
+        typer.echo(f"{metric} has no effect: spec.rollout.limits.metrics has no limits for it", err=True)
     if output is Format.JSON:
-        print_json({"service": str(key), "id": event.id, **{n: told[n] for n in ("revision", "metrics")}})
+        print_json({"service": str(key), "id": event.id, **{n: data[n] for n in ("revision", "metrics")}})
         return
-    shown = ", ".join(f"{metric} {value}" for metric, value in told["metrics"].items())
-    print_line(f"{key}: published of {told['revision']}: {shown}")
+    shown = ", ".join(f"{metric} {value}" for metric, value in data["metrics"].items())
+    print_line(f"{key}: published for {data['revision']}: {shown}")
 
 
 def _without_limits(seen: Seen, metrics: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How `paddlewheel service` shows services and revisions. Pure."""
+"""Tables of `paddlewheel service`. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from paddlewheel.contracts.crds.paddleservice import PaddleServiceStatus, Revisi
 from paddlewheel.contracts.objects import key_of, status_of
 
 _LONGEST = 60
-"""Characters of a value that a table shows."""
+"""Number of characters of a value that a table shows."""
 _SHOWN = frozenset({"image", "model", "model.name", "model.version"})
 
 
 def services(seen: Sequence[Seen]) -> Table:
-    """A row for each, with what keeps it from being ready."""
+    """A row for each service, with the reason why it is not ready."""
     table = Table(
         ("service", "mode", "ready", "url", "traffic", "reason"),
         wraps={"traffic"},
@@ -42,10 +42,10 @@ def _shares(status: PaddleServiceStatus) -> str:
 
 
 def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
-    """Everything about one.
+    """Everything about one service.
 
     Args:
-        contents: of the revisions' records, by name.
+        contents: content of the revisions by name.
     """
     status = seen.status
     address = status.address.url if status.address else ""
@@ -58,7 +58,7 @@ def service(seen: Seen, contents: Mapping[str, Json]) -> Iterator[Table | str]:
 
 
 def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Table:
-    """A row for each, newest first, with what distinguishes it from the one before."""
+    """A row for each revision, newest first, with its differences from the previous one."""
     table = Table(
         ("revision", "no", "role", "serves", "traffic", "ready", "since", "reason", "message"),
         wraps={"serves", "message"},
@@ -89,8 +89,7 @@ def _changed(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> dict[
 
 
 def differences(content: Json, before: Json) -> list[str]:
-    """What one revision has other than another, beside what a table shows anyway: short values, and of the
-    others the name."""
+    """Fields of a revision that differ from another: name and value, or only the name of a large field."""
     new, old = _flat(content), _flat(before)
     names = sorted((new.keys() | old.keys()) - _SHOWN)
     return [_worded(name, new.get(name)) for name in names if new.get(name) != old.get(name)]

@@ -80,12 +80,15 @@ def print_table(table: Table, out: Console | None = None) -> None:
         out.print(Text(visible(table.caption), "dim"), soft_wrap=True)
 
 
-def print_part(part: Table | str) -> None:
-    """Print a part of a page: a table, or a line of text that may have come from elsewhere."""
-    if isinstance(part, Table):
-        print_table(part)
-    else:
-        print_styled(part)
+def print_page(parts: Iterable[Table | str]) -> None:
+    """Print tables and lines of text, with an empty line between them."""
+    for index, part in enumerate(parts):
+        if index:
+            print_line("")
+        if isinstance(part, Table):
+            print_table(part)
+        else:
+            print_styled(part)
 
 
 def _plain(table: Table) -> list[str]:

@@ -35,7 +35,7 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its credentials."""
 _API_TIMEOUT_SECONDS = 10
 _CURRENT = f"{VARIABLE}, then ~/.kube/config, then the service account of this pod"
-_OTHERWISE = f"Without any kubeconfig: {NAME_VARIABLE}, or {DEFAULT_CLUSTER}."
+_EMBEDDED = f"{NAME_VARIABLE} if {VARIABLE} is not set, {DEFAULT_CLUSTER} if nothing is configured"
 
 
 def _option(*names: str, help: str) -> Any:  # noqa: A002 - as Typer names it
@@ -47,7 +47,10 @@ _OPTIONS: Mapping[str, tuple[type, Any]] = {
     "all_namespaces": (bool, _option("--all-namespaces", "-A", help="Use all namespaces.")),
     "context": (str, _option("--context", help="Context of the kubeconfig; default: its current one.")),
     "kubeconfig": (str, _option("--kubeconfig", help=f"File to use; default: {_CURRENT}.")),
-    "cluster": (str, _option("--cluster", "--name", help=f"Embedded cluster to use instead. {_OTHERWISE}")),
+    "cluster": (
+        str,
+        _option("--cluster", "--name", help=f"Embedded cluster to use instead; default: {_EMBEDDED}."),
+    ),
 }
 
 

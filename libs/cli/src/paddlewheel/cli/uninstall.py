@@ -1,4 +1,4 @@
-"""`paddlewheel uninstall`: remove the services from a cluster, and say what stays."""
+"""`paddlewheel uninstall`: removes the services from a cluster, and shows what stays."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from paddlewheel.kube.ports import (
 )
 
 KINDS = (TRIGGERS, PADDLE_SERVICES, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
-"""In the order in which they are deleted: a data set only after what uses it."""
+"""In the order of their deletion: a data set is deleted after the objects that use it."""
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"
 _RELEASE = "paddlewheel"
 _FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/", "elasticserving.paddlepaddle.org/")
-GONE_WITHIN = 120.0
-"""Seconds to wait since the last object has gone."""
-_POLL = 2.0
-"""Seconds between two lists of what is left; each is of all objects."""
+DELETION_TIMEOUT_SECONDS = 120.0
+"""Time to wait after the last object has gone."""
+_LIST_INTERVAL_SECONDS = 2.0
+"""Time between two lists of all objects that are left."""
 _TRIES = 5
 _DATA = "files in your object stores, metadata engines and the nodes' cache directories"
 
@@ -55,22 +55,22 @@ def uninstall(
         bool, typer.Option("--objects", help="Delete all jobs, data sets, services and triggers first.")
     ] = False,
     crds: Annotated[bool, typer.Option("--crds", help="Delete the CRDs too; implies --objects.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Remove Paddlewheel's services and NATS from a cluster; objects and CRDs stay by default.
 
-    With --objects, objects are deleted while the services still run, so that nothing is left behind on nodes.
-    Objects that stay lose Paddlewheel's finalizers, so that they can be deleted without it; their pods run
-    on, and a later installation manages them again.
+    With --objects, objects are deleted while the services still run, so that nothing is left on the nodes.
+    Objects that stay lose the finalizers of Paddlewheel, so that they can be deleted without it. Their pods
+    continue to run, and a later installation manages them again.
 
     [bold]Examples[/bold]
 
     [cyan]paddlewheel uninstall[/cyan]  asks first, and shows what stays
 
-    [cyan]paddlewheel uninstall --objects --crds[/cyan]  everything but data
+    [cyan]paddlewheel uninstall --objects --crds[/cyan]  removes everything except data
 
-    [cyan]paddlewheel cluster down[/cyan]  an embedded cluster as a whole
+    [cyan]paddlewheel cluster down[/cyan]  deletes a whole embedded cluster
     """
     found = asyncio.run(_survey(where.target))
     _describe(found, objects or crds, crds, quiet=output is Format.JSON)
@@ -88,7 +88,7 @@ def uninstall(
 
 @dataclass(frozen=True)
 class Found:
-    """What is on the cluster."""
+    """The installation on a cluster."""
 
     server: str
     release: bool
@@ -110,7 +110,7 @@ async def _survey(where: Target) -> Found:
 
 
 async def refuse_other_installations(api: ApiCluster) -> None:
-    """Raises Permanent when controllers run that no release here accounts for: finalizers are theirs."""
+    """Raises Permanent when controllers of another installation run: the finalizers belong to them."""
     deployments = await api.list(DEPLOYMENTS, label_selector=_CONTROLLERS)
     if there := ", ".join(sorted(str(key_of(deployment)) for deployment in deployments)):
         raise Permanent(
@@ -140,7 +140,7 @@ def _fate(removed: bool) -> str:
 
 
 async def _remove(where: Target, found: Found, objects: bool, crds: bool, report: Report) -> dict[str, int]:
-    """Returns how many objects of each kind are left."""
+    """Remove the installation; return the number of objects of each kind that are left."""
     async with await connect(where.kubeconfig, context=where.context) as api:
         if objects and found.release:
             for kind in KINDS:
@@ -154,31 +154,33 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
             await _delete_crds(api, report)
         left = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
     if refused:
-        raise Permanent("NotReleased", f"Paddlewheel's finalizers stay on: {'; '.join(refused)}")
+        raise Permanent(
+            "NotReleased", f"the finalizers of Paddlewheel were not removed: {'; '.join(refused)}"
+        )
     report("done", 1.0)
     return {kind: count for kind, count in left.items() if count}
 
 
 async def _delete_crds(api: ApiCluster, report: Report) -> None:
-    """Until they are gone, or only held by objects with finalizers of others.
+    """Delete the CRDs, and wait until they are gone or only held by objects with other finalizers.
 
     Raises:
-        Permanent: some are still being deleted after `GONE_WITHIN`.
+        Permanent: some still exist after `DELETION_TIMEOUT_SECONDS`.
     """
     for kind in KINDS:
         await api.delete(CRDS, _crd(kind))
     going: list[Resource] = []
     try:
-        async with asyncio.timeout(GONE_WITHIN):
+        async with asyncio.timeout(DELETION_TIMEOUT_SECONDS):
             while going := [kind for kind in KINDS if await _is_going(api, kind)]:
                 report(f"waiting for {len(going)} custom resource definitions to be deleted", 0.95)
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_LIST_INTERVAL_SECONDS)
     except TimeoutError:
         names = ", ".join(_crd(kind).name for kind in going)
         raise Permanent(
             "NotDeleted",
-            f"still being deleted after {GONE_WITHIN:.0f} s: {names}. "
-            "`kubectl describe crd` says what they wait for",
+            f"still being deleted after {DELETION_TIMEOUT_SECONDS:.0f} s: {names}. "
+            "`kubectl describe crd` shows what they wait for",
         ) from None
 
 
@@ -201,30 +203,31 @@ async def _uninstall_release(tools: Tools) -> None:
 
 
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
-    """Raises Permanent when some stay and none has gone for a while; nothing is uninstalled then."""
+    """Delete all objects of a kind. Raises Permanent when some stay, so that nothing is uninstalled."""
     left = await _list(api, kind)
     answers = await asyncio.gather(*(api.delete(kind, key_of(obj)) for obj in left), return_exceptions=True)
     if refusal := next((answer for answer in answers if isinstance(answer, BaseException)), None):
         raise refusal
     try:
-        async with asyncio.timeout(GONE_WITHIN) as limit:
+        async with asyncio.timeout(DELETION_TIMEOUT_SECONDS) as limit:
             while now := await _list(api, kind):
                 if len(now) < len(left):
-                    limit.reschedule(asyncio.get_running_loop().time() + GONE_WITHIN)
+                    limit.reschedule(asyncio.get_running_loop().time() + DELETION_TIMEOUT_SECONDS)
                 left = now
                 report(f"waiting for {len(left)} {kind.plural} to be deleted", 0.1)
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_LIST_INTERVAL_SECONDS)
     except TimeoutError:
         stuck = ", ".join(f"{key_of(obj)} ({', '.join(finalizers_of(obj))})" for obj in left[:5])
         raise Permanent(
             "NotDeleted",
-            f"none has gone for {GONE_WITHIN:.0f} s: {kind.kind} {stuck}. Their controller's log says why; "
+            f"no object has gone for {DELETION_TIMEOUT_SECONDS:.0f} s: {kind.kind} {stuck}. "
+            "The log of their controller has the reason; "
             "run the command without --objects to leave them and release their finalizers",
         ) from None
 
 
 async def release_all(api: ApiCluster, kind: Resource) -> list[str]:
-    """Take Paddlewheel's finalizers off: nobody is left who would. Returns what the server refused."""
+    """Remove the finalizers of Paddlewheel, because no controller is left. Return the refusals."""
     refused = []
     for obj in await _list(api, kind):
         try:
@@ -235,7 +238,7 @@ async def release_all(api: ApiCluster, kind: Resource) -> list[str]:
 
 
 async def _release(api: ApiCluster, kind: Resource, obj: Object) -> None:
-    """The patch replaces the list of finalizers, so it is bound to the version that was read."""
+    """Remove the finalizers. The patch replaces the whole list, so it applies only to the version read."""
     for _ in range(_TRIES):
         kept = [name for name in finalizers_of(obj) if not name.startswith(_FINALIZERS)]
         if len(kept) == len(finalizers_of(obj)):
@@ -251,11 +254,11 @@ async def _release(api: ApiCluster, kind: Resource, obj: Object) -> None:
                 obj = await api.get(kind, key_of(obj))
             except NotFound:
                 return
-    raise Permanent("Conflict", "is changed by others all the time; run the command again")
+    raise Permanent("Conflict", "is changed by other clients all the time; run the command again")
 
 
 async def _list(api: ApiCluster, kind: Resource) -> list[Object]:
-    """None when its CRD is not installed."""
+    """All objects of a kind; [] when its CRD is not installed."""
     try:
         return await api.list(kind)
     except NotFound:

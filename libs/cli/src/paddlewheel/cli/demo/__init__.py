@@ -27,7 +27,8 @@ HELP = f"""Sync 1,797 handwritten digits into the cache, train on two nodes, ser
 Exit code 0: every stage succeeded and the accuracy on held-out digits is at least {WANTED_ACCURACY} (with
 fewer digits or epochs only the stages count).
 
-[bold]Which cluster:[/bold] an embedded one that it starts, whatever KUBECONFIG says, or that of --kubeconfig.
+[bold]Which cluster:[/bold] the one of --kubeconfig, else an embedded one that the demo starts. KUBECONFIG and
+~/.kube/config are not used.
 
 [bold]--kubeconfig:[/bold] only for a cluster without Paddlewheel. The chart's defaults are installed, the
 nodes must already have the images as paddlewheel/<name>:dev, and the demo deletes all PaddleServices,
@@ -57,7 +58,7 @@ def demo(
     ),
     output: Output = Format.TEXT,
 ) -> None:
-    """Run it and report; `HELP` is what users see."""
+    """Run the demo and report. Users see `HELP`."""
     options = DemoOptions(name, kubeconfig, nodes, digits, epochs, model_out)
     if output is Format.TEXT:
         typer.echo(f"cluster: {choice_of_cluster(options, os.environ)}", err=True)

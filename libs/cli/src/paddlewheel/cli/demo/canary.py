@@ -1,4 +1,4 @@
-"""The stage after the prediction: a bad version gets some of the requests, and is rolled back."""
+"""The stage after the prediction: a bad version gets some of the requests and is rolled back."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from paddlewheel.contracts.objects import status_of
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 
-_WITHIN = 180.0
-"""Seconds; the bad version has to start first."""
+_CANARY_TIMEOUT_SECONDS = 180.0
+"""The bad version has to start first."""
 _ASKERS = 4
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_REQUEST_TIMEOUT_SECONDS = 10
 
 Asked = Counter[bool]
-"""Requests, by whether they were answered with 2xx."""
+"""Number of requests: True for an answer with 2xx, False for the others."""
 
 
 async def try_bad_version(run: Run, gateway: str) -> BadVersion:
-    """Put it on trial while requests come through the gateway, and wait until it is rolled back.
+    """Roll out a bad version while requests arrive through the gateway, and wait until it is rolled back.
 
     Raises:
-        Permanent: that did not come, or the bad version was promoted.
+        Permanent: the bad version was not rolled back in time, or was promoted.
     """
     host = urlsplit(status_of(await read_service(run)).get("url", "")).netloc
     async with asking(f"{gateway}{PATH}", host, await held_out_request()) as asked:
@@ -47,7 +47,11 @@ async def try_bad_version(run: Run, gateway: str) -> BadVersion:
 
 
 async def rolled_back(facts: Facts, uid: str) -> BadVersion:
-    """What the facts say of the end. Raises Permanent when it was promoted, or nothing was measured."""
+    """Wait until the facts report the rollback.
+
+    Raises:
+        Permanent: the version was promoted, or nothing was measured.
+    """
 
     def is_ours(fact: CanaryStarted | CanaryPromoted | CanaryRolledBack) -> bool:
         return fact.service is not None and fact.service.uid == uid
@@ -55,9 +59,9 @@ async def rolled_back(facts: Facts, uid: str) -> BadVersion:
     def promoted() -> str | None:
         return "the bad version was promoted" if facts.find(CanaryPromoted, is_ours) else None
 
-    started = await facts.expect(CanaryStarted, is_ours, within=_WITHIN, unless=promoted)
+    started = await facts.expect(CanaryStarted, is_ours, within=_CANARY_TIMEOUT_SECONDS, unless=promoted)
     began = time.monotonic()
-    ended = await facts.expect(CanaryRolledBack, is_ours, within=_WITHIN, unless=promoted)
+    ended = await facts.expect(CanaryRolledBack, is_ours, within=_CANARY_TIMEOUT_SECONDS, unless=promoted)
     figures = ended.statistics.canary if ended.statistics else None
     if figures is None:
         raise Permanent("DemoFailed", f"the bad version was rolled back unmeasured: {ended.message}")
@@ -76,7 +80,8 @@ async def _draw(run: Run, asked: Asked) -> None:
 async def asking(url: str, host: str, body: str) -> AsyncIterator[Asked]:
     """Send the same request again and again while the block runs."""
     asked = Asked()
-    async with aiohttp.ClientSession(timeout=_TIMEOUT, headers={"Host": host}) as session:
+    timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, headers={"Host": host}) as session:
         askers = [asyncio.create_task(_ask(session, url, body, asked)) for _ in range(_ASKERS)]
         try:
             yield asked

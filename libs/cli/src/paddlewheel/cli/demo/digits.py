@@ -26,7 +26,7 @@ SECRET_KEY = "paddle-demo-secret"  # noqa: S105  the throwaway key of the demo's
 
 
 async def start_storage(tools: Tools, view: View) -> None:
-    """A new Redis and a new object store, without data of an earlier run."""
+    """Start a new Redis and a new object store, without data of an earlier run."""
     view.progress("removing objects of an earlier run", 0.1)
     await _remove_workload(tools)
     view.progress("starting Redis and the object store", 0.5)
@@ -62,7 +62,7 @@ async def _upload(folder: Path, port: int) -> None:
 
 
 async def apply_workload(tools: Tools, options: DemoOptions) -> Applied:
-    """Apply data set and job at once: the job waits until its data is ready."""
+    """Apply the data set and the job together: the job waits until its data is ready."""
     manifests = [
         manifest for name in ("access", "secret", "sampleset", "paddlejob") for manifest in _load(name)
     ]

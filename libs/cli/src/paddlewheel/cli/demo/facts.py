@@ -1,4 +1,4 @@
-"""The demo's subscription to the bus: keeps every fact, and waits for those a stage needs."""
+"""The subscription of the demo to the bus: keeps every fact, and waits for the facts that a stage needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Listener = Callable[[Delivery], None]
 
 
 class Facts:
-    """Facts since a time, received so far, by event id (a fact that is delivered twice counts once)."""
+    """Facts received since a time, by event id: a fact that is delivered twice counts once."""
 
     def __init__(self, bus: Reader, since: datetime, listener: Listener) -> None:
         self._bus = bus
@@ -36,7 +36,7 @@ class Facts:
             await self._take(delivery)
 
     async def compare(self, announced: set[str], *, within: float) -> tuple[int, int]:
-        """Count the facts that were published, and those of them that were received within some seconds.
+        """Count the facts that were published, and the facts that were received within some seconds.
 
         Args:
             announced: ids of facts that must have been published, in addition to those in the streams.
@@ -72,10 +72,10 @@ class Facts:
 
         Args:
             within: seconds.
-            unless: called at each new fact; a text is the reason why the fact cannot come any more.
+            unless: called at each new fact; it returns the reason why the fact cannot come, or None.
 
         Raises:
-            Permanent: the fact cannot come any more, or did not come in time.
+            Permanent: the fact cannot come, or did not come in time.
         """
         try:
             async with asyncio.timeout(within), self._news:

@@ -17,10 +17,12 @@ WANTED_ACCURACY = 0.95
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`digits` and `epochs` below the defaults make a quick run without a check of the accuracy.
+    """Options of a run. With fewer digits or epochs than the defaults, the accuracy is not checked.
 
-    Without `serves` it ends with the model. The cluster is the embedded one of this name, unless `kubeconfig`
-    names another.
+    Attributes:
+        name: name of the embedded cluster.
+        kubeconfig: file of a cluster to use instead.
+        serves: False for a run that ends with the model.
     """
 
     name: str = "demo"
@@ -38,7 +40,7 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the served model says about a digit that it has not seen; `chance` from 0 to 1."""
+    """The answer of the served model for a digit that it has not seen; `chance` is from 0 to 1."""
 
     digit: int
     predicted: int
@@ -48,7 +50,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class BadVersion:
-    """What the gateway counted of it in its step, and why it was rolled back, after so many seconds."""
+    """Requests of a bad version that the gateway counted, and why and when it was rolled back."""
 
     percent: int
     requests: int
@@ -93,7 +95,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage after the start uses."""
+    """The objects that every stage after the start uses."""
 
     options: DemoOptions
     view: View

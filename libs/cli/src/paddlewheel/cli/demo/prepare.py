@@ -41,10 +41,10 @@ _EMBEDDED = (
 async def prepare_cluster(
     options: DemoOptions, view: View, outcome: Outcome, *, values: Sequence[str] = ()
 ) -> Target:
-    """Provide what is missing: machine, cluster, images, chart (with additional chart `values`).
+    """Prepare the machine, the cluster, the images and the chart (with additional chart `values`).
 
-    Images are built while the cluster's programs compile; a cluster of the user's must already be able to
-    pull the images.
+    Images are built while the programs of the cluster compile. A cluster of the user must be able to pull
+    the images.
     """
     rollout = ""
     if options.kubeconfig:
@@ -61,7 +61,7 @@ async def prepare_cluster(
 
 
 def choice_of_cluster(options: DemoOptions, environment: Mapping[str, str]) -> str:
-    """Which cluster the demo uses, and why."""
+    """The cluster that the demo uses, and why, for people."""
     if options.kubeconfig:
         return f"that of --kubeconfig {options.kubeconfig}"
     own = environment.get(VARIABLE)
@@ -70,7 +70,7 @@ def choice_of_cluster(options: DemoOptions, environment: Mapping[str, str]) -> s
 
 
 async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
-    """The cluster with all images loaded; returns a text that changes with any image."""
+    """Start the cluster with all images loaded; return a text that changes with any image."""
     async with timed_stage("machine", view, outcome):
         await _in_thread(_fix_machine, view.progress)
     building = asyncio.create_task(_in_thread(partial(build_archives, [*IMAGES, PAUSE]), _no_report))
@@ -111,7 +111,7 @@ def _fix_machine(report: Report) -> None:
     """Install what is missing.
 
     Raises:
-        Permanent: something is still missing; the message gives each remedy.
+        Permanent: something is still missing; the message lists what to do.
     """
     if all(check.ok for check in examine()):
         return
@@ -121,4 +121,4 @@ def _fix_machine(report: Report) -> None:
 
 
 def _no_report(_text: str, _fraction: float) -> None:
-    """Two bars at once would overwrite each other."""
+    """Draw nothing: two bars at once would overwrite each other."""

@@ -20,7 +20,7 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
     """Run every stage and judge the outcome.
 
     Raises:
-        Permanent: a stage failed; the message says which one and why.
+        Permanent: a stage failed; the message names the stage and the reason.
     """
     outcome = Outcome()
     where = await prepare.prepare_cluster(options, view, outcome)
@@ -30,7 +30,7 @@ async def run_demo(options: DemoOptions, view: View) -> Outcome:
 async def run_workload(
     options: DemoOptions, view: View, where: Target, outcome: Outcome, on_fact: Listener | None = None
 ) -> Outcome:
-    """The stages once the cluster is running; `on_fact` also receives every fact (for fault injection)."""
+    """Run the stages after the start of the cluster; `on_fact` receives every fact, for fault injection."""
     async with timed_stage("storage", view, outcome):
         await digits.start_storage(where.tools, view)
     async with timed_stage("data", view, outcome):
@@ -76,7 +76,7 @@ async def _follow(run: Run, gateway: str) -> None:
 
 
 def judge(options: DemoOptions, outcome: Outcome) -> None:
-    """Fill in success and what is missing for it."""
+    """Fill in the success of the run, and its shortfalls."""
     asked = outcome.prediction
     accuracy = outcome.results.get("accuracy", 0.0)
     checks = {

@@ -1,4 +1,4 @@
-"""The last stage: the model is served, and a digit that it has not seen is recognized."""
+"""The last stage: serve the model, and let it recognize a digit that it has not seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paddlewheel.core.errors import Permanent
 
 _HELD_OUT = 25
 """Index of the digit in scikit-learn's data; every fifth is held out of the training."""
-_READY_WITHIN = 300.0
+_READY_TIMEOUT_SECONDS = 300.0
 PATH = f"/v2/models/{SERVICE}/infer"
 _SHADES = " ░▒▓█"
 
@@ -42,17 +42,19 @@ async def apply_service(run: Run, manifest: str) -> str:
 
 
 async def await_ready(run: Run, uid: str) -> None:
-    """Raises Permanent with what the service's status says when it does not become ready."""
+    """Wait until the service is ready. Raises Permanent with the reason in its status."""
     try:
         await run.facts.expect(
             ServiceReady,
             lambda fact: fact.service is not None and fact.service.uid == uid,
-            within=_READY_WITHIN,
+            within=_READY_TIMEOUT_SECONDS,
             unless=lambda: None,
         )
     except Permanent as error:
-        why = explanation(await read_service(run)) or "nothing: serving-controller has not seen it"
-        raise Permanent("DemoFailed", f"{error.message}; the service says {why}") from None
+        why = (
+            explanation(await read_service(run)) or "empty: serving-controller has not processed the service"
+        )
+        raise Permanent("DemoFailed", f"{error.message}; the status of the service is {why}") from None
 
 
 async def read_service(run: Run) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from paddlewheel.contracts.generated.datasets_v1 import (
 from paddlewheel.contracts.generated.jobs_v1 import JobFailed, JobRunning, JobSucceeded
 from paddlewheel.core.tasks import end
 
-STAGE_SECONDS = 600.0
-_LAST_FACTS = 10.0
-"""Seconds for facts that are published to be received."""
+STAGE_TIMEOUT_SECONDS = 600.0
+_LAST_FACTS_TIMEOUT_SECONDS = 10.0
+"""Time for the last published facts to arrive."""
 _REQUESTS = re.compile(r"^paddlewheel_kube_requests_total\{(.*)\} (\S+)")
 _WRITE_VERBS = ("create", "patch", "patch-status", "delete")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -38,7 +38,7 @@ async def await_synced(run: Run) -> None:
         fact = await run.facts.expect(
             SampleSetSynced,
             lambda f: _of_set(run, f),
-            within=STAGE_SECONDS,
+            within=STAGE_TIMEOUT_SECONDS,
             unless=lambda: _sync_failure(run),
         )
     finally:
@@ -51,10 +51,10 @@ async def await_warmed(run: Run) -> None:
     drawing = asyncio.create_task(_draw_progress(run, "warmup"))
     try:
         fact = await run.facts.expect(
-            SampleSetWarmed, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
+            SampleSetWarmed, lambda f: _of_set(run, f), within=STAGE_TIMEOUT_SECONDS, unless=lambda: None
         )
         await run.facts.expect(
-            SampleSetReady, lambda f: _of_set(run, f), within=STAGE_SECONDS, unless=lambda: None
+            SampleSetReady, lambda f: _of_set(run, f), within=STAGE_TIMEOUT_SECONDS, unless=lambda: None
         )
     finally:
         await end(drawing)
@@ -70,12 +70,15 @@ async def await_trained(run: Run) -> None:
     """Wait until the job has succeeded; epochs are read from the first worker's log."""
     run.view.progress("waiting for both workers", 0.0)
     await run.facts.expect(
-        JobRunning, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
+        JobRunning, lambda f: _of_job(run, f), within=STAGE_TIMEOUT_SECONDS, unless=lambda: _job_failure(run)
     )
     drawing = asyncio.create_task(_draw_epochs(run))
     try:
         fact = await run.facts.expect(
-            JobSucceeded, lambda f: _of_job(run, f), within=STAGE_SECONDS, unless=lambda: _job_failure(run)
+            JobSucceeded,
+            lambda f: _of_job(run, f),
+            within=STAGE_TIMEOUT_SECONDS,
+            unless=lambda: _job_failure(run),
         )
     finally:
         await end(drawing)
@@ -134,7 +137,7 @@ def _take_epoch(run: Run, line: bytes) -> None:
 
 
 async def fetch_model(run: Run) -> str:
-    """Copy the model out of the data set through a runtime pod; returns its folder, "" if there is none."""
+    """Copy the model out of the data set through a runtime pod; return its folder, or ""."""
     run.options.model_out.mkdir(parents=True, exist_ok=True)
     pod = f"{SAMPLE_SET}-runtime-0"
     source = (
@@ -148,12 +151,12 @@ async def fetch_model(run: Run) -> str:
 async def count_facts(run: Run) -> None:
     """Facts on the bus since the run began, and how many of them this run received and showed."""
     outcome = run.outcome
-    counts = await run.facts.compare(await _announced(run), within=_LAST_FACTS)
+    counts = await run.facts.compare(await _announced(run), within=_LAST_FACTS_TIMEOUT_SECONDS)
     outcome.facts_published, outcome.facts_received = counts
 
 
 async def _announced(run: Run) -> set[str]:
-    """Ids of the facts that the objects' status holds: each must be on the bus."""
+    """Ids of the facts in the status of the objects: each must be on the bus."""
     ids = set()
     served = (("paddleservice", SERVICE),) if run.options.serves else ()
     for kind, name in (("sampleset", SAMPLE_SET), ("paddlejob", JOB), *served):

@@ -1,4 +1,4 @@
-"""What is shown while the demo runs: stages with progress bars, and the facts."""
+"""Output while the demo runs: stages with progress bars, and the facts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rich.text import Text
 from paddlewheel.cli import output
 
 _FACTS_SHOWN = 14
-_PROGRESS_EVERY = 5.0
+_PROGRESS_INTERVAL_SECONDS = 5.0
 
 
 class View(Protocol):
-    """Receives everything that happens, and draws it or not."""
+    """Receives the progress of the demo."""
 
     def stage(self, name: str) -> None: ...
 
@@ -34,7 +34,7 @@ class View(Protocol):
 
 
 class SilentView:
-    """For scripts and tests."""
+    """Draws nothing: for scripts and tests."""
 
     def stage(self, name: str) -> None:
         pass
@@ -50,7 +50,7 @@ class SilentView:
 
 
 class PlainView:
-    """Lines for logs and pipes: every fact, and progress at most every `_PROGRESS_EVERY` seconds."""
+    """Lines for logs and pipes: every fact, and progress every `_PROGRESS_INTERVAL_SECONDS` at most."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -64,7 +64,7 @@ class PlainView:
     def progress(self, text: str, fraction: float) -> None:
         now = time.monotonic()
         if text and now >= self._next_progress:
-            self._next_progress = now + _PROGRESS_EVERY
+            self._next_progress = now + _PROGRESS_INTERVAL_SECONDS
             self._console.print(f"   {self._stage}: {text} {fraction:4.0%}", soft_wrap=True)
 
     def stage_done(self, seconds: float) -> None:
@@ -102,7 +102,7 @@ class LiveView:
 
     def stage_done(self, seconds: float) -> None:
         if self._task is not None:
-            # Without the last progress: it says what was left to do.
+            # Without the last progress, which is incomplete.
             self._bars.update(self._task, description="", completed=1.0)
             self._bars.stop_task(self._task)
 
@@ -112,7 +112,7 @@ class LiveView:
 
 @contextmanager
 def open_view(*, quiet: bool) -> Iterator[View]:
-    """The view for the output: silent for scripts, live on a terminal, else plain. All use standard error."""
+    """Yield a view on standard error: none for scripts, a live one on a terminal, else plain lines."""
     if quiet:
         yield SilentView()
         return

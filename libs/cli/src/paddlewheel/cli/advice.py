@@ -1,4 +1,4 @@
-"""What a user does about the reason of a job."""
+"""Advice about the reason of a job, a data set or a run."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping
 from paddlewheel.contracts.reasons import Reason
 
 SEE_MESSAGE = "see the message"
-_BY_ITSELF = "nothing: it goes on by itself"
+_BY_ITSELF = "nothing: it continues by itself"
 _SEE_THE_PODS = (
-    "see why they take so long: kubectl -n {namespace} describe pods -l paddlepaddle.org/paddlejob={job}"
+    "see why they are not ready: kubectl -n {namespace} describe pods -l paddlepaddle.org/paddlejob={job}"
 )
 _SEE_THE_LOG = "see its output: paddlewheel logs {key}"
-_ALLOW = "lift what refuses it, such as a quota, a right or a webhook; it is tried again within a minute"
+_ALLOW = "remove what refuses it, such as a quota, a right or a webhook; it is tried again within a minute"
 _MAKE_ROOM = (
-    "add nodes or free some, or ask for less in resources.requests; with worker.requests below"
-    " worker.replicas the job trains with the workers that there is room for"
+    "add or free nodes, or lower resources.requests; with worker.requests below worker.replicas"
+    " the job trains with as many workers as fit"
 )
-_RAISE_LIMIT = "mend the cause, delete the job and create it again; spec.backoffLimit allows more restarts"
+_RAISE_LIMIT = "fix the cause, delete the job and create it again; spec.backoffLimit allows more restarts"
 
-REMEDIES: Mapping[Reason, str] = {
+ADVICE: Mapping[Reason, str] = {
     Reason.INVALID_SPEC: "correct the fields that are named: kubectl -n {namespace} edit pdj {job}",
     Reason.INTERNAL_ERROR: "report it with the log of job-controller",
     Reason.TERMINATING: _BY_ITSELF,
-    Reason.COMPLETED: "nothing: it has ended well",
-    Reason.ALL_PODS_RUNNING: "nothing: it runs",
+    Reason.COMPLETED: "nothing: it has succeeded",
+    Reason.ALL_PODS_RUNNING: "nothing: it is running",
     Reason.PODS_PENDING: f"nothing, while they are new; else {_SEE_THE_PODS}",
     Reason.PODS_STARTING: f"nothing, while they are new; else {_SEE_THE_PODS}",
     Reason.RESTARTING: _BY_ITSELF,
@@ -38,8 +38,8 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SAMPLE_SET_NOT_MOUNTED: (
         "nothing, while it is mounted again; else: kubectl -n {namespace} describe sampleset"
     ),
-    Reason.SAMPLE_SET_FAILED: "mend the SampleSet: kubectl -n {namespace} describe sampleset",
-    Reason.SAMPLE_SET_UNREADABLE: "see that job-controller reaches the API server and may get samplesets",
+    Reason.SAMPLE_SET_FAILED: "fix the SampleSet: kubectl -n {namespace} describe sampleset",
+    Reason.SAMPLE_SET_UNREADABLE: "check that job-controller reaches the API server and may get samplesets",
     Reason.HOST_PORTS_EXHAUSTED: "spread the pods over nodes, or widen job-controller's PORT_RANGE_END",
     Reason.GANG_UNSCHEDULABLE: _MAKE_ROOM,
     Reason.GANG_NOT_ENQUEUED: "see the queue of the PodGroup: kubectl -n {namespace} describe podgroup {job}",
@@ -62,7 +62,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.CONFIG_ERROR: "create the ConfigMap or Secret that is named",
     Reason.FAILED_MOUNT: "create what is named, or correct the volume in the template",
     Reason.CONTAINER_CANNOT_START: "correct the command, mounts or security context of the template",
-    Reason.CRASH_LOOP_BACK_OFF: f"mend the program; {_SEE_THE_LOG}",
+    Reason.CRASH_LOOP_BACK_OFF: f"fix the program; {_SEE_THE_LOG}",
     Reason.NO_PROGRESS: f"{_SEE_THE_LOG}; paddlewheel job restart {{key}} begins from the last checkpoint",
     # Children
     Reason.FAILED_CREATE: _ALLOW,
@@ -80,42 +80,42 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.REJECTED_BY_NODE: "see the node that is named: kubectl describe node",
     Reason.POD_DELETED: _RAISE_LIMIT,
     Reason.BACKOFF_LIMIT_EXCEEDED: f"{_SEE_THE_LOG}; {_RAISE_LIMIT}",
-    Reason.FAILURE_RULE: f"{_SEE_THE_LOG}; mend the cause, then delete the job and create it again",
+    Reason.FAILURE_RULE: f"{_SEE_THE_LOG}; fix the cause, then delete the job and create it again",
     Reason.DEADLINE_EXCEEDED: "raise spec.activeDeadlineSeconds, and create the job again",
 }
-"""By the reason that a PaddleJob shows; `{job}` is its name, `{namespace}` its namespace, `{key}` both."""
+"""Advice by the reason of a PaddleJob. `{job}` is its name, `{namespace}` its namespace, `{key}` both."""
 
 _NO_ROOM = {
     "Insufficient ": _MAKE_ROOM,
     "untolerated taint": "tolerate the taints that are named",
     "affinity/selector": "correct nodeSelector or affinity of the template, or label a node",
     "anti-affinity rules": "loosen podAntiAffinity of the template, or add nodes",
-    "free ports": "remove hostPort from the template, or add nodes: each has a port only once",
+    "free ports": "remove hostPort from the template, or add nodes: each node has a port only once",
     "persistentvolumeclaim": "create the PersistentVolumeClaim that is named, or correct the template",
 }
-_NO_MEMORY = {"(OOMKilled": REMEDIES[Reason.OOM_KILLED]}
+_NO_MEMORY = {"(OOMKilled": ADVICE[Reason.OOM_KILLED]}
 _BY_WORDS: Mapping[Reason, Mapping[str, str]] = {
     Reason.UNSCHEDULABLE: _NO_ROOM,
     Reason.GANG_UNSCHEDULABLE: _NO_ROOM,
     Reason.BACKOFF_LIMIT_EXCEEDED: _NO_MEMORY,
     Reason.FAILURE_RULE: _NO_MEMORY,
 }
-"""What the message adds: by the words that the scheduler or the kubelet uses for a cause."""
+"""Advice by the words that the scheduler or the kubelet uses in the message."""
 
 
 _LET_GO = (
-    "set spec.sampleSetRef.placement to Preferred, so that workers may run beside other data than their own"
+    "set spec.sampleSetRef.placement to Preferred, so that workers may run on other nodes than their data"
 )
 
 
-def remedy_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
-    """What to do, for every cause that the message names.
+def advice_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
+    """Advice for every cause in the message.
 
     Args:
-        is_placed: the workers may run beside their data only.
+        is_placed: the workers may run only on the nodes of their data.
     """
-    general = REMEDIES.get(reason, SEE_MESSAGE)
-    named = [remedy for words, remedy in _BY_WORDS.get(reason, {}).items() if words in message]
+    general = ADVICE.get(reason, SEE_MESSAGE)
+    named = [advice for words, advice in _BY_WORDS.get(reason, {}).items() if words in message]
     placed = [_LET_GO] if is_placed and _BY_WORDS.get(reason) is _NO_ROOM else []
     return "; ".join((*(named or [general]), *placed))
 
@@ -126,12 +126,12 @@ _EDIT_SET = "kubectl -n {namespace} edit sampleset {name}"
 _SHOW = "paddlewheel data show {key}"
 _WHILE_NEW = f"nothing, while pods start; else: {_SEE_THE_RUNTIME}"
 _ANOTHER_DISK = "recreate the set with another in spec.cache.levels"
-DATA_REMEDIES: Mapping[Reason, str] = {
+DATA_ADVICE: Mapping[Reason, str] = {
     Reason.INVALID_SPEC: f"correct the fields that are named: {_EDIT}",
     Reason.INTERNAL_ERROR: "report it with the log of dataset-controller, or of the pod that is named",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.SECRET_NOT_FOUND: "create the Secret that is named, or correct spec.secretRef",
-    Reason.INVALID_SECRET: "correct the Secret; it is looked at again at once",
+    Reason.INVALID_SECRET: "correct the Secret; it is read again immediately",
     Reason.SECRET_NOT_SHARED: (
         "have the owner of the Secret share it, with the command that is named, or name one of {namespace}"
     ),
@@ -145,9 +145,9 @@ DATA_REMEDIES: Mapping[Reason, str] = {
         "name a directory below an allowed root, or have the operator add its root to the chart's"
         " datasetController.cacheRoots"
     ),
-    Reason.CACHE_MOVED: f"put spec.cache back, or recreate the set as the message says: {_EDIT_SET}",
+    Reason.CACHE_MOVED: f"put spec.cache back, or recreate the set as the message describes: {_EDIT_SET}",
     Reason.UNKNOWN_ENGINE: f"set spec.csi.driver to a known engine, or leave it out: {_EDIT}",
-    Reason.VOLUME_LAYOUT_CHANGED: "delete the set as the message says, and apply its manifest again",
+    Reason.VOLUME_LAYOUT_CHANGED: "delete the set as the message describes, and apply its manifest again",
     Reason.BUS_CERTIFICATE_MISSING: "have the operator repair the certificates of dataset-controller's pod",
     Reason.WAITING_FOR_VOLUME: "nothing, while it is new; else: kubectl -n {namespace} describe pvc {name}",
     Reason.WAITING_FOR_MOUNT: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
@@ -159,7 +159,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.PARTITIONS_NOT_READY: _WHILE_NEW,
     Reason.PARTIAL_READY: f"nothing: it can be used; see what is missing: {_SEE_THE_RUNTIME}",
     Reason.SYNC_FAILED: f"correct the source or its Secret, or set spec.noSync: {_EDIT}",
-    Reason.WARMUP_FAILED: "mend what the message names; it is tried again",
+    Reason.WARMUP_FAILED: "fix the problem in the message; it is tried again",
     Reason.SYNCING: f"nothing: {_SHOW} has its progress",
     Reason.WARMING: f"nothing: {_SHOW} has its progress",
     Reason.READY: "nothing: it is ready",
@@ -174,10 +174,10 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     ),
     Reason.SCALING: _BY_ITSELF,
     Reason.STAGED_WRITES: (
-        "nothing, while it is uploaded; see that nodes and object store are well, or give the writes up with"
+        "nothing, while it is uploaded; check the nodes and the object store, or discard the writes with"
         " the command that is named"
     ),
-    Reason.WRITES_GIVEN_UP: "nothing, or take the node out of the annotation again before the set goes on",
+    Reason.WRITES_GIVEN_UP: "nothing, or remove the node from the annotation before the set continues",
     Reason.NOTHING_STAGED: "nothing: it is uploaded",
     Reason.IN_USE: "delete the pods that are named, or let them end",
     # Children
@@ -191,7 +191,7 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.UNKNOWN_OPERATION: "delete it, and create it again with a spec.type that is named",
     Reason.WAITING_FOR_SAMPLE_SET: "see what its data set waits for: paddlewheel data explain {key}",
     Reason.WAITING_FOR_JOBS: f"nothing, while they run: {_SHOW} has their progress",
-    Reason.DEPENDENCY_FAILED: f"mend what the message names, and run both again: {_SHOW} has all runs",
+    Reason.DEPENDENCY_FAILED: f"fix the problem in the message, and run both again: {_SHOW} has all runs",
     Reason.WAITING_FOR_TURN: (
         f"nothing, or cancel what it waits for with paddlewheel data cancel: {_SHOW} has all runs"
     ),
@@ -199,31 +199,31 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.OPTIONS_CHANGED: _BY_ITSELF,
     Reason.RUN_REQUESTED: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
     Reason.RUNNING: f"nothing: {_SHOW} has its progress",
-    Reason.COMPLETED: "nothing: it has ended well",
+    Reason.COMPLETED: "nothing: it has succeeded",
     Reason.RUN_FAILED: f"see why, and run it again: {_SEE_THE_RUNTIME}",
-    Reason.FILES_FAILED: "mend what the message names, and run it again: what is done is not done twice",
-    Reason.FILES_CHANGED: "run it again when nobody writes to the data",
+    Reason.FILES_FAILED: "fix the problem in the message, and run it again: finished files are skipped",
+    Reason.FILES_CHANGED: "run it again when no program writes to the data",
     Reason.INVALID_PATH: "correct the path that is named",
     Reason.PATH_NOT_FOUND: "correct the path that is named",
     Reason.UNKNOWN_STRATEGY: "use a strategy that is named",
     Reason.INVALID_FILTER: "correct the pattern that is named, and run it again",
     Reason.SOURCE_EMPTY: "correct the source's prefix, or upload first",
-    Reason.SOURCE_CHANGED: "see that every node has the whole source, and run it again",
+    Reason.SOURCE_CHANGED: "check that every node has the whole source, and run it again",
     Reason.SECRET_MISSING: "create the Secret that is named, and run it again",
     Reason.CREDENTIALS_MISSING: "add the keys access-key and secret-key to the Secret, and run it again",
     Reason.LISTING_FAILED: "correct the address or the Secret of the source, and run it again",
     Reason.LISTING_RETRIED: f"nothing, if the store or mount comes back soon; else: {_SEE_THE_RUNTIME}",
-    Reason.SOURCE_SILENT: "see whether the source, a store or a file system, answers; it is tried again",
-    Reason.FILE_SYSTEM_FAILED: "mend what the message names; run it again if it has failed",
-    Reason.WORK_LOST: "see that the bus keeps what it stores: paddlewheel bus status; then run it again",
-    Reason.PARTITION_AWAY: f"nothing, if another does its work; else: {_SEE_THE_RUNTIME}",
+    Reason.SOURCE_SILENT: "check that the source, a store or a file system, answers; it is tried again",
+    Reason.FILE_SYSTEM_FAILED: "fix the problem in the message; run it again if it has failed",
+    Reason.WORK_LOST: "check that the bus keeps its data: paddlewheel bus status; then run it again",
+    Reason.PARTITION_AWAY: f"nothing, if another partition does its work; else: {_SEE_THE_RUNTIME}",
     Reason.PARTITION_GONE: "nothing, if the partition was removed; else run it again when its node is back",
     Reason.DELETE_FAILED: "allow the keys of the Secret to delete, and run it again",
     Reason.MOUNT_LOST: (
         f"nothing: it is mounted again, and a run can be run again; if that fails: {_SEE_THE_RUNTIME}"
     ),
     Reason.MOUNT_SILENT: f"nothing: it answers again, or is mounted again; if not: {_SEE_THE_RUNTIME}",
-    Reason.MOUNT_FAILED: f"mend what the message names; it is tried again; else: {_SEE_THE_RUNTIME}",
+    Reason.MOUNT_FAILED: f"fix the problem in the message; it is tried again; else: {_SEE_THE_RUNTIME}",
     Reason.STOPPED: f"nothing, while its pod is replaced; else: {_SEE_THE_RUNTIME}",
     Reason.AGENT_ENDED: f"nothing: the data is mounted again; if not: {_SEE_THE_RUNTIME}",
     Reason.PARTITION_MOVED: "restart the pods that use the data on the node that is named",
@@ -242,16 +242,16 @@ DATA_REMEDIES: Mapping[Reason, str] = {
     Reason.CACHE_DISK_FAILED: f"replace the disk that is named, or {_ANOTHER_DISK}",
     Reason.CELL_FAILED: "delete the runtime pod of the partition that is named, and run it again",
     Reason.ENGINE_MISSING: "have the operator correct the chart's image of the runtime, and run it again",
-    Reason.COPY_TIMEOUT: "see that the source answers, and raise syncOptions.bwlimit if it is low",
-    Reason.BUS_UNAVAILABLE: "see whether the bus answers: paddlewheel bus status; the work is tried again",
+    Reason.COPY_TIMEOUT: "check that the source answers, and raise syncOptions.bwlimit if it is low",
+    Reason.BUS_UNAVAILABLE: "check that the bus answers: paddlewheel bus status; the work is tried again",
     Reason.PUBLISHING_RETRIED: "nothing, while other runs go on; else see: paddlewheel bus status",
     Reason.ENGINE_TIMEOUT: f"run it again; if that fails: {_SEE_THE_RUNTIME}",
     Reason.CANCELLED: "nothing, or run it again",
 }
-"""By the reason of a data set or of a run of it; `{name}` and `{key}` are the set's, `{namespace}` is that of
-both, and `{object}` what shows the reason, such as `sampleset digits`."""
+"""Advice by the reason of a set or a run. `{name}` and `{key}` are those of the set, `{namespace}` is the
+namespace of both, and `{object}` is the object with the reason, such as `sampleset digits`."""
 
 
-def data_remedy_for(reason: Reason) -> str:
-    """What to do about the reason of a data set or of a run of it."""
-    return DATA_REMEDIES.get(reason, SEE_MESSAGE)
+def data_advice_for(reason: Reason) -> str:
+    """Advice for the reason of a data set or a run."""
+    return DATA_ADVICE.get(reason, SEE_MESSAGE)

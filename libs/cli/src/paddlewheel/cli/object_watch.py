@@ -1,4 +1,4 @@
-"""Sees every version of an object that is followed, also between two looks at it."""
+"""Follows an object so that its end is seen even when it is deleted between two reads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import Change, Object, Resource, WatchedCluster
 
-_NEWS_WITHIN = 5.0
-"""Seconds that the watch gets to tell how an object has ended that is gone."""
+STATUS_INTERVAL_SECONDS = 0.5
+"""Time between two reads of the status of an object."""
+_LAST_CHANGE_TIMEOUT_SECONDS = 5.0
+"""Time for the watch to report how a deleted object ended."""
 
 
-class Witness:
-    """An object whose time to live is 0 goes as it ends: a look at its status may come too late.
+class ObjectWatch:
+    """Watches an object. An object with a time to live of 0 is deleted as it ends, before its status is read.
 
     Attributes:
-        is_interrupted: it was seen while it was being deleted and had not ended.
+        is_interrupted: the object was being deleted before it ended.
     """
 
     def __init__(
@@ -35,11 +37,11 @@ class Witness:
         self._is_gone = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch until cancelled."""
         key = key_of(self._obj)
         only = f"metadata.name={key.name}"
-        watch = self._api.watch(self._resource, key.namespace, field_selector=only, on_synced=self._on_listed)
-        async with aclosing(watch) as changes:
+        found = self._api.watch(self._resource, key.namespace, field_selector=only, on_synced=self._on_listed)
+        async with aclosing(found) as changes:
             async for change in changes:
                 if uid_of(change.obj) == uid_of(self._obj):
                     self._see(change)
@@ -62,15 +64,17 @@ class Witness:
             self._is_gone.set()
 
     async def look(self) -> Object | None:
-        """The object as it is now, or as it had ended before it was deleted; None when it was deleted before
-        its end, or nobody has seen that. Raises Retry."""
+        """The object as it is now, or as it ended before it was deleted.
+
+        None when it was deleted before it ended, or when its end was not seen. Raises Retry.
+        """
         with suppress(NotFound):
             found = await self._api.get(self._resource, key_of(self._obj))
             if uid_of(found) == uid_of(self._obj):
                 self._note(found)
                 return found
         with suppress(TimeoutError):
-            async with asyncio.timeout(_NEWS_WITHIN):
+            async with asyncio.timeout(_LAST_CHANGE_TIMEOUT_SECONDS):
                 await self._is_gone.wait()
         return self._end
 
@@ -78,11 +82,11 @@ class Witness:
 @asynccontextmanager
 async def watched(
     api: WatchedCluster, resource: Resource, obj: Object, is_final: Callable[[Object], bool]
-) -> AsyncIterator[Witness]:
-    """A witness of the object, for as long as it is needed."""
-    witness = Witness(api, resource, obj, is_final)
-    watching = asyncio.create_task(witness.run())
+) -> AsyncIterator[ObjectWatch]:
+    """Watch an object while the block runs."""
+    watch = ObjectWatch(api, resource, obj, is_final)
+    watching = asyncio.create_task(watch.run())
     try:
-        yield witness
+        yield watch
     finally:
         await end(watching)
