@@ -540,8 +540,8 @@ NEAR = (
             ("hears what is not for it", listens_to_others),
         )
         for role in OUTSIDERS
-        # Its own durable.
-        if (run, role) not in ((forges_acknowledgements, TRIGGER), (answers_elsewhere, TRIGGER))
+        # The durable is trigger-controller's own, and the forged fact is job-controller's own.
+        if (run, role) not in ((forges_acknowledgements, TRIGGER), (answers_elsewhere, JOB))
     ),
     *(_named("has the installer empty the work queue", role, empties_the_queue) for role in OUTSIDERS),
     _named("uses up the consumers", SUBSCRIBER, exhausts_consumers),

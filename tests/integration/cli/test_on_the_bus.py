@@ -344,7 +344,7 @@ async def test_a_bus_that_is_away_is_one_line_with_address_origin_and_remedy(
         f"error: BusUnreachable: no connection to {nats_server.url}: ConnectionRefusedError"
     )
     assert line.endswith(
-        "; the address is from NATS_URL: set it to a running server, or omit it to use the bus of a cluster"
+        "; the address is from NATS_URL: set it to a running server, or unset it to use the bus of a cluster"
     )
 
 
@@ -356,7 +356,7 @@ async def test_to_follow_waits_for_a_bus_that_is_away_and_says_so(nats_server: N
     async with asyncio.timeout(PATIENCE):
         said = (await process.stderr.readline()).decode()
         assert said.startswith(f"no connection to {nats_server.url}: ConnectionRefusedError")
-        assert said.endswith("; the address is from NATS_URL; trying on, Ctrl-C ends it\n")
+        assert said.endswith("; the address is from NATS_URL; still trying, Ctrl-C ends it\n")
         await asyncio.to_thread(nats_server.start)
         bus = await connect(nats_server.url, name="late")
         await bus.publish(make_ready(1))
