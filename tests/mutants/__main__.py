@@ -88,8 +88,8 @@ def run(folder: Path) -> dict[str, int]:
         command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(os.cpu_count() or 1)]
         if subprocess.run(command, cwd=folder, stdout=log, stderr=log, check=False).returncode:
             raise typer.Exit(1)
-    for command in ("results", "export-cicd-stats"):
-        subprocess.run([sys.executable, "-m", "mutmut", command], cwd=folder, check=True)
+    for report in ("results", "export-cicd-stats"):
+        subprocess.run([sys.executable, "-m", "mutmut", report], cwd=folder, check=True)
     stats: dict[str, int] = json.loads((folder / "mutants/mutmut-cicd-stats.json").read_text())
     return stats
 

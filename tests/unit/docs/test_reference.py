@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,12 @@ from paddlewheel.docs.errors import DocsError
 from trigger_controller.domain import names as trigger_names
 
 REPOSITORY = Path(__file__).parents[3]
-PAGES = reference.render(REPOSITORY)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+
+
+@cache
+def pages() -> Mapping[Path, str]:
+    return reference.render(REPOSITORY)
 
 
 def make_schema(**more: Any) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def test_a_value_of_the_chart_needs_a_description() -> None:
 
 
 def test_every_condition_is_explained_and_every_reason_has_its_meaning() -> None:
-    page = PAGES[REPOSITORY / reference.REASONS]
+    page = pages()[REPOSITORY / reference.REASONS]
 
     types = {value for name, value in vars(Cond).items() if name.isupper()}
     for module in (job_names, trigger_names):
@@ -115,7 +120,7 @@ def test_every_condition_is_explained_and_every_reason_has_its_meaning() -> None
 
 
 def test_every_command_and_option_is_listed() -> None:
-    page = PAGES[REPOSITORY / reference.FOLDER / "commands.md"]
+    page = pages()[REPOSITORY / reference.FOLDER / "commands.md"]
 
     assert "### paddlewheel cluster load\n" in page
     assert "```text\npaddlewheel cluster load [OPTIONS] IMAGE|ARCHIVE...\n```" in page
@@ -129,7 +134,7 @@ def test_every_command_and_option_is_listed() -> None:
 def test_the_page_of_commands_names_variables_and_required_options() -> None:
     rows = [
         line
-        for line in PAGES[REPOSITORY / reference.FOLDER / "commands.md"].splitlines()
+        for line in pages()[REPOSITORY / reference.FOLDER / "commands.md"].splitlines()
         if line.startswith("| `--")
     ]
 
