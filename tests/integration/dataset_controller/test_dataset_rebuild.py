@@ -28,7 +28,7 @@ TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-
 async def test_the_data_directory_deleted_brings_the_facts_back_by_themselves(
     data: DataServiceHarness,
 ) -> None:
-    await data.start()
+    await data.start_process()
     key = await data.create_set()
     await data.wait_phase(key, "Ready", within=90)
     warm = await data.create(make_sample_job("warm"), ports.SAMPLE_JOBS)

@@ -21,7 +21,7 @@ TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-
 async def test_the_data_directory_deleted_in_the_middle_of_a_run_brings_the_facts_back_by_themselves(
     jobs: JobServiceHarness,
 ) -> None:
-    await jobs.start()
+    await jobs.start_process()
     done, midway = await jobs.to_running("done"), await jobs.to_running("midway")
     await jobs.to_end(done)
     await jobs.wait_facts(done, *LIFE)

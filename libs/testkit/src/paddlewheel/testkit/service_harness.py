@@ -187,7 +187,7 @@ class ServiceHarness:
         return started
 
     async def start_process(self, replica: str = "replica-0", **settings: str) -> Service:
-        """Start a replica as a process, for a test that kills it or reads its log."""
+        """Start a replica as a process, for a test that kills it, or reads its log, metrics or traces."""
         log = self.backends.directory / f"{replica}.log"
         env = self.env(replica, **settings)
         service = Service("paddlewheel.testkit.fast_controller", env, log, self.spec.module)
