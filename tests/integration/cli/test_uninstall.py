@@ -100,8 +100,8 @@ def installed(test_run: TestRun) -> Iterator[Installed]:
 
 def test_nothing_is_removed_without_a_confirmation(installed: Installed) -> None:
     done = installed.uninstall()
-    assert done.returncode == 1
-    assert "pass --yes" in done.stderr
+    assert done.returncode == 2
+    assert "add --yes" in done.stderr
     assert all(text in done.stderr for text in ("NATS with all stored events", "1 PaddleJob", "1 SampleSet"))
     assert USERS in installed.finalizers(PADDLE_JOBS)
 
