@@ -10,6 +10,8 @@ RUN := $(UV) run --frozen --no-sync
 PADDLEWHEEL := $(RUN) paddlewheel
 # Built before the tests: a test has minutes, and the compiler leaves the others no processor.
 PROGRAMS := kubernetes containerd coredns pause kwok kueue gateway-api
+# Random histories: 30 of each in `make test`.
+PROPERTIES := tests/unit/job_controller/properties tests/unit/kube/test_store_model.py
 TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
 PARALLEL := -n $(or $(WORKERS),3) --dist loadgroup --no-loadscope-reorder
@@ -66,6 +68,7 @@ test: doctor ## The short suite, at most 15 minutes: all unit tests, each servic
 test-long: doctor ## All other tests (ONLY="paths" or ONLY=word picks)
 	@$(PADDLEWHEEL) cluster build >/dev/null
 	$(RUN) pytest $(or $(wildcard $(ONLY)),$(TESTS) $(if $(ONLY),-k "$(ONLY)")) -m long $(PARALLEL) --durations 20 $(ARGS)
+	$(if $(ONLY),,PADDLEWHEEL_LONG_PROPERTIES=1000 $(RUN) pytest -q $(PROPERTIES))
 
 test-long-for-change: venv ## Which long tests a change needs (BASE=origin/main): the commands that run them
 	@$(RUN) python -m tests.long_for_change $(BASE)

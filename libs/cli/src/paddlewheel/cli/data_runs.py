@@ -116,7 +116,7 @@ async def _again(watch: ObjectWatch, key: Key) -> Object:
 
 
 def state(status: SampleJobStatus) -> str:
-    """For example `Running, 120 of 340 files, 1.2 GiB of 3.0 GiB, about 3 min left`."""
+    """The state in one line: `Running, 120 of 340 files, 1.2 GiB of 3.0 GiB, about 3 min left`."""
     if not status.phase:
         return "waiting for dataset-controller"
     if status.phase == "Running" and status.progress is not None:

@@ -80,13 +80,13 @@ class Explanation:
         return list(self.about.values())[-1]
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The explanation as JSON, for scripts."""
         said = asdict(self)
         del said["about"]
         return {**self.about, **said}
 
     def text(self) -> str:
-        """For people."""
+        """The explanation as text, for people."""
         head = f"{self.key} is {self.phase}: {self.reason}"
         parts = [head, *(f"  {part}" for part in (self.means, self.message) if part)]
         parts += [f"  | {line}" for line in self.lines]

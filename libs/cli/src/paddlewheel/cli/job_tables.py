@@ -75,7 +75,7 @@ def _about(found: Json, spec: PaddleJobSpec, status: PaddleJobStatus, now: datet
 
 
 def _progress(progress: JobProgress) -> str:
-    """For example `24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`."""
+    """The progress in one line: `24%, step 120 of 500, loss 0.25, done about 2026-01-02T01:00:00Z`."""
     counts = (
         ("step", progress.step, progress.total_steps),
         ("epoch", progress.epoch, progress.total_epochs),
@@ -91,7 +91,7 @@ def _progress(progress: JobProgress) -> str:
 
 
 def _gang(gang: GangStatus) -> str:
-    """For example `Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
+    """The gang in one line: `Volcano, PodGroup sine of 2 pods, Inqueue: <message>`."""
     group = f"PodGroup {gang.pod_group} of {gang.min_available} pods" if gang.pod_group else ""
     state = ", ".join(part for part in (gang.kind, group, gang.phase) if part)
     return f"{state}: {gang.message}" if gang.message else state
@@ -116,7 +116,7 @@ def _restarts(status: PaddleJobStatus) -> Table:
 
 
 def results(status: PaddleJobStatus) -> str:
-    """For example `loss 0.000039, epochs 2000`."""
+    """The last metrics in one line: `loss 0.000039, epochs 2000`."""
     return ", ".join(f"{name} {value:g}" for name, value in status.results.items())
 
 

@@ -156,6 +156,6 @@ def as_json(answer: str) -> Any:
 
 
 def status_line(status: int) -> str:
-    """For example `HTTP 502 Bad Gateway`."""
+    """The status with its phrase: `HTTP 502 Bad Gateway`."""
     known = {each.value: each.phrase for each in HTTPStatus}
     return f"HTTP {status} {known.get(status, '')}".rstrip()

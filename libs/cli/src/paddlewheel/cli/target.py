@@ -32,7 +32,7 @@ VARIABLE = "KUBECONFIG"
 DEFAULT_CLUSTER = "demo"
 """The embedded cluster that commands use when nothing else is configured."""
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its credentials."""
+"""The folder with the credentials of a pod."""
 _API_TIMEOUT_SECONDS = 10
 _CURRENT = f"{VARIABLE}, then ~/.kube/config, then the service account of this pod"
 _EMBEDDED = f"{NAME_VARIABLE} if {VARIABLE} is not set, {DEFAULT_CLUSTER} if nothing is configured"

@@ -31,7 +31,7 @@ class Tools:
     context: str = ""
 
     def environment(self) -> dict[str, str]:
-        """With the kubeconfig; without one, kubectl uses the service account of its pod."""
+        """The environment with the kubeconfig. Without one, kubectl uses the service account of its pod."""
         own = {"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {}
         return {**os.environ, **own}
 

@@ -31,7 +31,7 @@ from paddlewheel.kube.ports import (
 )
 
 KINDS = (TRIGGERS, PADDLE_SERVICES, PADDLE_JOBS, SAMPLE_JOBS, SAMPLE_SETS)
-"""In the order of their deletion: a data set is deleted after the objects that use it."""
+"""The order of deletion: a data set is deleted after the objects that use it."""
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"

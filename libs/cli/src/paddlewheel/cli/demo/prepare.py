@@ -1,4 +1,4 @@
-"""From a bare machine to a cluster with Paddlewheel installed."""
+"""Steps from a bare machine to a cluster with Paddlewheel installed."""
 
 from __future__ import annotations
 
