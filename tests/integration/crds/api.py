@@ -142,11 +142,14 @@ class Api:
         timeout = aiohttp.ClientTimeout(CALL_TIMEOUT_SECONDS)
         called = await self.client.call_api(method, url, headers, body, _request_timeout=timeout)
         async with called.response as response:
-            found: Object = orjson.loads(await response.read())
+            answered = await response.read()
             warnings = tuple(map(_text_of, response.headers.getall("Warning", [])))
         if response.status < 300:
-            return Answer(stored=found, warnings=warnings)
-        return Answer(error=found["message"], warnings=warnings, status=found)
+            return Answer(stored=orjson.loads(answered), warnings=warnings)
+        # A group that is not served yet is answered with plain text.
+        is_json = response.content_type == "application/json"
+        status = orjson.loads(answered) if is_json else {"reason": "NotServed", "message": answered.decode()}
+        return Answer(error=status["message"], warnings=warnings, status=status)
 
 
 @asynccontextmanager

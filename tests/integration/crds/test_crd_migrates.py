@@ -69,7 +69,7 @@ async def migrated(api: Api, kind: Kind) -> AsyncIterator[Object]:
 async def created(api: Api, manifest: Object) -> Object:
     """The stored object, {} while the API server does not serve the kind yet."""
     answer = await api.send(manifest, keep=True)
-    assert not answer.error or answer.status["reason"] == "NotFound", answer.error
+    assert not answer.error or answer.status["reason"] in ("NotFound", "NotServed"), answer.error
     return answer.stored
 
 
