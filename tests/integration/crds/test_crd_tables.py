@@ -125,7 +125,7 @@ ROWS: dict[Resource, list[tuple[Row, Row]]] = {
                 "REASON": "Running",
                 "AGE": "AGE",
             },
-            {},
+            {"ETA": "", "MESSAGE": ""},
         )
     ],
     TRIGGERS: [
