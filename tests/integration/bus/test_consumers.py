@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from nats.js.errors import NotFoundError
 from tests.integration.bus.suite import running
 
@@ -58,6 +59,7 @@ async def counts(bus: NatsBus, stream: str, durable: str) -> tuple[int, int]:
     return info.num_ack_pending or 0, info.num_pending or 0
 
 
+@pytest.mark.long
 async def test_a_thousand_objects_have_as_many_consumers_as_one(bus: NatsBus) -> None:
     heard: dict[str, set[str]] = {s.durable: set() for s in SERVICES}
 

@@ -29,6 +29,7 @@ from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
 
+@pytest.mark.long
 async def test_long_work_is_not_given_to_another(bus: NatsBus) -> None:
     attempts: list[int] = []
     impatient = replace(ALL_JOBS, ack_wait=4)
