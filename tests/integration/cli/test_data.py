@@ -167,7 +167,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
             (("sync", "{digits}", "--source", "ftp://x"), "NAME://BUCKET[.ENDPOINT][/PREFIX]"),
             (("sync", "{digits}", "--delete"), "no terminal to ask for confirmation: add --yes"),
             (("remove", "{digits}", "old"), "no terminal to ask for confirmation: add --yes"),
-            (("cancel", "{namespace}/none"), "no SampleJob {namespace}/none"),
+            (("cancel", "{namespace}/none"), "SampleJob {namespace}/none not found"),
         ],
     ),
 )

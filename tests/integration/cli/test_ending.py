@@ -174,7 +174,7 @@ async def test_a_signal_ends_events_with_its_code_and_a_hint(
     await first_line(process)
     process.send_signal(number)
     found = await ended(process)
-    hint = "continue with --since, or where you ended with --durable NAME"
+    hint = "continue with --since, or from the same position with --durable NAME"
     assert (found.code, found.err) == (CODES[number], f"{WORDS[number]}: {hint}\n")
 
 

@@ -243,7 +243,7 @@ async def test_a_deleted_jobs_story_is_told_from_the_stream(bus: Bus, nats_url: 
     ]
     nothing = await paddlewheel(nats_url, "bus", "replay", "--job", "team-a/none")
     assert nothing.code == 1
-    assert "nothing is stored about team-a/none" in nothing.err
+    assert "no facts are stored about team-a/none" in nothing.err
 
 
 async def test_events_are_filtered_and_a_durable_goes_on_where_it_ended(bus: Bus, nats_url: str) -> None:

@@ -210,4 +210,4 @@ async def test_an_empty_answer_is_told_by_its_status(served: Key, api_server: st
 
 async def test_data_that_is_no_json_is_refused_before_anything_is_asked(api_server: str) -> None:
     done = await service(api_server, "predict", "lac", "--data", "digit.json")
-    assert (done.code, "a file is named as @FILE" in done.err) == (1, True)
+    assert (done.code, "write @FILE for a file" in done.err) == (1, True)

@@ -389,7 +389,7 @@ def test_every_remedy_can_be_filled_in() -> None:
 
 @dataclass(frozen=True)
 class InMemory:
-    """Where the commands of a test work."""
+    """The place where the commands of a test work."""
 
     api: MemoryCluster
 

@@ -1,4 +1,4 @@
-"""Where `paddlewheel cluster load` finds an image."""
+"""The archive of an image: a file, an own image, or an export of docker or podman."""
 
 from __future__ import annotations
 
