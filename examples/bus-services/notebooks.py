@@ -74,7 +74,7 @@ async def main() -> None:
 
 
 async def serve() -> None:
-    """Until the connection is lost. Raises nats-py's errors."""
+    """Serve until the connection is lost. Raises nats-py's errors."""
     client = await nats.connect(
         os.environ["NATS_URL"],
         tls_hostname="nats",

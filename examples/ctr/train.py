@@ -57,7 +57,7 @@ def wide_and_deep() -> paddle.Tensor:
 
 
 def wait_for(server: str) -> None:
-    """Until it listens: Paddle's trainers fail when one starts before the servers do."""
+    """Wait until the server listens: Paddle's trainers fail when they start before the servers."""
     host, _, port = server.rpartition(":")
     deadline = time.monotonic() + PATIENCE
     while True:

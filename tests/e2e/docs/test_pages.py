@@ -12,7 +12,7 @@ from paddlewheel.cli.target import Target
 PAGES = read_pages()
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
-"""In seconds: the first test waits until the cluster is running and the demo has ended."""
+"""Seconds. The first test waits until the cluster is running and the demo has ended."""
 
 
 @pytest.fixture(scope="module")

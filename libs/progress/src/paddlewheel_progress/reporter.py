@@ -17,7 +17,7 @@ REPORT_INTERVAL_SECONDS = 2.0
 BACKOFF_MAX_INTERVAL_SECONDS = 60.0
 """After failures, the interval grows to this."""
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""For one step of a request."""
+"""Each step of a request may take this time."""
 ENDED = 410
 """The job has ended: do not report again."""
 
