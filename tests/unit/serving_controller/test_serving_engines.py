@@ -8,6 +8,7 @@ from tests.unit.serving_controller.conftest import DRAIN, LAC, ServingHarness, t
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PADDLE_SERVICES, PODS, SERVICES
 from paddlewheel.testkit.paddleservices import REVISION, PlainServing, make_endpoint, waiting_pod
+from serving_controller.domain.pods import trouble_of
 
 
 async def test_a_service_becomes_ready_and_says_where_it_is(harness: ServingHarness) -> None:
@@ -199,6 +200,24 @@ async def test_a_revision_that_cannot_start_says_why_with_its_last_lines(harness
     assert "exit code 1: no such file: /models/lac" in condition["message"]
     assert "loading" in condition["message"]
     assert (await harness.status(LAC))["reason"] == "CrashLoopBackOff"
+
+
+def test_the_last_lines_of_a_container_have_no_noise() -> None:
+    log = (
+        "loading\nI1127 21:42:47.57 1 pool.cc:9] opened\n"
+        'Traceback (most recent call last):\n  File "/app/serve.py", line 3, in <module>\n'
+        "OSError: no model\nI1127 21:42:47.57 1 pool.cc:12] closed\n"
+    )
+    waiting = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    ended = {"lastState": {"terminated": {"exitCode": 1, "message": log}}}
+    pod = {"metadata": {"name": "a"}, "status": {"containerStatuses": [waiting | ended]}}
+    trouble = trouble_of([pod])
+    assert trouble is not None
+    message = trouble[1]
+    assert message.startswith(
+        "container main ended with exit code 1: OSError: no model (before it: loading | "
+    )
+    assert "pool.cc" not in message
 
 
 async def test_a_port_on_which_nothing_answers_is_named(plain: ServingHarness) -> None:

@@ -10,6 +10,7 @@ from paddlewheel.contracts.crds.paddleservice import StartStatus
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.core.log_reason import telling_lines
 from paddlewheel.operator.domain.hindrance import container_statuses, find_hindrance
 from serving_controller.domain.model import Raw
 
@@ -74,9 +75,8 @@ def _last_words(pod: Raw) -> list[str]:
     """Last lines of the container that ended last; the kubelet keeps them in its status."""
     for container in container_statuses(status_of(pod)):
         ended = (container.get("lastState") or {}).get("terminated") or {}
-        lines = [line.strip()[:LINE_LENGTH] for line in str(ended.get("message") or "").splitlines()]
-        if kept := [line for line in lines if line]:
-            return kept[-LINES:]
+        if lines := telling_lines(str(ended.get("message") or ""), LINES):
+            return [line.strip()[:LINE_LENGTH] for line in lines]
     return []
 
 
