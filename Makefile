@@ -14,7 +14,7 @@ PROGRAMS := kubernetes containerd coredns pause kwok kueue gateway-api
 PROPERTIES := tests/unit/job_controller/properties tests/unit/kube/test_store_model.py
 TESTS := tests/unit tests/contract tests/attacks tests/integration tests/e2e
 # More workers than cores: many tests wait. With five, deadlines pass on two cores. ARGS="-n0 -k x" runs without them.
-PARALLEL := -n $(or $(WORKERS),3) --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n $(or $(WORKERS),3)
 
 .PHONY: help check check-style check-types check-tests demo docs recording down test test-long test-long-for-change bench chaos attacks mutants rights verify gen fmt images venv doctor snapshot service dist
 

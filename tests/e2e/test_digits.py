@@ -25,7 +25,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
 from paddlewheel.testkit.faults import kill_program
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = pytest.mark.timeout(900)
 
 
 class Fault:

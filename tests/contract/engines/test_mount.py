@@ -10,10 +10,11 @@ import pytest
 from tests.contract.engines.suite import Node
 from tests.integration.cache_runtime.mounted_pods import running_pod
 
+from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.parametrize(
-    "tested", ["juicefs-redis", "juicefs-postgres", "juicefs-etcd"], indirect=True
+    "tested", long_after(1, ["juicefs-redis", "juicefs-postgres", "juicefs-etcd"]), indirect=True
 )
 
 READ = ("cat", "{}/a")

@@ -29,7 +29,7 @@ IMAGE = "paddlewheel/paddle-cpu:dev"
 STORE = "seaweedfs.paddle-demo.svc:8333"
 KEYS = {"access-key": "paddle-demo", "secret-key": "paddle-demo-secret"}
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 """Seconds. The first test waits until the cluster is running and the demo has ended."""
 
 

@@ -11,7 +11,7 @@ from paddlewheel.cli.target import Target
 
 PAGES = read_pages()
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 """Seconds. The first test waits until the cluster is running and the demo has ended."""
 
 

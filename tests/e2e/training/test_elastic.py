@@ -15,7 +15,7 @@ from paddlewheel.cli.target import Target
 from paddlewheel.core.errors import Permanent
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).with_name("linear.py")
 CHECKPOINT_EVERY = 5

@@ -16,7 +16,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PADDLE_JOBS
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 NAMESPACE, IMAGE, WITHIN = "reasons", "paddlewheel/paddle-cpu:dev", 240
 NOWHERE = "127.0.0.1:9/none/train:1"

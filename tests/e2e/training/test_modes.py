@@ -14,7 +14,7 @@ from tests.e2e.training.live_job import WITHIN, LiveJob, Manifest, Status, make_
 from paddlewheel.cli.target import Target
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("cluster with Paddlewheel")]
+pytestmark = pytest.mark.timeout(600)
 LONG = pytest.mark.long
 
 LINEAR, HETER = (Path(__file__).with_name(name) for name in ("linear.py", "heter.py"))

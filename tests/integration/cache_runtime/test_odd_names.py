@@ -12,8 +12,6 @@ from tests.integration.cache_runtime.cache_harness import CacheHarness
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, SyncOperation, WarmupOperation
 from paddlewheel.testkit.storage import ObjectStore
 
-pytestmark = pytest.mark.xdist_group("shared agents")
-
 NAMES = [
     b"plain.png", b"two words.png", b"quote\"s and 'single' `ticks`.png", b"new\nline.png", b"\nfirst",
     b"last\n",

@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
 from cache_runtime.timing import CLOCK_STEP_GRACE_SECONDS
@@ -25,8 +24,6 @@ from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
-
-pytestmark = pytest.mark.xdist_group("shared agents")
 
 
 async def test_paths_never_leave_the_data_set(shared_harness: CacheHarness, tmp_path: Path) -> None:

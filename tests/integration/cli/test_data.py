@@ -130,6 +130,7 @@ async def test_a_run_that_fails_is_exit_code_1(
         assert "Failed: FilesFailed: a.png: no answer" in found.err
 
 
+@pytest.mark.long
 async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str, digits: Key) -> None:
     await data(api_server, "clear", str(digits), "--no-follow")
     created = await only_run(cluster, digits.namespace)

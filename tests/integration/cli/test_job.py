@@ -95,6 +95,7 @@ async def test_a_refusal_of_the_api_server_names_the_field(
     assert (nowhere.code, "`kubectl create namespace no-such-namespace`" in nowhere.err) == (1, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
@@ -125,6 +126,7 @@ async def test_a_job_is_followed_and_its_end_is_the_exit_code(
     assert said in (done.err if code else done.out)
 
 
+@pytest.mark.long
 async def test_for_scripts_the_end_of_a_job_is_one_value(
     cluster: ApiCluster, namespace: str, api_server: str
 ) -> None:
@@ -157,6 +159,7 @@ async def says(process: Process, text: str) -> None:
             assert line, f"ended without: {text}"
 
 
+@pytest.mark.long
 async def test_ctrl_c_ends_the_command_and_not_the_job(
     cluster: ApiCluster, namespace: str, api_server: str
 ) -> None:

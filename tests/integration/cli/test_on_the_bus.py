@@ -126,6 +126,7 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     assert (await paddlewheel(nats_url, "dlq", "list", "-o", "json")).json == []
 
 
+@pytest.mark.long
 async def test_a_replay_that_no_process_takes_is_said_aloud(bus: Bus, nats_url: str) -> None:
     task = asyncio.create_task(bus.consume(SUBSCRIPTION, Consumer()))
     await bus.publish(make_ready(1))
@@ -160,6 +161,7 @@ async def test_the_status_is_a_figure_for_everything_and_fails_on_faults(
     assert (durable["pending"], durable["ack_pending"]) == (0, 0)
 
 
+@pytest.mark.long
 async def test_the_status_shows_what_services_of_others_have_and_what_waits_for_them(nats_url: str) -> None:
     own = Publication(context="notebooks", max_bytes="1Mi", max_age="1h")
     services = (
@@ -188,6 +190,7 @@ async def test_the_status_shows_what_services_of_others_have_and_what_waits_for_
     assert "reports-notebooks" in shown.out
 
 
+@pytest.mark.long
 async def test_missing_streams_are_a_fault_and_looking_makes_none(nats_url: str) -> None:
     for _ in range(2):
         ended = await paddlewheel(nats_url, "bus", "status", "-o", "json")
@@ -262,6 +265,7 @@ async def test_events_are_filtered_and_a_durable_goes_on_where_it_ended(bus: Bus
     assert orjson.loads(line)["id"] == "u2/JobGated"
 
 
+@pytest.mark.long
 async def test_a_durable_refuses_another_selection_in_the_words_of_the_options(
     bus: Bus, nats_url: str
 ) -> None:
@@ -321,6 +325,7 @@ async def test_stored_facts_are_ordered_and_bounded_by_when_they_became_true(
     assert (await ended(process)).out == ""
 
 
+@pytest.mark.long
 async def test_a_jobs_story_is_ordered_by_when_its_facts_became_true(bus: Bus, nats_url: str) -> None:
     gated, succeeded, deleted = make_story("u1", (JobGated, JobSucceeded, JobDeleted))
     for fact in (deleted, replace(gated, time=gated.time - timedelta(days=1)), succeeded):
@@ -348,6 +353,7 @@ async def test_a_bus_that_is_away_is_one_line_with_address_origin_and_remedy(
     )
 
 
+@pytest.mark.long
 async def test_to_follow_waits_for_a_bus_that_is_away_and_says_so(nats_server: NatsServer) -> None:
     nats_server.kill()
     process = await start("events", "--since", "all", env={"NATS_URL": nats_server.url})

@@ -80,6 +80,7 @@ async def test_a_life_with_a_service(cluster: ApiCluster, served: Key, api_serve
     assert (unknown.code, "PaddleService" in unknown.err and "not found" in unknown.err) == (1, True)
 
 
+@pytest.mark.long
 async def test_a_command_that_waits_says_what_was_reached_or_what_keeps_it(
     cluster: ApiCluster, served: Key, api_server: str
 ) -> None:
@@ -102,6 +103,7 @@ def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
         yield started
 
 
+@pytest.mark.long
 async def test_a_measurement_is_stored_with_the_certificate_of_an_evaluator_alone(
     cluster: ApiCluster, served: Key, api_server: str, chart_bus: ChartBus
 ) -> None:

@@ -84,6 +84,7 @@ async def test_a_model_whose_rows_depend_on_each_other_is_never_joined(shared: S
     assert await runs(client) == before + 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "rows", "alone"),
     [
@@ -123,6 +124,7 @@ async def test_a_request_that_needs_too_much_memory_is_refused_and_those_joined_
     assert runtime.workers == [worker]
 
 
+@pytest.mark.long
 async def test_a_model_with_a_fixed_first_dimension_is_served_alone(shared: Shared) -> None:
     client = shared("fixed")
     body = {"inputs": [tensor("x", "FP32", [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])]}

@@ -104,6 +104,7 @@ async def test_running_requests_end_before_the_process_does(start: Start, models
     assert await stopping == 0
 
 
+@pytest.mark.long
 async def test_slow_clients_are_given_up_and_hold_nobody_back(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits", BODY_TIMEOUT=1)
     slow = [await asyncio.open_connection("127.0.0.1", runtime.port) for _ in range(100)]
@@ -119,6 +120,7 @@ async def test_slow_clients_are_given_up_and_hold_nobody_back(start: Start, mode
         await writer.wait_closed()
 
 
+@pytest.mark.long
 async def test_connections_without_a_request_are_closed(start: Start, models: Path) -> None:
     """Neither one that sends nothing, nor a head without an end, nor one that had an answer stays."""
     runtime: Runtime = await start(models / "digits", IDLE_TIMEOUT=1)
@@ -133,6 +135,7 @@ async def test_connections_without_a_request_are_closed(start: Start, models: Pa
         await writer.wait_closed()
 
 
+@pytest.mark.long
 async def test_who_does_not_read_an_answer_is_cut_off(start: Start, models: Path) -> None:
     """20 MB: more than the kernel keeps for a connection."""
     runtime: Runtime = await start(models / "wide", ANSWER_TIMEOUT=1)
@@ -155,6 +158,7 @@ async def test_who_does_not_read_an_answer_is_cut_off(start: Start, models: Path
     assert "Traceback" not in runtime.log
 
 
+@pytest.mark.long
 async def test_the_number_of_connections_is_limited(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits", MAX_CONNECTIONS=5)
     opened = [await asyncio.open_connection("127.0.0.1", runtime.port) for _ in range(5)]
@@ -179,6 +183,7 @@ async def test_the_number_of_connections_is_limited(start: Start, models: Path) 
     assert "Retry-After: 1" in refused
 
 
+@pytest.mark.long
 async def test_a_run_that_never_ends_ends_the_process(start: Start, models: Path, tmp_path: Path) -> None:
     (tmp_path / "termination-log").touch()
     runtime: Runtime = await start(models / "digits", RUN_TIMEOUT=1)
@@ -193,6 +198,7 @@ async def test_a_run_that_never_ends_ends_the_process(start: Start, models: Path
     assert not Path(f"/proc/{worker}").exists()
 
 
+@pytest.mark.long
 async def test_a_request_that_runs_when_its_time_to_drain_is_over_is_answered(
     start: Start, models: Path
 ) -> None:
@@ -208,6 +214,7 @@ async def test_a_request_that_runs_when_its_time_to_drain_is_over_is_answered(
     assert code == 0
 
 
+@pytest.mark.long
 async def test_the_other_workers_finish_when_one_dies(start: Start, models: Path) -> None:
     runtime: Runtime = await start(models / "digits", WORKERS=2, MAX_BATCH_ROWS=1)
     dying, living = runtime.workers

@@ -60,6 +60,7 @@ async def test_replicas_share_one_verified_download(
     assert keys["STORE_SECRET_KEY"] not in runtimes[0].log + runtimes[1].log
 
 
+@pytest.mark.long
 async def test_a_model_without_digest_is_fetched_again_when_the_store_lists_another(
     start: Start, stored: str, keys: dict[str, str], object_store: ObjectStore, models: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ async def test_a_wrong_digest_is_said_and_nothing_is_kept(
     assert [path.name for path in (tmp_path / "cache").iterdir() if not path.name.startswith(".")] == []
 
 
+@pytest.mark.long
 async def test_a_changed_file_in_the_cache_is_fetched_again(
     start: Start, stored: str, keys: dict[str, str], models: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +126,7 @@ async def test_wrong_keys_are_said_without_showing_them(start: Start, stored: st
     assert "guessed-secret" not in runtime.log
 
 
+@pytest.mark.long
 async def test_a_store_that_is_away_is_waited_for_and_readiness_says_so(start: Start) -> None:
     runtime = await start("minio://127.0.0.1:9/models/digits", ready=False, STORE_ANONYMOUS="true")
 

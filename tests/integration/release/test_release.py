@@ -23,7 +23,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.scaffold import release
 from paddlewheel.testkit.nats import NatsServer
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheels")]
+pytestmark = pytest.mark.long
 
 SDK_LIMIT = 25 * 2**20
 """Bytes of the SDK and everything it brings along."""

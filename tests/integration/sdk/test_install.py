@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheels")]
+pytestmark = pytest.mark.long
 """They share the built wheels."""
 
 LIBS = Path(__file__).parents[3] / "libs"

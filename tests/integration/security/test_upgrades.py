@@ -19,7 +19,7 @@ from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.chart_bus import ChartBus, entering, local_config
 from paddlewheel.testkit.charts import CHARTS
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("chart-releases")]
+pytestmark = pytest.mark.long
 """Each installs the chart with its cluster-wide objects."""
 
 Secrets = dict[str, dict[str, bytes]]

@@ -29,7 +29,7 @@ from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.wait import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("go-subscriber")]
+pytestmark = pytest.mark.long
 """They share the built program."""
 
 SOURCE = ROOT / "examples/subscribers/go"

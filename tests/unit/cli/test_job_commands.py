@@ -464,7 +464,7 @@ def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
         patched.setattr(output, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
         unanswered = paddlewheel("job", "delete", str(SINE))
     assert unanswered.exit_code == 1
-    assert "Delete PaddleJob team-a/sine (not processed yet)? [y/N]" in unanswered.stderr
+    assert "Delete PaddleJob team-a/sine (not processed yet)? [y/n] (n):" in unanswered.stderr
     assert asyncio.run(cluster.list(PADDLE_JOBS)) != []
     done = paddlewheel("job", "delete", str(SINE), "--yes", "--wait", "5", "-o", "json")
     assert json.loads(done.stdout) == {"job": "team-a/sine", "asked": "delete", "gone": True}

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from paddlewheel.testkit.minutes import folder_of
-from paddlewheel.testkit.parallel import FIRST, in_order, ports_of
+from paddlewheel.testkit.parallel import FIRST, TOGETHER, ports_of, rank_of, scope_of
 
 ROOT = Path(__file__).parents[3]
 
 
-class Item:
-    """A test as the order sees it."""
-
-    def __init__(self, nodeid: str, group: str = "") -> None:
-        self.nodeid, self._group = nodeid, group
-
-    def get_closest_marker(self, _: str) -> Any:
-        return SimpleNamespace(args=(self._group,)) if self._group else None
+def test_every_path_exists() -> None:
+    assert [path for path in (*FIRST, *TOGETHER) if not (ROOT / path).exists()] == []
 
 
-def test_every_folder_of_the_order_exists() -> None:
-    assert [path for path in FIRST if not (ROOT / path).is_dir()] == []
+def test_tests_of_a_file_stay_together_but_unit_tests_go_anywhere() -> None:
+    one, two = (
+        "tests/integration/bus/test_tls.py::test_a",
+        "tests/integration/bus/test_tls.py::test_b[x/y::z]",
+    )
+    assert scope_of(one) == scope_of(two)
+    assert scope_of("tests/unit/a.py::test_a") != scope_of("tests/unit/a.py::test_b")
 
 
-def test_slow_folders_start_first_and_a_group_stays_together() -> None:
-    items: list[Any] = [
-        Item("tests/unit/a.py::one"),
-        Item("tests/integration/bus/b.py::one", "cluster"),
-        Item("tests/integration/bus/c.py::one", "c"),
-        Item("tests/e2e/d.py::one", "cluster"),
+def test_files_may_share_a_worker() -> None:
+    assert scope_of("tests/e2e/docs/test_pages.py::test_a") == scope_of("tests/e2e/test_digits.py::test_b")
+
+
+def test_slow_folders_start_first() -> None:
+    paths = [
+        "tests/e2e/d.py::a",
+        "tests/integration/bus/c.py::b",
+        "tests/contract/b.py::c",
+        "tests/unit/a.py::d",
     ]
-    assert [item.nodeid[6:] for item in in_order(items)] == [
-        "integration/bus/b.py::one", "e2e/d.py::one", "integration/bus/c.py::one", "unit/a.py::one",
-    ]  # fmt: skip
+    ranks = [rank_of(path) for path in paths]
+    assert ranks == sorted(set(ranks))
 
 
 def test_no_two_workers_use_the_same_port() -> None:
@@ -50,7 +50,7 @@ def test_no_two_workers_use_the_same_port() -> None:
     ("nodeid", "folder"),
     [
         ("tests/unit/core/test_a.py::test_b[x/y]", "tests/unit"),
-        ("tests/integration/bus/test_a.py::test_b@group", "tests/integration/bus"),
+        ("tests/integration/bus/test_a.py::test_b", "tests/integration/bus"),
         ("tests/contract/test_a.py::test_b", "tests/contract"),
         ("tests/e2e/docs/test_a.py::test_b", "tests/e2e"),
     ],

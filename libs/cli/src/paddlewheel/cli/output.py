@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 from rich.console import Console
+from rich.prompt import Confirm
 from rich.text import Text
 
 from paddlewheel.cli.ending import end_early
@@ -56,7 +57,9 @@ def confirm(question: str) -> None:
     """
     if not sys.stdin.isatty():
         raise typer.BadParameter("no terminal to ask for confirmation: add --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
+    # typer.confirm turns Ctrl-C into the exit code of a "no".
+    if not Confirm.ask(Text(question), console=console(stderr=True), default=False):
+        raise typer.Abort
 
 
 def print_foreign(text: str) -> None:

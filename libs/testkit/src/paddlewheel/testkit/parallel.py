@@ -1,17 +1,30 @@
-"""How pytest-xdist spreads tests over workers (`--dist loadgroup`), and which ports each worker may use.
+"""Which worker of pytest-xdist runs which tests, in what order, and which ports it may use.
 
 A unit test goes to the next free worker. All other tests of a file stay on one worker, because they share
-servers. Files that share something costly carry the same mark `pytest.mark.xdist_group("name")`.
+servers. xdist's own groups (`--dist loadgroup`) do not work with pytest 9.2, which computes node ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
 from paddlewheel.core import sockets
 
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {
+    "tests/e2e/test_digits.py": "cluster with Paddlewheel",
+    "tests/e2e/docs/": "cluster with Paddlewheel",
+    "tests/e2e/training/": "cluster with Paddlewheel",
+    "tests/integration/cache_runtime/test_runs.py": "shared agents",
+    "tests/integration/cache_runtime/test_odd_names.py": "shared agents",
+}
+"""Files and folders that share something costly, and what they share."""
 FIRST = (
     "tests/e2e/",
     "tests/integration/cache_runtime/",
@@ -35,30 +48,36 @@ def ports_of(ports: range, worker: int, workers: int) -> range:
     return ports[worker::workers]
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Return the scheduler of the process that controls the workers."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(nodeid)
+
+    # Scopes start in the order of their tests, not by their size.
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
+
+
+def scope_of(nodeid: str) -> str:
+    """The tests with the same scope run on one worker."""
+    path = nodeid.partition("::")[0]
+    alone = nodeid if path.startswith("tests/unit/") else path
+    return next((shared for prefix, shared in TOGETHER.items() if path.startswith(prefix)), alone)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Group and sort in the workers only: without workers, tests run in the order of their files."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        path = item.nodeid.partition("::")[0]
-        if not path.startswith("tests/unit/") and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(path))
-    items[:] = in_order(items)
+    """Sort in the workers only: without workers, tests run in the order of their files."""
+    if hasattr(config, "workerinput"):
+        items[:] = in_order(items)
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Slow folders first; tests of one group stay together, at the place of the first of them."""
-    places: dict[str, tuple[int, int]] = {}
-    for number, item in enumerate(items):
-        place = (rank_of(item.nodeid), number)
-        places[_group_of(item)] = min(places.get(_group_of(item), place), place)
-    return sorted(items, key=lambda item: places[_group_of(item)])
-
-
-def _group_of(item: pytest.Item) -> str:
-    mark = item.get_closest_marker("xdist_group")
-    return str(mark.args[0]) if mark else item.nodeid
+    """The tests with those of slow folders first."""
+    return sorted(items, key=lambda item: rank_of(item.nodeid))
 
 
 def rank_of(nodeid: str) -> int:

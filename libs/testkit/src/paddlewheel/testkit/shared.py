@@ -9,12 +9,14 @@ below it, which carries its mark in the environment. Should it be killed, a guar
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -136,6 +138,7 @@ class TestRun:
             down(name)
         for files in self._noted("files"):
             _unmount_below(files)
+        remove_dead_sockets()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self) -> list[int]:
@@ -162,6 +165,15 @@ class TestRun:
         with suppress(FileNotFoundError):
             return (self.directory / kind).read_text().splitlines()
         return []
+
+
+def remove_dead_sockets() -> None:
+    """Delete the sockets of JuiceFS and SeaweedFS, which put them into /tmp and leave them there."""
+    for pattern in ("fuse_fd_comm.*", "seaweedfs-*.sock"):
+        for path in Path("/tmp").glob(pattern):
+            with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+                if client.connect_ex(str(path)) == errno.ECONNREFUSED:
+                    path.unlink()
 
 
 def remove_abandoned() -> None:
