@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which tests, in what order, and which ports it may use.
+"""The distribution of tests over the workers of pytest-xdist: their order, and the ports of each worker.
 
 A unit test goes to the next free worker. All other tests of a file stay on one worker, because they share
 servers. xdist's own groups (`--dist loadgroup`) do not work with pytest 9.2, which computes node ids.
