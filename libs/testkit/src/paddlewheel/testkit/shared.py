@@ -47,8 +47,8 @@ Value = dict[str, Any]
 
 
 def runs_dir() -> Path:
-    """Parent of every run's directory."""
-    return Path(tempfile.gettempdir()) / "paddlewheel-test-runs"
+    """The parent of every run's directory. Within a run, TMPDIR is another directory."""
+    return Path("/tmp/paddlewheel-test-runs")
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,14 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ[MARK] = str(_run_of(config).owner)
+    """Mark this process, and give it and all below it a directory for temporary files that ends with the run."""
+    run = _run_of(config)
+    os.environ[MARK] = str(run.owner)
+    # pytest's own directories stay, for failures to be read.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    temporary = run.directory / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
