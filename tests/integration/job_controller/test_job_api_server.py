@@ -13,7 +13,6 @@ import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.devcluster.cluster import Cluster
@@ -21,6 +20,7 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.testkit.admission import Asked, FailingWebhook, failing_webhook
+from paddlewheel.testkit.fast_clock import FastClock
 from paddlewheel.testkit.kubernetes import kill_api_server, own_servers
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
@@ -73,7 +73,7 @@ async def _is_in_force(cluster: ApiCluster, namespace: str) -> bool:
 async def test_a_pod_webhook_that_answers_500_is_named_and_holds_up_no_other_job(
     jobs: JobServiceHarness, webhook: FailingWebhook
 ) -> None:
-    clock = SystemClock()
+    clock = FastClock()  # that of the service
     await jobs.start()
     began = clock.monotonic()
     key = await jobs.create(make_paddle_job("watched", worker=unscheduled(20)))

@@ -255,7 +255,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Mark this process, and give it and all below it a directory for temporary files that ends with the run."""
+    """Mark this process, and put its temporary files, and those of its children, below the run."""
     run = _run_of(config)
     os.environ[MARK] = str(run.owner)
     # pytest's own directories stay, for failures to be read.
