@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 from tests.integration.crds.api import Api, make, opened
 
 from paddlewheel.testkit.wait import eventually
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def kubectl(api_server: str) -> Kubectl:
+    """Run kubectl against the test's API server."""
+
+    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", api_server, *args]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
+
+    return run
 
 
 @pytest.fixture

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from tests.integration.crds.api import make
+from tests.integration.crds.conftest import Kubectl
 
 from paddlewheel.contracts.crds import KINDS
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.charts import services
 from paddlewheel.testkit.wait import eventually
 
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 PLURALS = [kind.plural for kind in KINDS]
 AGGREGATION_TIMEOUT_SECONDS = 60.0
 """kube-controller-manager adds new rules to the roles in the background."""
@@ -38,17 +36,6 @@ class Team:
 
     def name_of(self, user: str) -> str:
         return f"{user}-of-{self.namespace}"
-
-
-@pytest.fixture(scope="module")
-def kubectl(api_server: str) -> Kubectl:
-    """Run kubectl against the test's API server."""
-
-    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", api_server, *args]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
-
-    return run
 
 
 @pytest.fixture(scope="module")

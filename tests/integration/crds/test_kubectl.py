@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from tests.integration.crds.api import Object, make
+from tests.integration.crds.conftest import Kubectl
 
-KUBECTL = Path(sys.executable).with_name("kubectl")
 pytestmark = pytest.mark.usefixtures("policies")
 
 
-def test_kubectl_validates_applies_scales_and_lists_a_job(api_server: str) -> None:
+def test_kubectl_validates_applies_scales_and_lists_a_job(kubectl: Kubectl) -> None:
     name = f"applied-{uuid4().hex[:6]}"
 
-    def kubectl(*args: str, manifest: Object | None = None) -> subprocess.CompletedProcess[str]:
-        command = [str(KUBECTL), "--kubeconfig", api_server, *args]
-        stdin = json.dumps(manifest) if manifest else ""
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
-
     def apply(changes: Object) -> subprocess.CompletedProcess[str]:
-        return kubectl("apply", "-f", "-", manifest=make("PaddleJob", {"metadata.name": name, **changes}))
+        manifest = make("PaddleJob", {"metadata.name": name, **changes})
+        return kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
     misspelt = apply({"spec.worker.replica": 2})
     assert misspelt.returncode == 1

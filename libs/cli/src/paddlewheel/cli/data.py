@@ -15,6 +15,7 @@ from paddlewheel.cli import data_tables as tables
 from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of, terms
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
+from paddlewheel.cli.listing import print_objects
 from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
@@ -26,7 +27,7 @@ from paddlewheel.cli.output import (
     while_read,
 )
 from paddlewheel.cli.progress import progress_reporter
-from paddlewheel.cli.table import print_page, print_table
+from paddlewheel.cli.table import print_page
 from paddlewheel.cli.target import Target, Where, find, list_all, on_cluster
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, uid_of
@@ -100,13 +101,7 @@ def list_(
     output: Output = Format.TEXT,
 ) -> None:
     """List data sets with phase, ready partitions, size and cached size."""
-    found = asyncio.run(where.objects(SAMPLE_SETS))
-    if output is Format.JSON:
-        print_json([as_json(each) for each in found])
-    elif found:
-        print_table(tables.sample_sets(found, datetime.now(UTC)))
-    else:
-        where.report_none(SAMPLE_SETS)
+    print_objects(where, SAMPLE_SETS, output, lambda found: tables.sample_sets(found, datetime.now(UTC)))
 
 
 @app.command("show")

@@ -21,6 +21,7 @@ from paddlewheel.cli.job_changes import (
     suspension,
 )
 from paddlewheel.cli.job_run import run
+from paddlewheel.cli.listing import print_objects
 from paddlewheel.cli.logs import logs
 from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS
 from paddlewheel.cli.objects import as_json
@@ -31,7 +32,7 @@ from paddlewheel.cli.output import (
     print_json,
     print_line,
 )
-from paddlewheel.cli.table import print_page, print_table
+from paddlewheel.cli.table import print_page
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
@@ -73,13 +74,7 @@ def list_(
     output: Output = Format.TEXT,
 ) -> None:
     """List jobs with their phase, ready pods and what keeps them from running."""
-    found = asyncio.run(where.objects(PADDLE_JOBS))
-    if output is Format.JSON:
-        print_json([as_json(job) for job in found])
-    elif found:
-        print_table(tables.jobs(found, datetime.now(UTC)))
-    else:
-        where.report_none(PADDLE_JOBS)
+    print_objects(where, PADDLE_JOBS, output, lambda found: tables.jobs(found, datetime.now(UTC)))
 
 
 @app.command("show")

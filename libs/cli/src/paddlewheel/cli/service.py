@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli import service_tables as tables
+from paddlewheel.cli.listing import print_objects
 from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS
 from paddlewheel.cli.output import (
     Format,
@@ -101,13 +102,9 @@ def list_(
     output: Output = Format.TEXT,
 ) -> None:
     """List services with address, traffic and the reason why they are not ready."""
-    found = asyncio.run(where.objects(PADDLE_SERVICES))
-    if output is Format.JSON:
-        print_json([_with_status(obj) for obj in found])
-    elif found:
-        print_table(tables.services([read(obj) for obj in found]))
-    else:
-        where.report_none(PADDLE_SERVICES)
+    print_objects(
+        where, PADDLE_SERVICES, output, lambda found: tables.services([*map(read, found)]), _with_status
+    )
 
 
 @app.command("show")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from paddlewheel.cli.output import console, print_line, print_styled, visible
+from paddlewheel.cli.output import console, print_line, print_styled, visible, visible_lines
 
 _GOOD = ("Ready", "Running", "Succeeded", "Completed", "True", "yes", "ok", "ready", "running")
 _BAD = ("Failed", "False", "no", "missing", "ended", "removed")
@@ -47,7 +47,7 @@ class Table:
 
     def add_row(self, *cells: str) -> None:
         """Add a row of plain text: no markup, and nothing in it controls the terminal."""
-        self.rows.append(tuple("\n".join(map(visible, cell.split("\n"))) for cell in cells))
+        self.rows.append(tuple(map(visible_lines, cells)))
 
 
 def properties(title: str, values: Mapping[str, str], states: Collection[str] = ()) -> Table:

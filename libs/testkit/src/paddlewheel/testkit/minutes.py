@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import pytest
 from _pytest.terminal import TerminalReporter
 
-_DEPTHS = {"unit": 2, "e2e": 2}
-"""Path segments shown below each top folder; three elsewhere (`tests/integration/job_controller`)."""
-
 
 @dataclass
 class FolderTime:
@@ -22,8 +19,8 @@ class FolderTime:
 
 def folder_of(nodeid: str) -> str:
     """The folder under which a test is counted: `tests/unit`, `tests/integration/bus`."""
-    parts = nodeid.partition("::")[0].split("/")[:-1]
-    return "/".join(parts[: _DEPTHS.get(parts[1], 3)]) if len(parts) > 1 else "/".join(parts)
+    folders = nodeid.partition("::")[0].split("/")[:-1]
+    return "/".join(folders[: 2 if folders[1:2] in (["unit"], ["e2e"]) else 3])
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

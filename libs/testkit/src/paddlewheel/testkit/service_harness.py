@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
@@ -31,6 +30,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import EVENTS, Object, Objects, Resource
 from paddlewheel.operator.serve import serve
 from paddlewheel.testkit.fast_clock import SPEED, FastClock
+from paddlewheel.testkit.fast_controller import parts
 from paddlewheel.testkit.harness import KubernetesEvent, name_of
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.services import Service
@@ -96,7 +96,7 @@ async def backends(
 class Replica:
     """A service within the test: `run(stop)` as a task."""
 
-    def __init__(self, run: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    def __init__(self, run: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> None:
         self._run = run
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -104,7 +104,7 @@ class Replica:
     async def start(self) -> None:
         """Return at once, also when it was stopped before."""
         self._stop = asyncio.Event()
-        self._task = asyncio.create_task(self._until(self._stop))
+        self._task = asyncio.create_task(self._run(self._stop))
 
     async def stop(self) -> None:
         """Stop it in order. Raises its error when it has ended before."""
@@ -112,9 +112,6 @@ class Replica:
         self._stop.set()
         if task is not None:
             await task
-
-    async def _until(self, stop: asyncio.Event) -> None:
-        await self._run(stop)
 
 
 class ServiceHarness:
@@ -176,9 +173,7 @@ class ServiceHarness:
 
     async def start(self, replica: str = "replica-0", **settings: str) -> Replica:
         """Start a replica within the test; it comes up in its own time."""
-        app, config, names = (
-            import_module(f"{self.spec.module}.{part}") for part in ("app", "config", "domain.names")
-        )
+        app, config, names = parts(self.spec.module)
         with patch.dict(os.environ, self.env(replica, **settings)):
             loaded = load_settings(config.Settings)
         run = partial(serve, names.SERVICE, loaded, app.build, clock=FastClock())
@@ -332,7 +327,7 @@ class ServiceHarness:
 
 
 @asynccontextmanager
-async def running_app(run: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIterator[None]:
+async def running_app(run: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> AsyncIterator[None]:
     """A service's app within the block."""
     replica = Replica(run)
     await replica.start()
