@@ -160,13 +160,18 @@ async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
         await eventually(arrived)
 
     operator = NatsBus(bus.access("operator"), name="operator")
+
+    async def copies_are_fed() -> bool:
+        # The server starts to feed each team's copy at a moment of its own.
+        copies = [each for each in (await operator.inspect.status()).mirrors if each.stream == "PW_NOTEBOOKS"]
+        return sorted((each.team, each.trouble) for each in copies) == [("subscriber", ""), ("vision", "")]
+
     try:
+        await eventually(copies_are_fed)
         status = await operator.inspect.status()
     finally:
         await operator.close()
     assert [(other.name, other.messages) for other in status.others] == [("PW_NOTEBOOKS", 2)]
-    copies_of_it = {each.team: each.trouble for each in status.mirrors if each.stream == "PW_NOTEBOOKS"}
-    assert copies_of_it == {"subscriber": "", "vision": ""}
 
 
 async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_is_no_longer_declared(
