@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import tempfile
 from pathlib import Path
 
+import certifi
 import pytest
 
 from paddlewheel.core.errors import Permanent
@@ -47,6 +50,31 @@ async def test_a_missing_file_beside_one_that_exists_is_ignored(tmp_path: Path) 
     config.write_text(json.dumps(content))
     async with await connect(f"{tmp_path}/missing:{config}"):
         pass
+
+
+async def test_credentials_in_the_kubeconfig_are_not_left_in_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The client removes its files only at a regular exit, and an interrupted command has none."""
+    authority = base64.b64encode(Path(certifi.where()).read_bytes()).decode()
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": authority}
+    config = tmp_path / "config"
+    config.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "a", "cluster": cluster}],
+                "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+                "users": [{"name": "a", "user": {}}],
+                "current-context": "a",
+            }
+        )
+    )
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for _ in range(2):
+        async with await connect(str(config)):
+            assert list(folder.iterdir()) == []
 
 
 async def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config.kube_config import _cleanup_temp_files
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.api import ApiCluster
@@ -26,9 +27,8 @@ async def open_cluster(kubeconfig: str | None = None, context: str = "") -> ApiC
             load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
             return ApiCluster(_client(settings))
         _check_files(path)
-        renew = partial(_load_files, path, context, settings)
-        await renew()
-        return ApiCluster(_client(settings), renew=renew)
+        await _load_files(path, context, settings)
+        return ApiCluster(_client(settings), renew=partial(_renew_token, path, context, settings))
     except (ConfigException, OSError) as error:
         raise Permanent("NoCluster", f"{error}; set KUBECONFIG to a usable file, or run in a pod") from error
 
@@ -38,7 +38,9 @@ def _client(settings: Configuration) -> ApiClient:
     # default login in addition to our token. The proxy is the only setting needed from the environment.
     settings.client_session_kwargs = {"trust_env": False}
     settings.proxy = settings.proxy or proxy_of(settings.host)
-    return ApiClient(configuration=settings)
+    client = ApiClient(configuration=settings)
+    _remove_temporary_files()
+    return client
 
 
 def proxy_of(url: str) -> str | None:
@@ -54,6 +56,19 @@ async def _load_files(path: str, context: str, settings: Configuration) -> None:
     await load_kube_config(  # type: ignore[no-untyped-call]
         config_file=path, context=context or None, client_configuration=settings, persist_config=False
     )
+
+
+async def _renew_token(path: str, context: str, settings: Configuration) -> None:
+    await _load_files(path, context, settings)
+    _remove_temporary_files()
+
+
+def _remove_temporary_files() -> None:
+    """Remove the files into which the loader writes the certificates and keys of a kubeconfig.
+
+    The client has read them. It would remove them only at a regular exit, not when a command is interrupted.
+    """
+    _cleanup_temp_files()  # type: ignore[no-untyped-call]
 
 
 def _check_files(path: str) -> None:
