@@ -95,9 +95,9 @@ def test_the_reason_is_found_in_a_whole_log_and_in_what_the_kubelet_keeps_of_it(
             "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 2.0GB memory on GPU 0.",
         ),
         (
-            f"{TRACEBACK}RuntimeError: Error(s) in loading state_dict for Net:\n"
+            f"{TRACEBACK}RuntimeError: Error(s) in loading a Net:\n"
             '\tMissing key(s) in state_dict: "fc.weight".\n',
-            'RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "fc.weight".',
+            'RuntimeError: Error(s) in loading a Net: Missing key(s) in state_dict: "fc.weight".',
         ),
         (
             f"{TRACEBACK}urllib.error.HTTPError: HTTP Error 503: Unavailable\n"
@@ -118,10 +118,9 @@ def test_the_reason_is_found_in_a_whole_log_and_in_what_the_kubelet_keeps_of_it(
             "ValueError: image 5 is truncated",
         ),
         (
-            "ERROR: Unexpected BUS error encountered in DataLoader worker. This might be caused by "
-            f"insufficient shared memory (shm).\n{TRACEBACK}SystemError: (Fatal) Blocking queue is killed because x.\n",
-            "Unexpected BUS error encountered in DataLoader worker. This might be caused by "
-            "insufficient shared memory (shm).",
+            "ERROR: Unexpected BUS error encountered in DataLoader worker. This is caused by "
+            f"shared memory (shm).\n{TRACEBACK}SystemError: (Fatal) Blocking queue is killed because x.\n",
+            "Unexpected BUS error encountered in DataLoader worker. This is caused by shared memory (shm).",
         ),
         (
             f"{TRACEBACK}FileNotFoundError: conf.yaml\n{TRACEBACK}"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 _LINE_LIMIT = 300
-_LINES_AFTER_HANDLED = 8
-"""A program that writes this many lines after an exception has handled it and gone on."""
+_LINES_OF_RECOVERY = 8
+"""A program that writes more lines after an exception has handled it and continued."""
 _NOISE = re.compile(
     r"""
       [IWEF]\d{4}[ ]\d\d:                    # glog
@@ -85,7 +85,7 @@ def _without_noise(lines: list[str]) -> list[str]:
 
 
 def _errors(lines: list[str]) -> list[str]:
-    """Exceptions and aborts in their order, without those that follow from another one."""
+    """Exceptions and aborts in their order, without consequences of another error."""
     numbered = sorted([*_exceptions(lines), *_aborts(lines), *_summaries(lines)])
     errors = [_whole(line, lines[number + 1 :]) for number, line in numbered]
     return [error for error in errors if not _CONSEQUENCE.match(error)] or errors
@@ -101,7 +101,7 @@ def _exceptions(lines: list[str]) -> list[tuple[int, str]]:
     found = list(_raised(lines))
     after = lines[found[-1][0] + 1 :] if found else []
     plain = [line for line in _without_noise(after) if not line.startswith((" ", "\t"))]
-    return [] if len(plain) > _LINES_AFTER_HANDLED else found
+    return [] if len(plain) > _LINES_OF_RECOVERY else found
 
 
 def _raised(lines: list[str]) -> Iterator[tuple[int, str]]:
