@@ -63,11 +63,11 @@ test: doctor ## The short suite, at most 15 minutes: all unit tests, each servic
 	rm -rf build/rights
 	@$(PADDLEWHEEL) cluster build $(PROGRAMS) >/dev/null
 	$(RUN) pytest $(TESTS) -m "not long" $(PARALLEL) --durations 20 $(ARGS)
-	@$(RUN) python -m tests.rights --missing-only
+	$(if $(ARGS),,@$(RUN) python -m tests.rights --missing-only)
 
 test-long: doctor ## All other tests (ONLY="paths" or ONLY=word picks)
 	@$(PADDLEWHEEL) cluster build >/dev/null
-	$(RUN) pytest $(or $(wildcard $(ONLY)),$(TESTS) $(if $(ONLY),-k "$(ONLY)")) -m long $(PARALLEL) --durations 20 $(ARGS)
+	$(RUN) pytest $(if $(findstring /,$(ONLY)),$(ONLY),$(TESTS) $(if $(ONLY),-k "$(ONLY)")) -m long $(PARALLEL) --durations 20 $(ARGS)
 	$(if $(ONLY),,PADDLEWHEEL_LONG_PROPERTIES=1000 $(RUN) pytest -q $(PROPERTIES))
 
 test-long-for-change: venv ## Which long tests a change needs (BASE=origin/main): the commands that run them
@@ -90,7 +90,7 @@ mutants: venv ## Mutation testing of the pure code: score and survivors (ONLY=pa
 	@$(UV) sync --frozen --quiet --group mutants
 	@$(RUN) python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-verify: venv ## Format, lint, plain English, types, imports, generated files, documentation, chart, CRDs, compose
+verify: venv ## Format, lint, plain English, types, imports, generated files, documentation, chart
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) python -m tests.english
@@ -104,7 +104,6 @@ verify: venv ## Format, lint, plain English, types, imports, generated files, do
 	$(RUN) python -m paddlewheel.docs gen --check
 	$(RUN) python -m paddlewheel.docs build
 	$(RUN) helm lint --strict deploy/charts/*/
-	$(RUN) pytest tests/unit/deploy -q
 
 dist: venv ## Everything a release would publish, in build/dist (ARGS=--without-images)
 	$(RUN) python -m paddlewheel.scaffold.release $(ARGS)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+SUITES = ("tests/attacks/", "tests/contract/", "tests/integration/", "tests/e2e/")
+"""The suites with long tests."""
 _HEADER = "| a change in | needs `make test-long ONLY=` |"
 
 
@@ -30,13 +32,15 @@ def read_table(text: str) -> dict[str, list[str]]:
 
 
 def needed_for(changed: Iterable[str], table: Mapping[str, list[str]]) -> list[str]:
-    """Paths of long tests for these changed files, sorted; a changed test file
-    outside tests/unit needs itself."""
+    """Sorted paths of long tests for these changed files.
+
+    A changed test file needs itself, and a file that tests share needs its folder.
+    """
     found = set[str]()
     for path in changed:
         found |= {test for prefix, tests in table.items() if path.startswith(prefix) for test in tests}
-        if Path(path).name.startswith("test_") and not path.startswith("tests/unit/"):
-            found.add(path)
+        if path.startswith(SUITES):
+            found.add(path if Path(path).name.startswith("test_") else str(Path(path).parent))
     return sorted(path for path in found if not any(path.startswith(f"{other}/") for other in found))
 
 

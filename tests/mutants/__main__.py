@@ -42,7 +42,7 @@ pythonpath = ["."]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
 filterwarnings = ["error"]
-markers = ["long", "xdist_group"]
+markers = ["long"]
 """
 
 

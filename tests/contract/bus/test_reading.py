@@ -183,7 +183,7 @@ async def test_an_event_whose_refinement_failed_is_read_again(probe: Probe, dura
     for number in range(3):
         await probe.bus.publish(make_gated(number))
     reading = replace(KEPT, durable=durable, refine=refine)
-    assert await asyncio.wait_for(numbers_read(probe, reading, most=3), 15) == [0, 1, 2]
+    assert await asyncio.wait_for(numbers_read(probe, reading, most=3), 90) == [0, 1, 2]
     assert not failures
 
 

@@ -168,6 +168,7 @@ async def test_reading_stored_events_ends_although_the_server_is_slow(
         return await fetch(feed, room)
 
     monkeypatch.setattr(Feed, "fetch", fetch_slowly)
+    monkeypatch.setattr(cursors, "PATIENCE", PATIENCE)
     await bus.publish(make_gated(0))
     assert await read_numbers(bus, replace(ALL, follow=False), most=2) == [0]
     assert len(feeds) == 1

@@ -159,7 +159,8 @@ async def test_a_client_whose_read_loop_ended_silently_is_replaced(
         await until_done(pingless.publish, make_spread(2), within=90)
         await eventually(lambda: len(seen) == 3)
     assert set(seen) == {make_spread(n).id for n in range(3)}
-    assert pingless._connection.generation == generation + 1
+    # The client is replaced again when a slow server does not answer the probe.
+    assert pingless._connection.generation > generation
 
 
 async def test_a_bus_may_start_before_its_server(

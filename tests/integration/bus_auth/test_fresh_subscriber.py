@@ -83,7 +83,7 @@ def commands_of(title: str) -> list[str]:
     """The lines of the first block of commands in a section of the page."""
     page = (REPOSITORY / "docs/tasks/access.md").read_text()
     section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    block = re.search(r"```text\n(.*?)```", section, re.DOTALL)
+    block = re.search(r"```[^\n]*\n(.*?)```", section, re.DOTALL)
     assert block, title
     return block[1].replace("\\\n", " ").strip().splitlines()
 

@@ -51,7 +51,7 @@ async def test_a_sparse_file_that_the_volume_has_no_room_for_is_named_and_the_ot
     fill(lent, 6)
     make_sparse(lent / "sparse")
     sync = SyncOperation(source=f"file://{lent}", destination="in")
-    state = await harness.run("sync", sync, within=250)
+    state = await harness.run("sync", sync, within=800)
     assert (state.phase, state.reason, state.files_done) == (RunPhase.FAILED, "FilesFailed", 6)
     assert "sparse: " in state.message
     assert "no space left" in state.message.lower()

@@ -1,4 +1,4 @@
-"""The real job-controller as a process, against a real API server and a real NATS."""
+"""The real job-controller on a fast clock, against a real API server and a real NATS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""job-controller as a process on a real API server and a real NATS; the test plays kubelet and data sets."""
+"""job-controller on a real API server and a real NATS; the test plays kubelet and data sets."""
 
 from __future__ import annotations
 

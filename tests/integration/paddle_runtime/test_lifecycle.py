@@ -81,10 +81,11 @@ async def test_invalid_settings_are_named(
 async def test_running_requests_end_before_the_process_does(start: Start, models: Path) -> None:
     """SIGTERM while a request's body is still on its way: it is answered, and the connection closed."""
     runtime: Runtime = await start(models / "digits", DRAIN_DELAY=0.2)
-    body, go_on = orjson.dumps(ONE), asyncio.Event()
+    body, began, go_on = orjson.dumps(ONE), asyncio.Event(), asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
         yield body[:10]
+        began.set()
         await go_on.wait()
         yield body[10:]
 
@@ -96,6 +97,7 @@ async def test_running_requests_end_before_the_process_does(start: Start, models
         return "draining" in await runtime.readiness()
 
     request = asyncio.create_task(post())
+    await began.wait()
     stopping = asyncio.create_task(runtime.service.stop())
     await eventually(draining, every=0.01, what="not ready any more")
     go_on.set()

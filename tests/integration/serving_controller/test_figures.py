@@ -172,7 +172,7 @@ async def test_the_loop_goes_on_while_an_answer_is_parsed(
 
     def slow(text: str) -> Iterable[Metric]:
         is_parsing.set()
-        assert goes_on.wait(10), "the loop stood still"
+        assert goes_on.wait(90), "the loop stood still"
         return text_string_to_metric_families(text)
 
     monkeypatch.setattr(module, "text_string_to_metric_families", slow)

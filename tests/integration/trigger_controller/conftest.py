@@ -1,4 +1,4 @@
-"""The real trigger-controller as processes, against a real API server and a real NATS."""
+"""The real trigger-controller on a fast clock, against a real API server and a real NATS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""trigger-controller as a process on a real API server and a real NATS."""
+"""trigger-controller on a real API server and a real NATS."""
 
 from __future__ import annotations
 

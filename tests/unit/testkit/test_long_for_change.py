@@ -18,9 +18,15 @@ def test_every_path_of_the_table_exists() -> None:
     assert missing == []
 
 
-def test_every_service_and_library_with_long_tests_has_a_row() -> None:
-    services = {f"services/{path.name}/" for path in (ROOT / "services").iterdir() if path.is_dir()}
-    assert services - set(TABLE) == set()
+def test_every_service_and_library_has_a_row() -> None:
+    parts = {f"{path.parent.name}/{path.name}/" for path in (*ROOT.glob("services/*"), *ROOT.glob("libs/*"))}
+    assert parts - set(TABLE) == set()
+
+
+def test_every_row_names_long_tests() -> None:
+    for test in {test for tests in TABLE.values() for test in tests}:
+        files = [ROOT / test] if test.endswith(".py") else (ROOT / test).rglob("*.py")
+        assert any("pytest.mark.long" in file.read_text() for file in files), test
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,8 @@ def test_every_service_and_library_with_long_tests_has_a_row() -> None:
         (["README.md"], []),
         (["libs/sdk/src/a.py"], ["tests/integration/sdk", "tests/integration/subscribers"]),
         (["tests/integration/bus/test_tls.py"], ["tests/integration/bus/test_tls.py"]),
+        (["tests/attacks/attacks.py"], ["tests/attacks"]),
+        (["tests/e2e/training/live_job.py"], ["tests/e2e/training"]),
         # A file below a folder that runs anyway is not named again.
         (["docs/a.md", "tests/e2e/docs/test_pages.py"], ["tests/e2e/docs"]),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from paddlewheel.testkit.charts import services
 from paddlewheel.testkit.rights import Asked, Right, by_consent, compare, granted, kept, read, requested
 
 PODS = Right("job-controller", "", "pods", "patch")
+OTHER_PODS = replace(PODS, verb="watch")
 
 
 def line(
@@ -181,18 +183,20 @@ def test_what_a_cluster_was_asked_for_outlives_it(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("asked", "code", "code_of_make_test"),
     [
-        (Asked(), 1, 0),
+        (Asked(), 1, 1),
         (Asked(frozenset({PODS})), 0, 0),
-        (Asked(frozenset({Right("a", "", "pods", "get")})), 1, 0),
+        (Asked(frozenset({Right("a", "", "pods", "get")})), 1, 1),
+        (Asked(frozenset({OTHER_PODS})), 1, 0),
         (Asked(frozenset({PODS}), frozenset({Right("a", "", "pods", "get")})), 1, 1),
         (Asked(frozenset(), frozenset({PODS})), 1, 1),
     ],
-    ids=["nothing kept", "all used", "unused", "missing", "only refused"],
+    ids=["nothing kept", "all used", "a silent service", "unused", "missing", "only refused"],
 )
 def test_make_test_fails_for_missing_rights_alone(
     monkeypatch: pytest.MonkeyPatch, asked: Asked, code: int, code_of_make_test: int
 ) -> None:
-    monkeypatch.setattr(command, "requested", lambda: frozenset({PODS}))
+    given = {PODS, OTHER_PODS} if OTHER_PODS in asked.used else {PODS}
+    monkeypatch.setattr(command, "requested", lambda: frozenset(given))
     monkeypatch.setattr(command, "kept", lambda: asked)
     monkeypatch.setattr(command, "UNUSED", {})
     for missing_only, expected in ((False, code), (True, code_of_make_test)):

@@ -1,16 +1,17 @@
-"""nats-py's client as it is, but for its `flush` and its patience."""
+"""nats-py's client with a complete `flush` and long timeouts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from typing_extensions import override
 
 
 class BareClient(Client):
-    """What a test does on the bus without the product's own client."""
+    """A client for tests that use the bus without the product's own client."""
 
     @override
     async def flush(self, timeout: int = 90) -> None:
@@ -22,8 +23,13 @@ class BareClient(Client):
             await super().flush(timeout)
 
     @override
+    async def request(self, subject: str, payload: bytes = b"", timeout: float = 90, **options: Any) -> Msg:  # type: ignore[override]
+        """Send a request and wait for a slow server."""
+        return await super().request(subject, payload, timeout, **options)
+
+    @override
     def jetstream(self, **options: Any) -> JetStreamContext:
-        """Its calls wait for a server that stands still for a moment."""
+        """Calls wait for a slow server."""
         return super().jetstream(**{"timeout": 90.0, **options})
 
 

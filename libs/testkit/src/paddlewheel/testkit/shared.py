@@ -260,6 +260,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARK] = str(run.owner)
     # pytest's own directories stay, for failures to be read.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    if run.owner == os.getpid():
+        # A run that was killed may have had the same process ID.
+        run.end()
     temporary = run.directory / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)

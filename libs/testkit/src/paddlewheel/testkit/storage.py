@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,7 @@ VOLUMES_PER_WORKER = 256
 MOST_WORKERS = 32
 _READY_WITHIN = 90.0
 _POLL = 0.05
+_REPEATED_UPLOADS = 4
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,19 @@ class ObjectStore:
                 raise
 
     def put_tree(self, directory: Path, bucket: str, prefix: str = "") -> None:
-        """Upload a directory's files as objects through the S3 protocol; the bucket is made if missing."""
+        """Upload a directory's files as objects through the S3 protocol; the bucket is made if missing.
+
+        A busy store answers 500 for some seconds, so the upload is repeated, as S3 clients do.
+        """
         self.make_bucket(bucket)
         target = self.uri(bucket, f"{prefix.strip('/')}/" if prefix else "")
-        run_juicefs(
-            "sync",
-            "--metrics",
-            "127.0.0.1:0",
-            f"file://{directory}/",
-            target,
-            env={"MINIO_ACCESS_KEY": self.access_key, "MINIO_SECRET_KEY": self.secret_key},
-        )
+        command = ("sync", "--metrics", "127.0.0.1:0", f"file://{directory}/", target)
+        keys = {"MINIO_ACCESS_KEY": self.access_key, "MINIO_SECRET_KEY": self.secret_key}
+        for _ in range(_REPEATED_UPLOADS):
+            with suppress(AssertionError):
+                run_juicefs(*command, env=keys)
+                return
+        run_juicefs(*command, env=keys)
 
 
 @dataclass(frozen=True)
