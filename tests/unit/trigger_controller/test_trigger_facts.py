@@ -20,9 +20,10 @@ from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object
+from paddlewheel.operator.domain.facts import PENDING_MAX
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
 from paddlewheel.testkit.triggers import make_store_trigger, make_trigger
-from trigger_controller.domain.facts import FACTS, OUTBOX_LIMIT, Case, outbox_room
+from trigger_controller.domain.facts import FACTS, Case, outbox_room
 
 QUOTA = Permanent("Forbidden", "exceeded quota: jobs")
 
@@ -162,11 +163,11 @@ async def test_events_wait_on_the_bus_while_the_outbox_is_full(
     harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.apply(make_trigger())
-    total = OUTBOX_LIMIT + 50
+    total = PENDING_MAX + 50
     with refusing_facts(harness, monkeypatch):
         await harness.publish_ready(*(f"e-{n}" for n in range(total)))
-        assert len(await outbox(harness)) == OUTBOX_LIMIT
-        assert harness.jobs_created() == OUTBOX_LIMIT
+        assert len(await outbox(harness)) == PENDING_MAX
+        assert harness.jobs_created() == PENDING_MAX
     for _ in range(4):
         await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert harness.jobs_created() == total
@@ -179,7 +180,7 @@ async def test_gathered_events_wait_in_the_status_while_the_outbox_is_full(
 ) -> None:
     trigger = make_store_trigger(batch={"quietSeconds": 1})
     await harness.apply(trigger)
-    monkeypatch.setattr("trigger_controller.domain.facts.OUTBOX_LIMIT", 1)
+    monkeypatch.setattr("trigger_controller.domain.facts.PENDING_MAX", 1)
     with refusing_facts(harness, monkeypatch):
         await harness.notify("a.png")
         await harness.advance(2)
@@ -195,9 +196,9 @@ async def test_gathered_events_wait_in_the_status_while_the_outbox_is_full(
 
 def test_the_room_of_an_outbox() -> None:
     entry = TriggerAnnouncement("TriggerFired", 0, "2026-01-31T12:00:00.000Z")
-    assert outbox_room(TriggerStatus()) == OUTBOX_LIMIT
-    assert outbox_room(TriggerStatus(announcements=(entry,))) == OUTBOX_LIMIT - 1
-    assert outbox_room(TriggerStatus(announcements=(entry,) * (OUTBOX_LIMIT + 1))) == 0
+    assert outbox_room(TriggerStatus()) == PENDING_MAX
+    assert outbox_room(TriggerStatus(announcements=(entry,))) == PENDING_MAX - 1
+    assert outbox_room(TriggerStatus(announcements=(entry,) * (PENDING_MAX + 1))) == 0
 
 
 async def test_after_the_bus_lost_its_data_the_last_facts_are_back(harness: TriggerHarness) -> None:

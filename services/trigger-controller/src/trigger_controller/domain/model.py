@@ -100,7 +100,8 @@ class Trigger:
     uid: str
     generation: int
     created_at: datetime
-    is_deleting: bool
+    deleted_at: datetime | None
+    finalizers: tuple[str, ...]
     spec: TriggerSpec
     template: Template
     retry: str

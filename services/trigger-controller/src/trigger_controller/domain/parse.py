@@ -7,6 +7,7 @@ from typing import Any
 from paddlewheel.contracts.crds import TriggerSpec, parse_trigger_spec, parse_trigger_status
 from paddlewheel.contracts.crds.trigger import EPOCH, StatusChild, When
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import finalizers_of
 from paddlewheel.contracts.stamps import parse_stamp
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Child, Origin, Outcome, Raw, Template, Trigger
@@ -31,7 +32,8 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
         uid=str(meta.get("uid", "")),
         generation=int(meta.get("generation", 0)),
         created_at=parse_stamp(meta.get("creationTimestamp")) or EPOCH,
-        is_deleting="deletionTimestamp" in meta,
+        deleted_at=parse_stamp(meta.get("deletionTimestamp")),
+        finalizers=tuple(finalizers_of(raw)),
         spec=spec,
         template=_template(raw, spec),
         retry=str(annotations.get(names.ANNOTATION_RETRY, "")),

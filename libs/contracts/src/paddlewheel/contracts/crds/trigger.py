@@ -335,7 +335,10 @@ _EXPLAINED_BY = (
 
 @dataclass(frozen=True)
 class TriggerAnnouncement(Announcement):
-    """A fact about the trigger with the content of its message, kept until the bus has confirmed it."""
+    """A fact of the trigger with the parts of its message.
+
+    In a status, `payload` is the message instead. Facts of an older release still have the parts.
+    """
 
     event: Annotated[str, says("ce-id of the newest event.")] = ""
     event_type: Annotated[str, says("ce-type of that event.")] = ""
