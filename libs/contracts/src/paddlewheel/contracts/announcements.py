@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
-
-_TICK = timedelta(milliseconds=1)
+from paddlewheel.contracts.stamps import EPOCH, parse_stamp
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,12 @@ def declare(items: Announcements, fact: str, at: str, *, attempt: int = 0) -> An
 
 
 def later(items: Sequence[Announcement], at: str) -> str:
-    """The time of the next fact: `at`, or a millisecond after the last fact.
+    """The time of the next fact: `at`, but not before the last fact.
 
-    So the times of an object's facts are in the order of the facts, also of those that became true together,
-    and after another replica, whose clock is behind, has taken over.
+    So the times of an object's facts are in the order of the facts, also after another replica, whose clock
+    is behind, has taken over.
     """
-    now, last = parse_stamp(at), max((time for a in items if (time := parse_stamp(a.at))), default=None)
-    return at if now is None or last is None or now > last else milliseconds_stamp(last + _TICK)
+    return max((*(a.at for a in items), at), key=lambda stamp: parse_stamp(stamp) or EPOCH)
 
 
 def last_attempt(items: Announcements, fact: str) -> int:

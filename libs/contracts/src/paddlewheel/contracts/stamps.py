@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def seconds_stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00Z`, as Kubernetes writes times. `time` must be aware."""

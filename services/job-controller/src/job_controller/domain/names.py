@@ -14,6 +14,7 @@ COMPONENT = "paddlejob-controller"
 """Source of Kubernetes events, as in the originals."""
 FINALIZER = "finalizers.paddlepaddle.org"
 
+JOB = "PaddleJob"
 POD = "Pod"
 SAMPLE_SET = "SampleSet"
 SERVICE_KIND = "Service"
