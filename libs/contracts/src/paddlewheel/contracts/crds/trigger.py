@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
@@ -18,6 +18,7 @@ from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.events import EVENTS
+from paddlewheel.contracts.stamps import EPOCH
 
 TRIGGER_NAME_LENGTH = 40
 """With the 11 characters of `-<digest>` the names of what is created fit every kind's own limit."""
@@ -28,8 +29,6 @@ FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_HEARD) and not t.endswit
 """Facts that may start work. Progress is lossy by contract, so nothing may depend on it."""
 
 Time = Annotated[datetime, PlainSerializer(write_time)]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for a time that is missing in an object written by hand."""
 
 
 class FactObject(CrdModel):
