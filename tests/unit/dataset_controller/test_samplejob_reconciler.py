@@ -115,7 +115,7 @@ async def test_a_failure_keeps_its_reason_and_run_although_the_job_has_started_a
     run = (await data.expect_job("Failed"))["jobName"]
     await data.patch(JOB, {"spec": {"after": None}}, ports.SAMPLE_JOBS)
     await data.drive()
-    await data.expect_job("")
+    await data.expect_job("Pending")
     data.bus.down = False
     await data.wait(30)
     failed = [e.data for e in data.published if isinstance(e.data, SampleJobFailed)][1]
