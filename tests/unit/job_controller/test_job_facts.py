@@ -26,7 +26,7 @@ from paddlewheel.sdk import narrowing
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 STATUS_WRITES_OF_A_JOB = 5
-"""As before facts were recorded with their messages."""
+"""A recorded message costs no write."""
 BYTES_OF_A_FACT = 600
 
 

@@ -1,4 +1,4 @@
-"""A fact says what was true when it was recorded, however late it is published, and is published once."""
+"""A fact has the content of the moment when it was recorded, even if it is published late, and only once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _is_ordered_by_time(events: list[Event]) -> bool:
 
 
 async def _check_republished(toy: ToyHarness) -> None:
-    """What is published again after the loss of the stream, is what was published before."""
+    """After the loss of the stream, the same facts are published again."""
     before = {event.id: (event.time, event.data) for event in toy.published}
     await toy.advance(CONFIRM_GRACE_SECONDS)
     await toy.patch(KEY, {"spec": {"reason": "another"}})
@@ -107,7 +107,7 @@ async def _check_republished(toy: ToyHarness) -> None:
     await toy.restart()
     await toy.advance(30)
     again = {event.id: (event.time, event.data) for event in toy.published}
-    # Of a fact that became true several times, the status keeps the last that is confirmed.
+    # The status keeps the last confirmed attempt of each fact.
     assert again.items() <= before.items()
     assert {id_.rpartition("/")[0] for id_ in again} == {id_.rpartition("/")[0] for id_ in before}
 

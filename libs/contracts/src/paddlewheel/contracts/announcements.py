@@ -57,12 +57,12 @@ _ANNOUNCEMENTS: TypeAdapter[Announcements] = TypeAdapter(Announcements)
 
 
 def parse_announcements(raw: Sequence[Mapping[str, Any]] | None) -> Announcements:
-    """From `status.announcements`."""
+    """Read `status.announcements`."""
     return _ANNOUNCEMENTS.validate_python(raw or ())
 
 
 def render_announcements(items: Announcements) -> list[dict[str, Any]]:
-    """For `status.announcements`."""
+    """Write `status.announcements`."""
     return [
         {"fact": a.fact, "attempt": a.attempt, "at": a.at, "announced": a.announced}
         | ({"payload": a.payload} if a.payload else {})
@@ -97,12 +97,12 @@ def pending(items: Announcements) -> Announcements:
 
 
 def confirm(items: Announcements, published: Collection[Announcement]) -> Announcements:
-    """Mark those that were published."""
+    """Mark the published facts."""
     done = {(a.fact, a.attempt) for a in published}
     return tuple(replace(a, announced=True) if (a.fact, a.attempt) in done else a for a in items)
 
 
 def outstanding(items: Sequence[A]) -> tuple[A, ...]:
-    """Those not confirmed, and the last attempt of each fact, after which the next one is numbered."""
+    """Pending facts, and the last attempt of each fact, after which the next attempt is numbered."""
     last = {a.fact: a for a in sorted(items, key=lambda a: a.attempt)}
     return tuple(a for a in items if not a.announced or last[a.fact] is a)

@@ -70,7 +70,7 @@ class Child:
 
     Args:
         created_at: RFC 3339.
-        event_id: of the event that it was created for.
+        event_id: id of the event that it was created for.
         has_pending_facts: the bus does not have all facts in its status.
     """
 

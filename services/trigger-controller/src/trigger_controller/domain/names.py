@@ -38,7 +38,7 @@ CONDITION_LOST = "EventsLost"
 CONDITIONS = (CONDITION_READY, CONDITION_LOOP, CONDITION_BLOCKED, CONDITION_LOST)
 
 FINALIZER = "events.paddlepaddle.org/facts"
-"""On every Trigger: a deleted trigger is kept until its facts are published."""
+"""The finalizer of every Trigger. It keeps a deleted trigger until its facts are published."""
 
 DIGEST_LENGTH = 16
 _SHORT = 10

@@ -84,7 +84,7 @@ def plan(seen: Observed, now: datetime) -> Plan:
 
 
 def _plan_deletion(trigger: Trigger, deleted_at: datetime, now: datetime) -> Plan:
-    """Publish the pending facts, and remove the finalizer. Do not wait for the bus for ever."""
+    """Publish the pending facts, and remove the finalizer. Wait for the bus for a limited time."""
     if names.FINALIZER not in trigger.finalizers:
         return Plan()
     left = [name for name in trigger.finalizers if name != names.FINALIZER]

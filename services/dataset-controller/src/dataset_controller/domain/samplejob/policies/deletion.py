@@ -60,7 +60,7 @@ def _has_expired(seen: ObservedJob) -> bool:
 
 
 def _ended_status(seen: ObservedJob, now: datetime) -> JobStatus:
-    """What it has done until then counts, whoever has ended it."""
+    """The work of the run until its end counts, even if a user has ended it."""
     if seen.state is not None and is_ended(seen.state):
         return ended_status(seen, seen.state, *end_of(seen.state), now)
     message = "the job was deleted while its run went on"
