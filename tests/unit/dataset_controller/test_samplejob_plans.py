@@ -38,10 +38,9 @@ from paddlewheel.contracts.generated.cache_v1 import (
     SyncOperation,
     WarmupOperation,
 )
-from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
-from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
+from paddlewheel.operator.domain.plan import KubernetesEvent
 from paddlewheel.testkit.samplesets import make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
@@ -771,9 +770,6 @@ def make_warm_set(*, is_noted: bool = False, **meta: str) -> SampleSet:
     return replace(own, status=replace(own.status, conditions=(warmed,), cache_mark=mark))
 
 
-EXPIRED = Delete("SampleJob", Key("default", "job"), "job-uid")
-
-
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 @pytest.mark.parametrize(
     ("seconds", "ttl", "again", "is_deleted"),
@@ -790,8 +786,9 @@ def test_a_job_that_has_ended_is_deleted_when_its_time_is_over(
 ) -> None:
     todo = plan(outlived(phase, seconds, ttl), NOW)
     assert todo.requeue_after == again
-    assert todo.actions == ((ForgetRun(RUN), EXPIRED) if is_deleted else (ForgetRun(RUN),))
-    assert todo.events == (normal("TTLExpired", f"deleted {ttl} s after its end") if is_deleted else ())
+    assert todo.actions == (ForgetRun(RUN),)
+    [event] = normal("TTLExpired", f"deleted {ttl} s after its end")
+    assert todo.expiry == (event if is_deleted else None)
 
 
 @pytest.mark.parametrize(("seconds", "is_deleted"), [(0, False), (59, False), (60, True)])
@@ -800,7 +797,7 @@ def test_a_job_waits_a_minute_for_its_set_to_note_what_it_did_to_the_cache(
 ) -> None:
     """The set knows that its cache was emptied from the job alone."""
     todo = plan(outlived("Succeeded", seconds, 0, is_noted=False, type="clear"), NOW)
-    assert (EXPIRED in todo.actions) is is_deleted
+    assert (todo.expiry is not None) is is_deleted
     assert todo.requeue_after == (None if is_deleted else 2.0)
 
 
@@ -814,14 +811,14 @@ def test_a_job_waits_for_its_set_to_note_that_it_has_removed_what_a_failed_sync_
     origin = SyncOrigin("s3://bucket/v2", overwrites=overwrites)
     status = replace(seen.sample_set.status, conditions=(synced,), sync_origin=origin)
     todo = plan(replace(seen, sample_set=replace(seen.sample_set, status=status)), NOW)
-    assert (EXPIRED in todo.actions) is not overwrites
+    assert (todo.expiry is not None) is not overwrites
 
 
 def test_a_job_is_not_deleted_while_another_has_still_to_see_that_it_succeeded() -> None:
     seen = outlived("Succeeded", 99, 0)
     for phase, is_deleted in (("", False), ("Running", True)):
         todo = plan(replace(seen, others={"b": make_other_job("b", phase, after=["job"])}), NOW)
-        assert (EXPIRED in todo.actions) is is_deleted
+        assert (todo.expiry is not None) is is_deleted
 
 
 @pytest.mark.parametrize(("ttl", "again"), [(None, 60.0), (7, 7.0), (90, 60.0)])

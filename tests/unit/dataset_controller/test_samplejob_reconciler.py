@@ -15,6 +15,7 @@ from dataset_controller.timing import BUS_DELETION_TIMEOUT_SECONDS
 from paddlewheel.bus.streams import DATASETS
 from paddlewheel.contracts.generated.bus_v1 import RebuildReport
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
+from paddlewheel.contracts.generated.datasets_v1 import SampleJobFailed
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
@@ -73,6 +74,52 @@ async def test_a_job_goes_when_its_time_is_over_and_with_it_what_is_on_the_bus(d
     assert not any(run in key for key in await data.records())
     assert data.facts()[-3:] == ["SampleJobStarted", "SampleJobSucceeded", "SampleJobDeleted"]
     assert ("Normal", "TTLExpired") in await data.event_reasons()
+
+
+async def fail_without_bus(data: DataHarness, **spec: Any) -> None:
+    """A job fails while the bus is away, because the job that it waits for has failed."""
+    await data.ready_set()
+    data.runtime.script = {"warmup": RunPhase.FAILED}
+    await data.create_job(make_sample_job("first"))
+    data.bus.down = True
+    await data.create_job(make_sample_job(after=["first"], **spec))
+    assert (await data.expect_job("Failed"))["reason"] == "DependencyFailed"
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_job_whose_time_is_over_while_the_bus_is_away_takes_no_fact_along(
+    data: DataHarness, is_killed: bool
+) -> None:
+    await fail_without_bus(data, ttlSecondsAfterFinished=30)
+    for _ in range(3):
+        await data.advance(BUS_DELETION_TIMEOUT_SECONDS)
+        if is_killed:
+            await data.restart()
+        await data.drive()
+    await data.expect_job("Failed")
+    data.bus.down = False
+    await data.wait(30)
+    assert not await data.exists(JOB, ports.SAMPLE_JOBS)
+    uid = data.published[-1].id.partition("/")[0]
+    assert [e.id.partition("/")[2] for e in data.published if e.id.startswith(uid)] == [
+        "SampleJobStarted/0",
+        "SampleJobFailed/0",
+        "SampleJobDeleted/0",
+    ]
+
+
+async def test_a_failure_keeps_its_reason_and_run_although_the_job_has_started_again(
+    data: DataHarness,
+) -> None:
+    await fail_without_bus(data)
+    run = (await data.expect_job("Failed"))["jobName"]
+    await data.patch(JOB, {"spec": {"after": None}}, ports.SAMPLE_JOBS)
+    await data.drive()
+    await data.expect_job("Pending")
+    data.bus.down = False
+    await data.wait(30)
+    failed = [e.data for e in data.published if isinstance(e.data, SampleJobFailed)][1]
+    assert (failed.reason, failed.run_id) == ("DependencyFailed", run)
 
 
 async def test_a_clear_that_goes_at_once_still_tells_its_set(data: DataHarness) -> None:

@@ -64,7 +64,7 @@ RIGHTS: dict[str, Rights] = {
         ("", "events"): {"get", "create", "patch"},
     },
     "trigger-controller": {
-        (EVENTS_GROUP, "triggers"): READ,
+        (EVENTS_GROUP, "triggers"): {*READ, "patch"},
         (EVENTS_GROUP, "triggers/status"): {"patch"},
         (EVENTS_GROUP, "triggers/finalizers"): {"update"},
         (GROUP, "samplejobs"): {*READ, "create", "delete"},

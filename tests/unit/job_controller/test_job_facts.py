@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -15,13 +16,18 @@ from paddlewheel.bus.streams import MODELS
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
-from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobGated
+from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobGated, JobRestarted, JobRunning
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import parse_event_subject
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.ports import Object
+from paddlewheel.kube.ports import PADDLE_JOBS, Object, Resource
 from paddlewheel.sdk import narrowing
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+
+STATUS_WRITES_OF_A_JOB = 5
+"""A recorded message costs no write."""
+BYTES_OF_A_FACT = 600
 
 
 async def test_a_dead_bus_holds_nothing_up_and_facts_come_later_in_order(harness: JobHarness) -> None:
@@ -222,3 +228,108 @@ async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(
     await harness.advance(3)
     assert harness.facts() == ["JobStarting"]
     assert (await harness.settle(key)).requeue_after is None
+
+
+async def test_facts_of_an_outage_say_what_was_true_then(harness: JobHarness) -> None:
+    """Two restarts with two reasons, counts and epochs, all published after the job has succeeded."""
+    key = await harness.to_running(make_paddle_job(worker=make_role(2), backoffLimit=3))
+    harness.bus.down = True
+    for number, message in enumerate(("loss is NaN", "no space left")):
+        await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1, message=message)
+        await harness.settle(key)
+        await harness.advance(60 * number)
+        await harness.run_pods()
+        await harness.settle(key)
+    await harness.end_pods()
+    await harness.settle(key)
+    await harness.restart()
+    harness.bus.down = False
+    await harness.advance(10)
+    told = [e.data for e in harness.published if isinstance(e.data, JobRestarted)]
+    assert [fact.message.rpartition(": ")[2] for fact in told] == ["loss is NaN", "no space left"]
+    assert [(fact.epoch, fact.restarts) for fact in told] == [(1, {"PodFailed": 1}), (2, {"PodFailed": 2})]
+    running = [e.data for e in harness.published if isinstance(e.data, JobRunning)]
+    assert [(fact.epoch, fact.roles["worker"].running) for fact in running] == [(0, 2), (1, 2), (2, 2)]
+    assert harness.facts()[-1] == "JobSucceeded"
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_job_whose_time_to_live_ends_while_the_bus_is_away_takes_no_fact_along(
+    harness: JobHarness, is_killed: bool
+) -> None:
+    model = {"name": "digits", "uri": "s3://models/digits/3"}
+    spec = make_paddle_job(worker=make_role(1), outputModel=model, ttlSecondsAfterFinished=30)
+    key = await harness.to_running(spec)
+    harness.bus.down = True
+    await harness.end_pods()
+    await harness.settle(key)
+    for _ in range(3):
+        await harness.advance(3600)
+        if is_killed:
+            await harness.restart()
+            await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Completed"
+    assert "TTLExpired" not in {e.reason for e in await harness.kubernetes_events()}
+    harness.bus.down = False
+    await harness.advance(10)
+    assert not await harness.exists(key)
+    assert harness.facts()[-2:] == ["JobSucceeded", "JobDeleted"]
+    assert len(harness.bus.events(MODELS.name)) == 1
+    assert [e.reason for e in await harness.kubernetes_events()].count("TTLExpired") == 1
+
+
+async def test_the_last_fact_of_a_job_that_has_expired_waits_for_the_bus_without_a_bound(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(1), ttlSecondsAfterFinished=30))
+    await harness.end_pods()
+    await harness.settle(key)
+
+    def cut_bus(verb: str, resource: Resource, _: Key) -> None:
+        harness.bus.down = harness.bus.down or (verb, resource) == ("delete", PADDLE_JOBS)
+
+    with harness.intercepted(cut_bus):
+        await harness.advance(30)
+        await harness.advance(3600)
+        await harness.restart()
+        await harness.settle(key)
+        assert (await harness.status(key))["phase"] == "Terminating"
+    harness.bus.down = False
+    await harness.advance(10)
+    assert not await harness.exists(key)
+    assert harness.facts()[-2:] == ["JobSucceeded", "JobDeleted"]
+
+
+async def test_a_user_who_deletes_a_job_that_waits_to_expire_waits_only_so_long(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(1), ttlSecondsAfterFinished=30))
+    harness.bus.down = True
+    await harness.end_pods()
+    await harness.settle(key)
+    await harness.advance(60)
+    await harness.delete(key)
+    await harness.advance(590)
+    assert await harness.exists(key)
+    await harness.advance(20)
+    assert not await harness.exists(key)
+
+
+async def test_messages_add_little_to_the_status_and_no_write(harness: JobHarness) -> None:
+    """The whole life of a job: one write for each change, as without messages."""
+    key = await harness.to_running(make_paddle_job(worker=make_role(2)))
+    await harness.end_pods()
+    await harness.settle(key)
+    await harness.advance(3)
+    assert harness.cluster.writes["patch-status", "paddlejobs"] == STATUS_WRITES_OF_A_JOB
+    facts = (await harness.status(key))["announcements"]
+    assert [fact["fact"] for fact in facts] == ["JobAccepted", "JobStarting", "JobRunning", "JobSucceeded"]
+    assert max(len(json.dumps(fact)) for fact in facts) < BYTES_OF_A_FACT
+
+
+async def test_a_status_keeps_no_secret_of_the_template(harness: JobHarness) -> None:
+    role = make_role(1)
+    container = role["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "TOKEN", "value": "s3cr3t"}]
+    key = await harness.to_running(make_paddle_job(worker=role))
+    await harness.end_pods(phase="Failed", exit_code=1)
+    await harness.settle(key)
+    assert "s3cr3t" not in json.dumps(await harness.status(key))

@@ -12,7 +12,7 @@ import pytest
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.announcements import Announcements, parse_announcements, render_announcements
 from paddlewheel.contracts.conditions import RECONCILE_FAILED, Conditions, parse_conditions, render_conditions
-from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed
+from paddlewheel.contracts.generated.jobs_v1 import JobAccepted, JobDeleted, JobFailed, JobRestarted
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, parse_stamp
 from paddlewheel.core.errors import Conflict, Permanent, Retry
@@ -22,7 +22,7 @@ from paddlewheel.operator.domain.facts import Fact, FactTable
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT, Action, Applied, Create, KubernetesEvent, Plan
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
-from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS, Count
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Control, Host, Operator
 from paddlewheel.operator.settings import OperatorSettings
@@ -37,15 +37,19 @@ KEY = Key("default", "toy")
 
 @dataclass(frozen=True)
 class ToyStatus:
-    """Status of the toy kind: a phase that follows `spec.phase`."""
+    """Status of the toy kind: phase, restarts and reason follow the spec."""
 
     phase: str = ""
+    restarts: int = 0
+    reason: str = ""
     conditions: Conditions = ()
     announcements: Announcements = ()
 
     def render(self) -> dict[str, Any]:
         return {
             "phase": self.phase,
+            "restarts": self.restarts,
+            "reason": self.reason,
             "conditions": render_conditions(self.conditions),
             "announcements": render_announcements(self.announcements),
         }
@@ -65,6 +69,12 @@ class Toy:
 
 FACTS: FactTable[ToyStatus] = FactTable(
     Fact(JobAccepted, lambda s: s.phase != "Deleted", lambda _, ref: JobAccepted(job=ref)),
+    Fact(
+        JobRestarted,
+        lambda s: s.restarts > 0,
+        lambda s, ref: JobRestarted(job=ref, reason=s.reason),
+        attempt=lambda s: s.restarts - 1,
+    ),
     Fact(JobFailed, lambda s: s.phase == "Failed", lambda _, ref: JobFailed(job=ref)),
     Fact(JobDeleted, lambda s: s.phase == "Deleted", lambda _, ref: JobDeleted(job=ref)),
 )
@@ -87,9 +97,14 @@ class ToyKind:
         if obj["spec"].get("unreadable"):
             raise Permanent("InvalidSpec", "spec.unreadable: is true")
         status = obj.get("status") or {}
-        conditions = parse_conditions(status.get("conditions"))
-        announcements = parse_announcements(status.get("announcements"))
-        return Toy(obj, ToyStatus(status.get("phase", ""), conditions, announcements))
+        recorded = ToyStatus(
+            status.get("phase", ""),
+            status.get("restarts", 0),
+            status.get("reason", ""),
+            parse_conditions(status.get("conditions")),
+            parse_announcements(status.get("announcements")),
+        )
+        return Toy(obj, recorded)
 
     def plan(self, seen: Toy, now: datetime) -> Plan[ToyStatus]:
         metadata = seen.obj["metadata"]
@@ -104,7 +119,9 @@ class ToyKind:
                 release={"finalizers": []},
                 release_anyway=now >= deleted + timedelta(seconds=RELEASE_GRACE_SECONDS),
             )
-        status = _declared(replace(seen.status, phase=seen.phase), now)
+        spec = seen.obj["spec"]
+        status = replace(seen.status, phase=seen.phase, restarts=spec.get("restarts", 0))
+        status = _declared(replace(status, reason=spec.get("reason", "")), now)
         finalizer = None if metadata.get("finalizers") else {"finalizers": [FINALIZER]}
         is_new = seen.status.phase != seen.phase
         events = (KubernetesEvent("Normal", "Scaled", seen.phase),) if is_new else ()
@@ -144,7 +161,8 @@ def _pods(seen: Toy) -> tuple[Action, ...]:
 class ToyHarness(Harness[OperatorReplica]):
     """A minimal controller of one kind."""
 
-    def __init__(self, fakes: Fakes | None = None) -> None:
+    def __init__(self, fakes: Fakes | None = None, count: Count = lambda *_: None) -> None:
+        self._count = count
         self.kind: ToyKind
         self.reconciler: Reconciler[Toy, ToyStatus, ToyStatus]
         super().__init__(self._build_replica, JOBS, fakes)
@@ -155,7 +173,7 @@ class ToyHarness(Harness[OperatorReplica]):
     def _build_operator(self, host: Host) -> Operator:
         watch = Watch({"PaddleJob": Informer(host.api, PADDLE_JOBS, clock=host.clock)})
         operator = Operator("toy", OperatorSettings(replicas_share=False), host, watch=watch)
-        outbox = operator.outbox(JOBS, lambda *_: None)
+        outbox = operator.outbox(JOBS, self._count)
         executor = Executor(host.api, {"Pod": PODS}, watch.stores, host.clock)
         self.kind = ToyKind(watch.of("PaddleJob"), executor)
         self.reconciler = Reconciler(self.kind, operator.outside("PaddleJob", outbox, FINALIZER))
@@ -206,11 +224,13 @@ async def test_a_conflict_leaves_no_fact_that_was_never_recorded(toy: ToyHarness
     assert toy.facts() == ["JobAccepted"]
 
 
-async def test_facts_say_the_version_that_holds_them(toy: ToyHarness) -> None:
+async def test_facts_name_the_version_that_was_decided_on(toy: ToyHarness) -> None:
     await toy.make(phase="Running")
     await toy.drain_queue()
     published: Any = toy.published[0].data
-    assert published.job.resource_version == (await toy.get(KEY))["metadata"]["resourceVersion"]
+    # The finalizer made this version; the write of the status, with the fact, makes the next.
+    assert published.job.resource_version == "2"
+    assert (await toy.get(KEY))["metadata"]["resourceVersion"] == "3"
 
 
 async def test_the_confirmation_goes_along_with_the_next_write(toy: ToyHarness) -> None:

@@ -63,6 +63,23 @@ async def test_facts_wait_for_the_bus_and_keep_their_content(plain: ServingHarne
     await plain.advance(30)
     steps: list[Any] = [event.data for event in plain.published if "Canary" in event.type]
     assert [fact.percent for fact in steps] == [10, 20, 30]
+    # The object that each fact is about is that of its moment, too.
+    assert [fact.service.generation for fact in steps] == [2, 3, 4]
+    assert len({fact.service.resource_version for fact in steps}) == 3
+
+
+async def test_a_fact_that_an_older_release_recorded_is_published_with_its_parts(
+    plain: ServingHarness,
+) -> None:
+    await plain.served()
+    fact = {"fact": "CanaryStepped", "attempt": 4, "at": "2026-01-01T00:00:00.000Z", "announced": False}
+    await plain.set_status(LAC, {"announcements": [fact | {"revision": "lac-1", "percent": 25, "step": 2}]})
+    await plain.drain_queue()
+    assert (plain.last.revision, plain.last.percent, plain.last.step) == ("lac-1", 25, 2)
+    await plain.advance(3)
+    [kept] = (await plain.status(LAC))["announcements"]
+    assert kept["announced"]
+    assert "revision" not in kept
 
 
 async def test_a_deleted_service_waits_for_the_bus_but_not_for_ever(plain: ServingHarness) -> None:

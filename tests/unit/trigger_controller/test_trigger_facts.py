@@ -16,13 +16,17 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.generated.bus_v1 import RebuildReport
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.triggers_v1 import TriggerFailed, TriggerFired
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object
+from paddlewheel.operator.domain.facts import PENDING_MAX
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
 from paddlewheel.testkit.triggers import make_store_trigger, make_trigger
-from trigger_controller.domain.facts import FACTS, OUTBOX_LIMIT, Case, outbox_room
+from trigger_controller.domain import names
+from trigger_controller.domain.facts import FACTS, Case, outbox_room
+from trigger_controller.timing import BUS_DELETION_TIMEOUT_SECONDS
 
 QUOTA = Permanent("Forbidden", "exceeded quota: jobs")
 
@@ -162,11 +166,11 @@ async def test_events_wait_on_the_bus_while_the_outbox_is_full(
     harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.apply(make_trigger())
-    total = OUTBOX_LIMIT + 50
+    total = PENDING_MAX + 50
     with refusing_facts(harness, monkeypatch):
         await harness.publish_ready(*(f"e-{n}" for n in range(total)))
-        assert len(await outbox(harness)) == OUTBOX_LIMIT
-        assert harness.jobs_created() == OUTBOX_LIMIT
+        assert len(await outbox(harness)) == PENDING_MAX
+        assert harness.jobs_created() == PENDING_MAX
     for _ in range(4):
         await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
     assert harness.jobs_created() == total
@@ -179,7 +183,7 @@ async def test_gathered_events_wait_in_the_status_while_the_outbox_is_full(
 ) -> None:
     trigger = make_store_trigger(batch={"quietSeconds": 1})
     await harness.apply(trigger)
-    monkeypatch.setattr("trigger_controller.domain.facts.OUTBOX_LIMIT", 1)
+    monkeypatch.setattr("trigger_controller.domain.facts.PENDING_MAX", 1)
     with refusing_facts(harness, monkeypatch):
         await harness.notify("a.png")
         await harness.advance(2)
@@ -195,9 +199,9 @@ async def test_gathered_events_wait_in_the_status_while_the_outbox_is_full(
 
 def test_the_room_of_an_outbox() -> None:
     entry = TriggerAnnouncement("TriggerFired", 0, "2026-01-31T12:00:00.000Z")
-    assert outbox_room(TriggerStatus()) == OUTBOX_LIMIT
-    assert outbox_room(TriggerStatus(announcements=(entry,))) == OUTBOX_LIMIT - 1
-    assert outbox_room(TriggerStatus(announcements=(entry,) * (OUTBOX_LIMIT + 1))) == 0
+    assert outbox_room(TriggerStatus()) == PENDING_MAX
+    assert outbox_room(TriggerStatus(announcements=(entry,))) == PENDING_MAX - 1
+    assert outbox_room(TriggerStatus(announcements=(entry,) * (PENDING_MAX + 1))) == 0
 
 
 async def test_after_the_bus_lost_its_data_the_last_facts_are_back(harness: TriggerHarness) -> None:
@@ -231,3 +235,92 @@ async def test_the_command_rebuild_is_answered(harness: TriggerHarness) -> None:
 def test_an_entry_of_another_version_of_the_service_is_not_published() -> None:
     entry = Announcement("TriggerPaused", 0, "2026-01-31T12:00:00.000Z")
     assert FACTS.render(entry, Case(), ObjectRef()) is None
+
+
+async def test_a_deleted_trigger_goes_after_its_facts(
+    open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_harness() as harness:
+        await harness.apply(make_trigger())
+        with refusing_facts(harness, monkeypatch):
+            await harness.publish_ready("e-1", "e-2")
+            await harness.delete(WARM)
+            await harness.drain_queue()
+            await harness.restart()
+            await harness.advance(300)
+            assert await harness.exists(WARM)
+        await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS)
+        assert not await harness.exists(WARM)
+        published = [e.data.event_id for e in harness.published if isinstance(e.data, TriggerFired)]
+        assert sorted(published) == ["e-1", "e-2"]
+
+
+async def test_a_deleted_trigger_does_not_wait_for_the_bus_for_ever(
+    harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.apply(make_trigger())
+    with refusing_facts(harness, monkeypatch):
+        await harness.publish_ready("e-1")
+        await harness.delete(WARM)
+        await harness.advance(BUS_DELETION_TIMEOUT_SECONDS - 1)
+        assert await harness.exists(WARM)
+        await harness.advance(PUBLISH_RETRY_INTERVAL_SECONDS + 1)
+        assert not await harness.exists(WARM)
+
+
+async def test_a_trigger_without_pending_facts_goes_at_once(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    await harness.publish_ready("e-1")
+    await harness.delete(WARM)
+    await harness.drain_queue()
+    assert not await harness.exists(WARM)
+
+
+async def test_a_finalizer_of_another_controller_is_left_alone(harness: TriggerHarness) -> None:
+    trigger = make_trigger()
+    trigger["metadata"]["finalizers"] = ["example.com/theirs"]
+    await harness.apply(trigger)
+    assert (await harness.get(WARM))["metadata"]["finalizers"] == ["example.com/theirs", names.FINALIZER]
+    await harness.delete(WARM)
+    await harness.drain_queue()
+    assert (await harness.get(WARM))["metadata"]["finalizers"] == ["example.com/theirs"]
+
+
+async def test_a_job_beyond_the_history_is_kept_while_its_facts_wait(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger(successfulJobsHistoryLimit=0))
+    await harness.publish_ready("e-1")
+    [job] = await harness.sample_jobs()
+    fact = {"fact": "SampleJobSucceeded", "attempt": 0, "at": "2026-01-01T00:00:00.000Z", "announced": False}
+    key = Key("default", job["metadata"]["name"])
+    await harness.set_status(key, {"announcements": [fact]}, SAMPLE_JOBS)
+    await harness.end(job)
+    await harness.advance(3600)
+    assert len(await harness.sample_jobs()) == 1
+    await harness.set_status(key, {"announcements": [fact | {"announced": True}]}, SAMPLE_JOBS)
+    await harness.drain_queue()
+    assert await harness.sample_jobs() == []
+
+
+async def test_a_firing_that_an_older_release_recorded_is_published_with_its_parts(
+    open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_harness() as harness:
+        await harness.apply(make_trigger())
+        child = {"kind": "SampleJob", "name": "warm-1", "uid": "u-1"}
+        parts = {"event": "e-1", "eventType": "paddlewheel.datasets.v1.SampleSetReady", "events": 3}
+        fact = {"fact": "TriggerFired", "attempt": 7, "at": "2026-01-01T00:00:00.000Z", "announced": False}
+        await harness.set_status(WARM, {"announcements": [fact | parts | {"created": child}]})
+        await harness.drain_queue()
+        [event] = harness.published
+        assert isinstance(event.data, TriggerFired)
+        assert (event.id.rpartition("/")[2], event.data.event_id, event.data.events) == ("7", "e-1", 3)
+        assert event.data.created is not None
+        assert event.data.created.uid == "u-1"
+
+
+async def test_a_recorded_fact_has_its_message_and_not_its_parts_as_well(harness: TriggerHarness) -> None:
+    await harness.apply(make_trigger())
+    await harness.publish_ready("e-1")
+    [entry] = await outbox(harness)
+    assert not {"event", "eventType", "created"} & set(entry)
+    assert from_json(TriggerFired, entry["payload"].encode()) == harness.published[0].data

@@ -11,8 +11,8 @@ from tests.unit.trigger_controller.conftest import OpenHarness, TriggerHarness, 
 
 from paddlewheel.bus.streams import DATASETS, FIRED, JOBS, SOURCES
 from paddlewheel.contracts.crds import TriggerStatus
-from paddlewheel.contracts.crds.trigger import EPOCH
 from paddlewheel.contracts.envelope import Event
+from paddlewheel.contracts.stamps import EPOCH
 from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS
 from paddlewheel.testkit.clock import ManualClock

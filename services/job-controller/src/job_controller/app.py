@@ -25,7 +25,7 @@ from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, SERVICES, WORKLOADS, Change, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, WORKLOADS, Change, Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -39,7 +39,6 @@ RESOURCES = {
     **{kind: resource for kind, resource, _ in GANGS.values()},
     names.WORKLOAD: WORKLOADS,
     names.KEPT_LOGS: CONFIG_MAPS,
-    JOB: PADDLE_JOBS,
 }
 
 

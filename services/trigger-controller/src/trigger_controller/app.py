@@ -31,7 +31,7 @@ def build(settings: Settings, host: Host) -> Operator:
     observer = TriggerObserver(watch, host.api, memory, inbox, host.clock, parse, metrics)
     executor = Executor(host.api, CHILDREN, watch.stores, host.clock, claim)
     kind = TriggerKind(observer, Applier(executor, memory, metrics), memory, host.clock, metrics)
-    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
+    outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact), names.FINALIZER)
     controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory, parse))
     wakes = Wakes(watch, controller.wake, inbox, observer.forget)
     operator.background(lambda: watch.run(wakes.changed))

@@ -19,8 +19,8 @@ from uuid import uuid4
 import orjson
 
 from paddlewheel.bus.ports import Entry, KeyValue
-from paddlewheel.contracts.crds.trigger import EPOCH
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import EPOCH
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker

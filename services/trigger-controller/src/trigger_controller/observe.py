@@ -64,7 +64,7 @@ class TriggerObserver:
         if obj is None:
             return None
         trigger = self._parse(obj)
-        if trigger.is_deleting:
+        if trigger.deleted_at is not None:
             return Observed(trigger)
         seen = await self._with_events(await self._with_deferred(Observed(trigger)))
         seen = self._with_turn(self._with_cached(_with_postponed(await self._without_lost(seen))))

@@ -19,6 +19,9 @@ WEBHOOK_RETRY_INTERVAL_SECONDS = 2
 CLOCK_SKEW_GRACE_SECONDS = 5.0
 """The clocks of the API server and of publishers may differ by this much."""
 
+BUS_DELETION_TIMEOUT_SECONDS = 600.0
+"""A deleted trigger waits this long for the bus to take its facts."""
+
 # Deferred events
 
 

@@ -47,6 +47,8 @@ class Surroundings:
         """Actions by kind that the API server refuses, as with a quota."""
         self.published: dict[str, Any] = {}
         """Facts by id, in order: what the bus holds."""
+        self.given_up: set[str] = set()
+        """Uids of jobs that were let go with facts that the bus does not hold."""
 
 
 class Controller:
@@ -179,13 +181,19 @@ class Controller:
         yield from self._finish(seen, obj, todo, applied)
 
     def _finish(self, seen: Observed, obj: Object, todo: Plan, applied: Applied) -> Iterator[None]:
-        wanted = seen.status if todo.status is None else todo.status
+        wanted = seen.status if todo.status is None else _with_messages(seen, obj, todo.status)
         obj, recorded = self._record(seen, obj, wanted)
         yield
         is_settled = self._publish(obj, Case(seen.job, recorded), recorded.announcements)
         yield
         if todo.release is not None and (is_settled or todo.release_anyway):
             self._patch_own(obj, {"metadata": dict(todo.release)})
+            if not is_settled:
+                self._around.given_up.add(uid_of(obj))
+            self._wish = None
+            return
+        if todo.expiry is not None and is_settled:
+            self._server.delete(names.JOB, KEY, uid_of(obj))
             self._wish = None
             return
         wishes = (todo.requeue_after, applied.retry_after, self._outbox_wish(is_settled))
@@ -287,3 +295,8 @@ class Controller:
         still = set(pending(recorded))
         self._unconfirmed = {f: at for f, at in self._unconfirmed.items() if f in still}
         return True
+
+
+def _with_messages(seen: Observed, obj: Object, status: JobStatus) -> JobStatus:
+    facts = FACTS.record(status.announcements, Case(seen.job, status), object_ref(obj))
+    return replace(status, announcements=facts)

@@ -54,7 +54,11 @@ CHANGES = {
 class History:
     """What has happened to one job."""
 
+    uid: str = ""
     facts: list[tuple[str, int]] = field(default_factory=list)
+    payloads: dict[str, str] = field(default_factory=dict)
+    """The message of each fact by its id, as it was first recorded."""
+    is_deleted_by_user: bool = False
     lost: set[str] = field(default_factory=set)
     """Uids of pods that failed, or that somebody else deleted."""
     asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -141,6 +145,7 @@ class Laws:
         if new == old:
             return
         history = self.histories[uid_of(job)]
+        history.uid = uid_of(job)
         _ends_once(old, new)
         _counts_only_up(old, new)
         _is_one_story(new)
@@ -149,6 +154,10 @@ class Laws:
         self._budgets(history, old, new, job)
 
     def _facts(self, history: History, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        for a in new["announcements"]:
+            id_ = f"{history.uid}/{a['fact']}/{a['attempt']}"
+            assert history.payloads.setdefault(id_, a["payload"]) == a["payload"], f"{id_} has changed"
+        assert _is_sorted([a["at"] for a in new["announcements"]]), "the order is not that of the times"
         before = {(a["fact"], a["attempt"]) for a in old.get("announcements", ())}
         for fact in [(a["fact"], a["attempt"]) for a in new["announcements"]]:
             if fact in before:
@@ -169,6 +178,10 @@ class Laws:
         assert failures <= len(history.lost), f"{failures} restarts after {len(history.lost)} losses"
         for cause, what in CHANGES.items():
             assert after.get(cause, 0) <= history.asked[what], f"more restarts by {cause} than changes"
+
+
+def _is_sorted(times: list[str]) -> bool:
+    return times == sorted(times)
 
 
 def must_go(job: Object, *, has_ended: bool) -> bool:

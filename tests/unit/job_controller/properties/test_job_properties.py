@@ -300,7 +300,8 @@ class JobMachine(World, RuleBasedStateMachine):
     @with_job
     @rule(chance=st.integers(0, 4))
     def the_user_deletes_the_job(self, chance: int) -> None:
-        if chance == 4:
+        if chance == 4 and self.job is not None:
+            self.laws.histories[uid_of(self.job)].is_deleted_by_user = True
             self.server.delete(names.JOB, KEY)
 
     @precondition(lambda self: self.job is None)

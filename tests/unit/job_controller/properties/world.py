@@ -23,6 +23,7 @@ from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.plan import plan
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.contracts.wire import to_json
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Object
 
@@ -127,6 +128,17 @@ class World:
                 break
         assert self._is_well, f"the job does not go on: {self.status}"
         assert "deletionTimestamp" not in (self.job or {"metadata": {}})["metadata"], "a deleted job stays"
+        self._check_facts()
+
+    def _check_facts(self) -> None:
+        """The bus holds each fact with the message that was recorded, unless a user's patience was over."""
+        published = {id_: to_json(data).decode() for id_, data in self.around.published.items()}
+        for uid, history in self.laws.histories.items():
+            if uid in self.around.given_up:
+                assert history.is_deleted_by_user, "a job that expired took facts along"
+                continue
+            told = {id_: published.get(id_) for id_ in history.payloads}
+            assert told == history.payloads, "a fact is lost, or has another's content"
 
     def _wait(self) -> bool:
         """Until the controller wants to look again. False when nothing came of it."""

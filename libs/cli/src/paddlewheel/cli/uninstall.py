@@ -36,7 +36,12 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Cust
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _CONTROLLERS = "app.kubernetes.io/part-of=paddlewheel"
 _RELEASE = "paddlewheel"
-_FINALIZERS = ("finalizers.paddlepaddle.org", "paddlepaddle.org/", "elasticserving.paddlepaddle.org/")
+_FINALIZERS = (
+    "finalizers.paddlepaddle.org",
+    "paddlepaddle.org/",
+    "elasticserving.paddlepaddle.org/",
+    "events.paddlepaddle.org/",
+)
 DELETION_TIMEOUT_SECONDS = 120.0
 """Time to wait after the last object has gone."""
 _LIST_INTERVAL_SECONDS = 2.0

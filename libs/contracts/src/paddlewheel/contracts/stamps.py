@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a time that is missing in an object written by hand."""
+
 
 def seconds_stamp(time: datetime) -> str:
     """`2026-01-31T12:00:00Z`, as Kubernetes writes times. `time` must be aware."""

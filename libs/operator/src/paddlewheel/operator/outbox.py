@@ -29,7 +29,7 @@ from paddlewheel.operator.circuit_breaker import CircuitBreaker
 
 log = structlog.get_logger(__name__)
 
-Outcome = Literal["published", "pending", "refused"]
+Outcome = Literal["published", "pending", "refused", "dropped"]
 Count = Callable[[str, Outcome], None]
 """Counts an outcome for the name of a fact."""
 
@@ -54,8 +54,8 @@ class FactSource:
     """One object and how its facts are rendered.
 
     Args:
-        render: returns the event of a fact. None for a fact that another version of the service declared. May
-            raise Permanent.
+        render: returns the event of a fact, with the recorded message. None for a fact that another version
+            of the service declared. May raise Permanent.
     """
 
     key: Key
@@ -132,6 +132,14 @@ class Outbox:
         """The facts for the next status write: published facts are marked as announced."""
         unconfirmed = self._unconfirmed.get(uid)
         return confirm(facts, unconfirmed.facts) if unconfirmed else facts
+
+    def note_dropped(self, before: Announcements, recorded: Announcements) -> None:
+        """Count pending facts that were removed from the status, because too many wait."""
+        kept = {(fact.fact, fact.attempt) for fact in recorded}
+        for fact in pending(before):
+            if (fact.fact, fact.attempt) not in kept:
+                log.error("fact dropped, because too many facts of the object wait", fact=fact.fact)
+                self._count(fact.fact, "dropped")
 
     def is_confirmation_due(self, uid: str) -> bool:
         """True when the confirmation must be written separately, because no other write has included it."""

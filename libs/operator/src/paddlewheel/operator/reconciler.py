@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import structlog
 
@@ -175,13 +175,16 @@ class Reconciler(Generic[O, S, C]):
         return await self._finish(seen, obj, todo, applied)
 
     async def _finish(self, seen: O, obj: Object, todo: Plan[S], applied: Applied) -> Result:
-        wanted: S = seen.status if todo.status is None else todo.status
+        wanted: S = seen.status if todo.status is None else self._with_messages(seen, obj, todo.status)
         obj, recorded = await self._record(seen, obj, self._without_bug(obj, wanted))
         self._emit(obj, todo.events)
         source = self._source(obj, seen, recorded)
         published = await self._out.outbox.publish(source, recorded.announcements)
         if todo.release is not None and (published.is_settled or todo.release_anyway):
             await self._patch_own(obj, {"metadata": dict(todo.release)})
+            return Result()
+        if todo.expiry is not None and published.is_settled:
+            await self._expire(obj, todo.expiry)
             return Result()
         return Result(earliest(todo.requeue_after, applied.retry_after, published.retry_after))
 
@@ -259,8 +262,15 @@ class Reconciler(Generic[O, S, C]):
         if patch := merge_patch(obj.get("status") or {}, confirmed.render()):
             obj = await self._patch_own(obj, {"status": patch}, status=True)
         if is_changed:
+            outbox.note_dropped(seen.status.announcements, wanted.announcements)
             self._kind.recorded(seen, wanted)
         return obj, confirmed
+
+    def _with_messages(self, seen: O, obj: Object, status: S) -> S:
+        """The status, in which each pending fact has its message."""
+        case, facts = self._kind.case(seen, status), status.announcements
+        recorded = self._kind.facts.record(facts, case, object_ref(obj))
+        return status if recorded == facts else cast(S, _with(status, announcements=recorded))
 
     def _without_bug(self, obj: Object, status: S) -> S:
         if not any(c.type == RECONCILE_FAILED and c.status == "True" for c in status.conditions):
@@ -284,6 +294,12 @@ class Reconciler(Generic[O, S, C]):
             return await self._out.store.write(key, call)
         except NotFound as error:
             raise Conflict(f"{self._out.resource.kind} {key} is gone") from error
+
+    async def _expire(self, obj: Object, event: KubernetesEvent) -> None:
+        """Delete the object. Its finalizer keeps it until the fact of the deletion was published, too."""
+        with suppress(NotFound):
+            await self._out.cluster.delete(self._out.resource, key_of(obj), uid=uid_of(obj))
+        self._emit(obj, (event,))
 
     def _emit(self, obj: Object, events: tuple[KubernetesEvent, ...]) -> None:
         for event in events:
@@ -322,7 +338,7 @@ class Reconciler(Generic[O, S, C]):
 
 
 def object_ref(obj: Object) -> ObjectRef:
-    """The reference to the object of a fact, as last read or written."""
+    """The reference to the object, in the version that was last read or written."""
     key = key_of(obj)
     return ObjectRef(
         namespace=key.namespace,

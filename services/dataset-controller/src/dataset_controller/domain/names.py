@@ -11,7 +11,6 @@ from enum import StrEnum
 SERVICE = "dataset-controller"
 """Source of facts and of Kubernetes Events."""
 
-SAMPLE_JOB = "SampleJob"
 VOLUME = "PersistentVolume"
 CLAIM = "PersistentVolumeClaim"
 SECRET = "Secret"  # noqa: S105 - a kind, not a secret

@@ -201,7 +201,7 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     job = seen.job
     status, expires = present_status(seen), expires_at(job)
     if expires is not None and now >= expires:
-        return Plan(status, (Delete(names.JOB, job.key, job.uid),), events=(expiry_event(job),))
+        return Plan(status, expiry=expiry_event(job))
     plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     pods = pods_to_delete(seen)
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)

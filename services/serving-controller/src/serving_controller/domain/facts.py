@@ -1,7 +1,7 @@
 """The facts of a PaddleService: one table. A new fact is a message in `protos/` and a row here.
 
-Most can become true again, also while the bus is away. So every fact has a number, and its entry in the
-outbox (`status.announcements`) holds the content of its message until the bus has confirmed it.
+Most facts can become true again, also while the bus is unreachable. So every fact has a number. A plan
+declares a fact with the parts of its message; the reconciler records the message.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paddlewheel.contracts.announcements import Announcement, last_attempt, outstanding
+from paddlewheel.contracts.announcements import Announcement, last_attempt, later, outstanding
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds.paddleservice import (
     PaddleServiceStatus,
@@ -30,14 +30,14 @@ from paddlewheel.contracts.generated.serving_v1 import (
     Side,
     Statistics,
 )
-from paddlewheel.operator.domain.facts import PENDING_MAX, Fact, FactTable
+from paddlewheel.operator.domain.facts import Fact, FactTable, bounded
 
 _NOTHING = ServingAnnouncement("", 0, "")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A fact's content as its entry in the outbox tells, and the status it is published from."""
+    """The parts of a message, and the URL of the status that records it."""
 
     url: str = ""
     entry: ServingAnnouncement = _NOTHING
@@ -131,18 +131,20 @@ def declare(
     """Add an occurrence of the fact, under its next number. `at` is RFC 3339 UTC."""
     facts = outstanding(status.announcements)
     number = last_attempt(facts, fact) + 1
-    new = ServingAnnouncement(fact, number, at, False, revision, percent, step, reason, message, verdict)
-    return status.model_copy(update={"announcements": _bounded((*facts, new))})
+    new = ServingAnnouncement(
+        fact,
+        number,
+        later(facts, at),
+        revision=revision,
+        percent=percent,
+        step=step,
+        reason=reason,
+        message=message,
+        verdict=verdict,
+    )
+    return status.model_copy(update={"announcements": bounded((*facts, new))})
 
 
 def is_declared(status: PaddleServiceStatus, fact: str) -> bool:
     """It became true before."""
     return last_attempt(status.announcements, fact) >= 0
-
-
-def _bounded(facts: tuple[ServingAnnouncement, ...]) -> tuple[ServingAnnouncement, ...]:
-    """A service that flaps while the bus is away loses the oldest repetitions, never the last of a fact."""
-    last = {fact.fact: fact.attempt for fact in facts}
-    repeated = [fact for fact in facts if fact.attempt < last[fact.fact]]
-    dropped = repeated[: max(0, len(facts) - PENDING_MAX)]
-    return tuple(fact for fact in facts if fact not in dropped)

@@ -1,30 +1,27 @@
 """The trigger's facts: one table. A new fact is a message in `protos/` and a row here.
 
-A trigger fires many times, also within one pass. So every fact has a number, and its entry in the outbox
-(`status.announcements`) holds the content of its message until the bus has confirmed it.
+A trigger fires many times, also within one pass. So every fact has a number. A plan declares a fact with the
+parts of its message; the reconciler records the message.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from paddlewheel.contracts.announcements import Announcement, last_attempt, outstanding, pending
+from paddlewheel.contracts.announcements import Announcement, last_attempt, later, outstanding, pending
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import TriggerAnnouncement
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.triggers_v1 import TriggerFailed, TriggerFired
-from paddlewheel.operator.domain.facts import Fact, FactTable
+from paddlewheel.operator.domain.facts import PENDING_MAX, Fact, FactTable
 
-OUTBOX_LIMIT = 256
-"""Entries that may wait for the bus: far more than consumers deliver at once, and far below the size limit of
-an object. Events beyond it wait on the bus, gathered ones in the status."""
 _NOTHING = TriggerAnnouncement("", 0, "")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A firing or a failure, as its entry in the outbox tells; the default is neither."""
+    """The parts of the message of a firing or a failure. The default is neither."""
 
     entry: TriggerAnnouncement = _NOTHING
 
@@ -73,10 +70,10 @@ def declare(status: TriggerStatus, content: TriggerAnnouncement, at: str) -> Tri
     for fact in FACTS:
         if fact.when(Case(content)):
             number = last_attempt(facts, fact.name) + 1
-            facts = (*facts, replace(content, fact=fact.name, attempt=number, at=at))
+            facts = (*facts, replace(content, fact=fact.name, attempt=number, at=later(facts, at)))
     return status.model_copy(update={"announcements": facts})
 
 
 def outbox_room(status: TriggerStatus) -> int:
-    """How many more facts the outbox takes."""
-    return max(0, OUTBOX_LIMIT - len(pending(status.announcements)))
+    """How many more facts the outbox takes. Further events wait on the bus, gathered ones in the status."""
+    return max(0, PENDING_MAX - len(pending(status.announcements)))

@@ -66,12 +66,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Child:
-    """A child as observed. `created_at` is RFC 3339; `event_id` that of the event it was created for."""
+    """A child as observed.
+
+    Args:
+        created_at: RFC 3339.
+        event_id: id of the event that it was created for.
+        has_pending_facts: the bus does not have all facts in its status.
+    """
 
     ref: StatusChild
     outcome: Outcome
     created_at: str
     event_id: str = ""
+    has_pending_facts: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,8 @@ class Trigger:
     uid: str
     generation: int
     created_at: datetime
-    is_deleting: bool
+    deleted_at: datetime | None
+    finalizers: tuple[str, ...]
     spec: TriggerSpec
     template: Template
     retry: str

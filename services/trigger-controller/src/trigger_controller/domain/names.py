@@ -37,6 +37,9 @@ CONDITION_BLOCKED = "Blocked"
 CONDITION_LOST = "EventsLost"
 CONDITIONS = (CONDITION_READY, CONDITION_LOOP, CONDITION_BLOCKED, CONDITION_LOST)
 
+FINALIZER = "events.paddlepaddle.org/facts"
+"""The finalizer of every Trigger. It keeps a deleted trigger until its facts are published."""
+
 DIGEST_LENGTH = 16
 _SHORT = 10
 

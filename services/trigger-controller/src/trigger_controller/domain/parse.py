@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from paddlewheel.contracts.crds import TriggerSpec, parse_trigger_spec, parse_trigger_status
-from paddlewheel.contracts.crds.trigger import EPOCH, StatusChild, When
+from paddlewheel.contracts.crds.trigger import StatusChild, When
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.contracts.objects import finalizers_of
+from paddlewheel.contracts.stamps import EPOCH, parse_stamp
 from trigger_controller.domain import names
 from trigger_controller.domain.model import Child, Origin, Outcome, Raw, Template, Trigger
 from trigger_controller.domain.policies.grants import Grants, find_missing_grant
@@ -31,7 +32,8 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
         uid=str(meta.get("uid", "")),
         generation=int(meta.get("generation", 0)),
         created_at=parse_stamp(meta.get("creationTimestamp")) or EPOCH,
-        is_deleting="deletionTimestamp" in meta,
+        deleted_at=parse_stamp(meta.get("deletionTimestamp")),
+        finalizers=tuple(finalizers_of(raw)),
         spec=spec,
         template=_template(raw, spec),
         retry=str(annotations.get(names.ANNOTATION_RETRY, "")),
@@ -45,11 +47,12 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
 def parse_child(raw: Raw) -> Child:
     """A SampleJob or PaddleJob that a trigger created."""
     meta = raw["metadata"]
-    phase = str((raw.get("status") or {}).get("phase", ""))
+    status = raw.get("status") or {}
     ref = StatusChild(kind=str(raw["kind"]), name=str(meta["name"]), uid=str(meta["uid"]))
     event_id = str((meta.get("annotations") or {}).get(names.ANNOTATION_EVENT, ""))
-    outcome = _OUTCOMES.get(phase, Outcome.ACTIVE)
-    return Child(ref, outcome, str(meta.get("creationTimestamp", "")), event_id)
+    outcome = _OUTCOMES.get(str(status.get("phase", "")), Outcome.ACTIVE)
+    is_pending = any(not fact.get("announced") for fact in status.get("announcements") or ())
+    return Child(ref, outcome, str(meta.get("creationTimestamp", "")), event_id, is_pending)
 
 
 def parse_origin(raw: Raw) -> Origin:

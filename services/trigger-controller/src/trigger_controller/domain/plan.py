@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from paddlewheel.contracts.base import write_time
 from paddlewheel.contracts.conditions import Condition, find
@@ -24,7 +24,7 @@ from trigger_controller.domain.policies.release import gathers, may_fire, wait_b
 from trigger_controller.domain.policies.schedule import wait_before_turn, with_schedule, without_expired
 from trigger_controller.domain.render import child_name, render_child
 from trigger_controller.domain.status import Creation, with_conditions, with_creations
-from trigger_controller.timing import RELEASE_RETRY_INTERVAL_SECONDS
+from trigger_controller.timing import BUS_DELETION_TIMEOUT_SECONDS, RELEASE_RETRY_INTERVAL_SECONDS
 
 Plan = operator.Plan[TriggerStatus]
 
@@ -68,8 +68,8 @@ def plan(seen: Observed, now: datetime) -> Plan:
     The trigger is read once more before anything is created: another replica may have done so by now.
     """
     trigger = seen.trigger
-    if trigger.is_deleting:
-        return Plan()
+    if trigger.deleted_at is not None:
+        return _plan_deletion(trigger, trigger.deleted_at, now)
     decision = decide(seen, now)
     creates = tuple(Create(trigger.template.kind, render_child(trigger, due)) for due in decision.due)
     # Only once the new one exists: a refused one must end nothing.
@@ -78,7 +78,18 @@ def plan(seen: Observed, now: datetime) -> Plan:
         for ref in replaced(seen, [create.key.name for create in creates])
     )
     actions = (*creates, *made_room, *(_delete(trigger, ref) for ref in outdated(seen)))
-    return Plan(decision.status, actions, verify=bool(creates))
+    is_held = names.FINALIZER in trigger.finalizers
+    metadata = None if is_held else {"finalizers": [*trigger.finalizers, names.FINALIZER]}
+    return Plan(decision.status, actions, metadata, verify=bool(creates))
+
+
+def _plan_deletion(trigger: Trigger, deleted_at: datetime, now: datetime) -> Plan:
+    """Publish the pending facts, and remove the finalizer. Wait for the bus for a limited time."""
+    if names.FINALIZER not in trigger.finalizers:
+        return Plan()
+    left = [name for name in trigger.finalizers if name != names.FINALIZER]
+    is_over = now >= deleted_at + timedelta(seconds=BUS_DELETION_TIMEOUT_SECONDS)
+    return Plan(release={"finalizers": left}, release_anyway=is_over)
 
 
 def decide(seen: Observed, now: datetime) -> Decision:

@@ -522,7 +522,10 @@ class RolloutStatus(CrdModel):
 
 @dataclass(frozen=True)
 class ServingAnnouncement(Announcement):
-    """A fact about the service with the content of its message, kept until the bus has confirmed it."""
+    """A fact of the service with the parts of its message.
+
+    In a status, `payload` is the message instead. Facts of an older release still have the parts.
+    """
 
     revision: Annotated[str, says("The revision it is about.")] = ""
     percent: Annotated[int, says("Requests that the revision gets.")] = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
@@ -18,6 +18,7 @@ from paddlewheel.contracts.crds.limits import KEY_LENGTH
 from paddlewheel.contracts.crds.paddlejob import PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.events import EVENTS
+from paddlewheel.contracts.stamps import EPOCH
 
 TRIGGER_NAME_LENGTH = 40
 """With the 11 characters of `-<digest>` the names of what is created fit every kind's own limit."""
@@ -28,8 +29,6 @@ FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_HEARD) and not t.endswit
 """Facts that may start work. Progress is lossy by contract, so nothing may depend on it."""
 
 Time = Annotated[datetime, PlainSerializer(write_time)]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for a time that is missing in an object written by hand."""
 
 
 class FactObject(CrdModel):
@@ -335,7 +334,10 @@ _EXPLAINED_BY = (
 
 @dataclass(frozen=True)
 class TriggerAnnouncement(Announcement):
-    """A fact about the trigger with the content of its message, kept until the bus has confirmed it."""
+    """A fact of the trigger with the parts of its message.
+
+    In a status, `payload` is the message instead. Facts of an older release still have the parts.
+    """
 
     event: Annotated[str, says("ce-id of the newest event.")] = ""
     event_type: Annotated[str, says("ce-type of that event.")] = ""

@@ -9,7 +9,7 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class ObjectRef(WireModel):
-    """The Kubernetes object a fact is about, as its controller observed it when it published the fact."""
+    """The Kubernetes object a fact is about, as its controller observed it when the fact became true."""
 
     proto_name: ClassVar[str] = "paddlewheel.common.v1.ObjectRef"
 
@@ -20,4 +20,6 @@ class ObjectRef(WireModel):
     generation: Int64 = 0
     """metadata.generation of the spec that was acted on."""
     resource_version: str = ""
-    """metadata.resourceVersion that was observed; an opaque order within one object."""
+    """metadata.resourceVersion that was observed; an opaque order within one object. The write that records the fact gives
+    the object a later one.
+    """

@@ -3,9 +3,8 @@
 Subjects: pw.evt.datasets.sampleset.<fact>.v1.<namespace>.<uid>, pw.evt.datasets.samplejob.<fact>.v1.<namespace>.<uid>
 
 Facts of one object are published in the order in which they became true. Nothing here is lossy: a fact is kept in the
-object's status until the stream has stored it. Figures are those at the time of publication, which after an outage of
-the bus is later than ce-time, when the fact became true. If the bus has lost a run's records, they are what the
-status and the nodes still report. After the loss of a stream all facts are republished under their ids.
+object's status, with its content, until the stream has stored it. After the loss of a stream the facts that the status
+still holds are republished under their ids.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class SampleSetBound(WireModel):
 
     sample_set: ObjectRef | None = None
     partitions: Int32 = 0
-    """Wanted runtime pods at the time of publication."""
+    """Wanted runtime pods."""
 
 
 class SampleSetMounted(WireModel):
@@ -176,7 +175,8 @@ class SampleJobFailed(WireModel):
 
 class SampleJobDeleted(WireModel):
     """The job is being deleted: a run in progress was cancelled, and its records are deleted. The object is released once
-    this fact is stored, or after 600 s without the bus, when the fact is lost with it. Terminal.
+    this fact is stored. If a user has deleted the job, it waits at most 600 s for the bus; after that the fact is lost with
+    the object. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobDeleted"

@@ -5,8 +5,8 @@ The facts of a job are published in the order in which they became true: accepte
 starting, running, and one of succeeded and failed. Starting and running are published once per epoch: restarted begins
 a new one, and so does suspended with the resumed that follows it. Stuck may come at any time before the end, once per
 cause, and deleted may follow any of them. All others are published at most once in a job's life. A short job may skip
-states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in the job's status until the stream has stored it. Counts
-are those at the time of publication, which after an outage of the bus is later than ce-time, when the fact became true.
+states that were never observed (running, or starting). Nothing here is lossy: a fact is kept in the job's status, with its
+content, until the stream has stored it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class JobStuck(WireModel):
     CrashLoopBackOff, GangUnschedulable, GangTooLarge, NoProgress or SampleSetFailed.
     """
     message: str = ""
-    """Names the pod or the data set and what it waits for; "" when the cause had passed before the publication."""
+    """Names the pod or the data set and what it waits for."""
 
 
 class JobRunning(WireModel):
@@ -180,8 +180,9 @@ class JobFailed(WireModel):
 
 
 class JobDeleted(WireModel):
-    """The object is being deleted, and its pods with it. The job's finalizer waits until this fact is stored, at most 600 s
-    while the bus is down (JOB_CONTROLLER_DELETION_PATIENCE); after that the fact is lost with the object. Terminal.
+    """The object is being deleted, and its pods with it. The job's finalizer waits until this fact is stored. If a user has
+    deleted the job, it waits at most 600 s for the bus (JOB_CONTROLLER_DELETION_PATIENCE); after that the fact is lost with
+    the object. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.jobs.v1.JobDeleted"

@@ -4,7 +4,7 @@ PaddleService.
 
 A rollout is told by CanaryStarted, a CanaryStepped for each further step, and one of CanaryPromoted and
 CanaryRolledBack. A fact can become true again: each occurrence has its own number in its id. A
-fact and its content are kept in the status until the stream has stored them; beyond 32 that wait, the oldest repetitions
+fact and its content are kept in the status until the stream has stored them; beyond 256 that wait, the oldest repetitions
 go, and never the last occurrence of a fact.
 """
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
-from paddlewheel.contracts.announcements import (
-    Announcement,
-    Announcements,
-    declare,
-    last_attempt,
-    pending,
-)
+from paddlewheel.contracts.announcements import Announcement, Announcements, declare, pending
 from paddlewheel.contracts.base import WireModel
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.wire import from_json, to_json
 
+A = TypeVar("A", bound=Announcement)
 C = TypeVar("C")
 
-PENDING_MAX = 32
-"""Maximum number of facts of one object that wait for the bus, in its status.
+PENDING_MAX = 256
+"""Maximum number of facts of one object that wait for the bus, in its status: about 100 kB.
 
-Only an object that flaps during an outage of the bus has more. Then repetitions of facts are dropped, the
-oldest first. The newest attempt of each fact is kept. So every terminal fact is kept, because it becomes true
-once.
+Only an object that flaps for an hour or more during an outage of the bus has more. Then repetitions of facts
+are dropped, the oldest first, and counted. The newest attempt of each fact is kept. So every terminal fact is
+kept, because it becomes true once.
 """
 
 
@@ -38,9 +35,8 @@ class Fact(Generic[C]):
     Args:
         message: the contract model. Its name is the name of the fact.
         when: whether the fact is true now. A fact is recorded once per attempt.
-        render: returns the message, made from the object at the time of publication. During an outage of the
-            bus, this is later than the fact. The reference has the version of the object that was last
-            recorded.
+        render: returns the message, when the fact is recorded. The reference has the version of the object
+            that the decision was made for.
         attempt: number of the occurrence, for a fact that can become true several times.
     """
 
@@ -75,22 +71,59 @@ class FactTable(Generic[C]):
                 items = _declare(items, fact.name, fact.attempt(case), at)
         return items
 
+    def record(self, items: tuple[A, ...], case: C, ref: ObjectRef) -> tuple[A, ...]:
+        """Add the message to each pending fact that has none.
+
+        These are the facts that this pass has declared, and facts that an older release has recorded without
+        a message: they get the message that the older release would publish now.
+        """
+        return tuple(a if a.announced or a.payload else self._with_payload(a, case, ref) for a in items)
+
+    def _with_payload(self, announcement: A, case: C, ref: ObjectRef) -> A:
+        message = self.render(announcement, case, ref)
+        return announcement if message is None else announcement.with_payload(to_json(message).decode())
+
     def render(self, announcement: Announcement, case: C, ref: ObjectRef) -> WireModel | None:
-        """The message. None for a fact that another version of the service declared."""
+        """The message: the recorded one, or one made from the case if none is recorded.
+
+        None for a fact that another version of the service declared. Raises Permanent for a recorded message
+        that cannot be read.
+        """
         fact = self._facts.get(announcement.fact)
-        return None if fact is None else fact.render(case, ref)
+        if fact is None:
+            return None
+        if announcement.payload:
+            return from_json(fact.message, announcement.payload.encode())
+        return fact.render(case, ref)
+
+
+def has_expired(
+    expires_at: datetime | None, deleted_at: datetime, items: Announcements, last: type[WireModel]
+) -> bool:
+    """True when the controller has deleted the object at the end of its time to live.
+
+    The controller does this only after all facts are published. So when another fact than the last one waits,
+    a user has deleted the object.
+    """
+    is_due = expires_at is not None and deleted_at >= expires_at
+    return is_due and all(fact.fact == last.__name__ for fact in pending(items))
 
 
 def _declare(items: Announcements, name: str, attempt: int, at: str) -> Announcements:
     if any(a.fact == name and a.attempt >= attempt for a in items):
         return items
     kept = tuple(a for a in items if a.fact != name or not a.announced)
-    return _bounded(declare(kept, name, at, attempt=attempt))
+    return bounded(declare(kept, name, at, attempt=attempt))
 
 
-def _bounded(items: Announcements) -> Announcements:
+def bounded(items: tuple[A, ...]) -> tuple[A, ...]:
+    """Without the oldest repetitions, when more than `PENDING_MAX` facts wait."""
     waiting = pending(items)
-    newest = {a.fact: last_attempt(items, a.fact) for a in waiting}
+    if len(waiting) <= PENDING_MAX:
+        return items
+    newest: dict[str, int] = {}
+    for a in waiting:
+        newest[a.fact] = max(a.attempt, newest.get(a.fact, a.attempt))
     repeated = [a for a in waiting if a.attempt < newest[a.fact]]
-    dropped = frozenset(repeated[: max(0, len(waiting) - PENDING_MAX)])
-    return tuple(a for a in items if a not in dropped) if dropped else items
+    dropped = frozenset(repeated[: len(waiting) - PENDING_MAX])
+    return tuple(a for a in items if a not in dropped)

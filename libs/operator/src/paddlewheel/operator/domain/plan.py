@@ -204,6 +204,7 @@ class Plan(Generic[S]):
         release: merge patch for the metadata that removes the finalizer, applied after every fact was
             published.
         release_anyway: apply `release` even if facts are pending.
+        expiry: delete the object itself after every fact was published, and create this Kubernetes Event.
         events: Kubernetes Events, created after the status was recorded.
         requeue_after: seconds until the next pass. None waits for a change.
     """
@@ -214,6 +215,7 @@ class Plan(Generic[S]):
     verify: bool = False
     release: Mapping[str, Any] | None = None
     release_anyway: bool = False
+    expiry: KubernetesEvent | None = None
     events: tuple[KubernetesEvent, ...] = ()
     requeue_after: float | None = None
 

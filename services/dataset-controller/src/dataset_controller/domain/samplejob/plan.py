@@ -345,12 +345,7 @@ def _rest(seen: ObservedJob) -> JobPlan:
 def _expire(seen: ObservedJob, rest: JobPlan, now: datetime) -> JobPlan:
     """The plan of a job that has ended, and the job's own end when its time is over."""
     expiry = decide_expiry(seen, now)
-    return replace(
-        rest,
-        actions=(*rest.actions, *expiry.actions),
-        events=(*rest.events, *expiry.events),
-        requeue_after=expiry.wake_after,
-    )
+    return replace(rest, expiry=expiry.event, requeue_after=expiry.wake_after)
 
 
 def _forget(seen: ObservedJob) -> tuple[ForgetRun, ...]:

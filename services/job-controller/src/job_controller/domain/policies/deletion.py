@@ -1,5 +1,5 @@
-"""When a finished job is deleted, and when the finalizer of a deleted one is removed: after its last fact, or
-when the patience is over."""
+"""When a finished job is deleted, and when the finalizer of a deleted job is removed: after its last fact. A
+job that its user has deleted does not wait longer than the patience."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Options
+from paddlewheel.contracts.generated.jobs_v1 import JobDeleted
 from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.operator.domain.facts import has_expired
 
 
 def without_finalizer(job: Job) -> dict[str, list[str]]:
@@ -16,8 +18,11 @@ def without_finalizer(job: Job) -> dict[str, list[str]]:
 
 
 def is_patience_over(job: Job, options: Options, now: datetime) -> bool:
-    """The bus has been down for as long as a deleted job waits for it."""
-    return job.deleted_at is not None and now >= job.deleted_at + timedelta(seconds=options.deletion_patience)
+    """A job that its user has deleted has waited long enough for the bus."""
+    deleted = job.deleted_at
+    if deleted is None or has_expired(expires_at(job), deleted, job.status.announcements, JobDeleted):
+        return False
+    return now >= deleted + timedelta(seconds=options.deletion_patience)
 
 
 def expires_at(job: Job) -> datetime | None:

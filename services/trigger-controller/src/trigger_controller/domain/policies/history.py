@@ -1,4 +1,4 @@
-"""Which ended children are kept, and which running one makes way."""
+"""The ended children that are kept, and the running child that is replaced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from trigger_controller.domain.policies.release import REPLACE
 
 
 def outdated(seen: Observed) -> tuple[StatusChild, ...]:
-    """The oldest of those that ended, beyond the limits; nothing that still runs.
+    """The oldest ended children beyond the limits.
 
-    One whose event may come again is kept: deleted, it would be created once more.
+    A child whose event may come again is kept: if it were deleted, it would be created again. A child is also
+    kept while its facts wait for the bus, because its deletion waits only for a limited time.
     """
     spec = seen.trigger.spec
     limits = {
@@ -34,4 +35,4 @@ def replaced(seen: Observed, new: Collection[str]) -> tuple[StatusChild, ...]:
 def _beyond(seen: Observed, outcome: Outcome, limit: int) -> list[StatusChild]:
     ended = [child for child in seen.children if child.outcome is outcome]
     newest_first = sorted(ended, key=lambda child: (child.created_at, child.ref.name), reverse=True)
-    return [child.ref for child in newest_first[limit:]]
+    return [child.ref for child in newest_first[limit:] if not child.has_pending_facts]

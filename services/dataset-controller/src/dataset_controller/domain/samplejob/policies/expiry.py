@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from dataset_controller.domain.names import SAMPLE_JOB
-from dataset_controller.domain.samplejob.model import ObservedJob
+from dataset_controller.domain.samplejob.model import ObservedJob, SampleJob
 from dataset_controller.domain.samplejob.policies.dependencies import is_awaited
 from dataset_controller.domain.samplejob.policies.notice import is_note_awaited
 from dataset_controller.timing import SET_NOTICE_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import age
-from paddlewheel.operator.domain.plan import Delete, KubernetesEvent
+from paddlewheel.contracts.stamps import age, parse_stamp
+from paddlewheel.operator.domain.plan import KubernetesEvent
 
 
 @dataclass(frozen=True)
 class Expiry:
-    """What becomes of a job that has ended. `wake_after`: when to look again, None for never."""
+    """The decision about a job that has ended.
 
-    actions: tuple[Delete, ...] = ()
-    events: tuple[KubernetesEvent, ...] = ()
+    Args:
+        event: the job is deleted, with this Kubernetes Event. None keeps it.
+        wake_after: seconds until the next decision. None waits for a change.
+    """
+
+    event: KubernetesEvent | None = None
     wake_after: float | None = None
 
 
@@ -36,5 +39,10 @@ def decide_expiry(seen: ObservedJob, now: datetime) -> Expiry:
         return Expiry()
     if is_note_awaited(seen, now):
         return Expiry(wake_after=SET_NOTICE_CHECK_INTERVAL_SECONDS)
-    event = KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {ttl} s after its end")
-    return Expiry((Delete(SAMPLE_JOB, job.key, job.uid),), (event,))
+    return Expiry(KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {ttl} s after its end"))
+
+
+def expires_at(job: SampleJob) -> datetime | None:
+    """When the time to live of a job that has ended is over. None without one."""
+    seconds, ended = job.spec.ttl_seconds_after_finished, parse_stamp(job.status.completed)
+    return None if seconds is None or ended is None else ended + timedelta(seconds=seconds)
