@@ -27,7 +27,7 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
 from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
-from paddlewheel.bus.streams import live_subject, matches, stream_of
+from paddlewheel.bus.streams import StreamSpec, live_subject, matches, stream_of
 
 HOME = "PADDLEWHEEL"
 """The account that holds the streams. Operators and the installer live in it, all others import from it."""
@@ -134,7 +134,8 @@ def service_template() -> Config:
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)
-    [subject] = stream_of_context(CONTEXT).subjects
+    stream = stream_of_context(CONTEXT)
+    [subject] = stream.subjects
     return {
         "account": {
             "users": [{"user": user_of(SERVICE), "permissions": may.as_config()}],
@@ -144,7 +145,7 @@ def service_template() -> Config:
         "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
         "publishes": _added(bare, service_role(SERVICE, publishes=[CONTEXT])),
         "follows": _added(bare, service_role(SERVICE, follows=[CONTEXT])),
-        "live": _heard(_StreamImport(SERVICE, subject, TEAM)),
+        "live": _heard(_live_import(stream, subject, TEAM)),
         "reserved": {"names": sorted(reserved_names()), "prefixes": list(RESERVED_PREFIXES)},
     }
 
@@ -196,19 +197,16 @@ def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) ->
     """From the publisher's account: the server does not re-export what a service import brought."""
     for subject in sorted(may.subscribe - {f"{inbox_prefix(name)}.>"}):
         origins = [
-            _told(origin, published, name)
-            for origin, other in tenants.items()
+            _live_import(stream_of(published), published, name)
+            for other in tenants.values()
             for published in sorted(other.publish)
             if matches(subject, published)
         ]
         yield from origins or [_StreamImport(HOME, subject, name)]
 
 
-def _told(origin: str, fact: str, importer: str) -> _StreamImport:
-    """Facts as they are published, or once they are stored if the stream has it so."""
-    stream = stream_of(fact)
-    if stream.live != "messages":
-        return _StreamImport(origin, fact, importer)
+def _live_import(stream: StreamSpec, fact: str, importer: str) -> _StreamImport:
+    """Facts once they are stored: a repeated or refused one is not received."""
     return _StreamImport(HOME, live_subject(stream, fact), importer, to=fact)
 
 

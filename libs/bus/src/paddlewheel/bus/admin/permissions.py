@@ -208,6 +208,7 @@ def _installs(declared: Declared) -> Permissions:
     anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
     consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
     names = [f"{each.stream}.{each.durable}" for each in declared.durables]
+    copies = [streams.aside(each) for each in declared.streams if each.kept]
     return Permissions(
         publish=_set(
             f"{_API}.INFO",
@@ -218,7 +219,9 @@ def _installs(declared: Declared) -> Permissions:
             *(f"pw.install.*.STREAM.{call}.{name}" for name in facts for call in (*_MAKING, "DELETE")),
             *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{name}" for name in facts),
-            *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in declared.streams if spec.expendable),
+            # Streams that it makes anew, and the copy of what is unread in them.
+            *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_made_anew),
+            *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
             # What agents ask for.
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",
             *(f"{consumer}.DELETE.{each.stream}.{each.durable}" for each in map(replays, RETIRED)),
