@@ -116,7 +116,7 @@ def test_teams_and_watchers_hear_its_facts_and_teams_have_copies(manifests: Mani
     assert heard("WATCHERS") == heard("subscriber") == {"pw.live.PW_NOTEBOOKS.>"}
     assert heard("vision") == {"pw.live.PW_NOTEBOOKS.*.*.*.a.*"}
     for team in ("subscriber", "vision"):
-        assert accounts[team]["jetstream"]["max_streams"] == len(FACTS) + 2
+        assert accounts[team]["jetstream"]["max_streams"] == 2 * len(FACTS) + 2
         assert {
             "stream": {"account": "PADDLEWHEEL", "subject": f"pw.mirror.{team}.PW_NOTEBOOKS"}
         } in accounts[team]["imports"]

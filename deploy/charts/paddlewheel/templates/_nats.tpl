@@ -141,9 +141,8 @@ cluster {
 {{- end }}
 {{- $heard := concat $added.live $lives }}
 {{- range $live := $heard }}
-{{- $origin := index $accounts $live.account }}
-{{- if not (has (dict "stream" $live.subject "accounts" $names) $origin.exports) }}
-{{- $_ := set $origin "exports" (append $origin.exports (dict "stream" $live.subject "accounts" $names)) }}
+{{- if not (has (dict "stream" $live.subject "accounts" $names) $home.exports) }}
+{{- $_ := set $home "exports" (append $home.exports (dict "stream" $live.subject "accounts" $names)) }}
 {{- end }}
 {{- end }}
 {{- $namespaces := .namespaces }}
