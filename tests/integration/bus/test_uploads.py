@@ -87,6 +87,12 @@ async def test_a_flood_of_one_source_is_refused_and_displaces_nothing(bus: NatsB
     assert await unread(bus) == Counter(first | stored | last)
 
 
+async def test_the_installer_measures_what_is_unread(bus: NatsBus) -> None:
+    await flood(bus, "images", 7)
+    await bus.install()
+    assert bus._provision.lags[DURABLE.durable] == 7
+
+
 async def test_a_full_stream_refuses_and_keeps_what_it_has_acknowledged(bus: NatsBus) -> None:
     js = await bus._connection.jetstream()
     config = (await js.stream_info(SOURCES.name)).config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from paddlewheel.bus.streams import TRIGGERS, TRIGGERS_BUCKET
+from paddlewheel.bus.streams import TRIGGERS
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.serve import Host, Operator
@@ -25,7 +25,7 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
-    metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
+    metrics, memory = Metrics(), Memory(host.bus, host.clock)
     inbox = Inbox(lambda key: controller.wake(key), host.clock)
     parse = Memo(partial(parse_trigger, grants=settings.sources))
     observer = TriggerObserver(watch, host.api, memory, inbox, host.clock, parse, metrics)

@@ -24,6 +24,8 @@ MAX_MESSAGE = 960 * 1024
 RUNS_BUCKET = "pw_cache_runs"
 NODES_BUCKET = "pw_cache_nodes"
 TRIGGERS_BUCKET = "pw_triggers"
+DEFERRED_BUCKET = "pw_trigger_deferred"
+ORIGINS_BUCKET = "pw_trigger_origins"
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,12 @@ REPLAYS = StreamSpec(
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
 # Several times what a report has, a message of 1,000 characters included.
 NODES = replace(_bucket(NODES_BUCKET, 16 * _MIB, max_msg_size=16 * 1024), declaration=4)
-# Twice as long as any stream keeps a fact, so that no redelivery finds its event forgotten.
+# Marks of handled events expire, after twice the time that any stream keeps a fact. A full bucket drops the
+# oldest of all triggers, so nothing else is in it.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
+# Deferred events and the creators of objects cannot be restored: a full bucket refuses more.
+DEFERRED = replace(_bucket(DEFERRED_BUCKET, 64 * _MIB), max_age=14 * _DAY)
+ORIGINS = replace(_bucket(ORIGINS_BUCKET, 64 * _MIB), max_age=14 * _DAY)
 
 STREAMS = (
     JOBS,
@@ -206,8 +212,10 @@ STREAMS = (
     RUNS,
     NODES,
     FIRED,
+    DEFERRED,
+    ORIGINS,
 )
-BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET)
+BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET, DEFERRED_BUCKET, ORIGINS_BUCKET)
 
 DECLARED_AS = "paddlewheel.declaration"
 """Key in a live stream's metadata that holds its `declaration`."""

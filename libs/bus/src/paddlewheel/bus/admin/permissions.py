@@ -358,10 +358,10 @@ ROLES = (
                 ("sources", streams.SOURCES),
             )
         ),
-        reads=(streams.FIRED,),
+        reads=(streams.FIRED, streams.DEFERRED, streams.ORIGINS),
         waits_for_streams=True,
         answers_commands=True,
-        extra=_writes(streams.FIRED),
+        extra=_writes(streams.FIRED) | _writes(streams.DEFERRED) | _writes(streams.ORIGINS),
     ),
     Role(
         "serving-controller",

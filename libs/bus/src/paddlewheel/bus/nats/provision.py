@@ -74,6 +74,8 @@ class Provision:
         self._missing: frozenset[str] = frozenset()
         self._room_asked_at = 0.0
         self._missing_durables: set[str] = set()
+        self.lags: dict[str, int] = {}
+        """Messages that each durable had not acknowledged, when the installer last looked."""
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
@@ -270,7 +272,8 @@ class Provision:
         names = {spec.name for spec in self._specs} - set(self._no_room)
         for each in self._durables:
             if each.stream in names:
-                await self._ensure_consumer(js, each.stream, durable_config(each))
+                info = await self._ensure_consumer(js, each.stream, durable_config(each))
+                self.lags[each.durable] = (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def _remove_retired(self, js: JetStreamContext) -> None:
         """Each time: the installer of an earlier release may make them again until it has ended."""
