@@ -31,7 +31,7 @@ MOST = SOURCES.max_msgs_per_subject
 
 
 def make_events(source: str, keys: Sequence[str]) -> list[Event]:
-    """As the webhook makes them of a store's post."""
+    """The events that the webhook makes from a store's post."""
     records = ",".join(
         '{"eventName": "s3:ObjectCreated:Put", "eventTime": "2026-01-01T00:00:00Z",'
         f' "s3": {{"bucket": {{"name": "b"}}, "object": {{"key": "{key}"}}}}}}'
@@ -126,7 +126,7 @@ OLD = replace(
     kept=False,
     declaration=1,
 )
-"""As the last release declares it."""
+"""The declaration of the last release."""
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ async def publish_repeatedly(publisher: Guest, subject: str, fact: str) -> None:
 
 
 async def test_copies_of_lossy_streams_are_in_memory_as_these_are(bus: ChartBus) -> None:
-    """Those of the last release are files: the streams are made anew, and so are the copies."""
+    """The streams of the last release are files. They are replaced, and so are the copies."""
     older = tuple(replace(each, storage="file") for each in STREAMS if each.storage == "memory")
     async with guest(bus, "operator") as operator:
         js = operator.client.jetstream(timeout=PATIENCE)

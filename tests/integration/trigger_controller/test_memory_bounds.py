@@ -21,7 +21,7 @@ SMALL = 32 * 1024
 
 @pytest.fixture
 async def memory(bus: NatsBus) -> Memory:
-    """With buckets that are soon full."""
+    """A memory whose buckets are soon full."""
     js = await bus._connection.jetstream()
     for spec in (FIRED, DEFERRED, ORIGINS):
         config = (await js.stream_info(spec.name)).config

@@ -87,7 +87,12 @@ async def test_metrics_and_spans_are_recorded() -> None:
     assert {span.name for span in exporter.get_finished_spans()} == set(SPAN_NAMES)
     points = counted(reader)
     # Handlers at work have one more (test_handlers.py), and mirrors theirs.
-    assert {name for name, _ in points} == set(METRIC_NAMES) - {HANDLING, MIRROR_LAG, MIRROR_BROKEN, DURABLE_LAG}
+    assert {name for name, _ in points} == set(METRIC_NAMES) - {
+        HANDLING,
+        MIRROR_LAG,
+        MIRROR_BROKEN,
+        DURABLE_LAG,
+    }
     assert [(*labels, count) for (_, labels), count in sorted(points.items())] == [
         ("PW_JOBS", "failed", 1),
         ("PW_JOBS", "stored", 4),

@@ -698,7 +698,7 @@ async def test_origins_of_the_last_release_are_known() -> None:
 
 
 class InOneBucket:
-    """As the last release has it: everything in one bucket."""
+    """The single bucket of the last release."""
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
@@ -708,7 +708,7 @@ class InOneBucket:
 
 
 class LastRelease(Memory):
-    """Which has nothing to take over."""
+    """A memory that takes nothing over."""
 
     async def _take_over(self, trigger_uid: str) -> None:
         return None

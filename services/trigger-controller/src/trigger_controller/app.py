@@ -9,6 +9,7 @@ from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.serve import Host, Operator
 from trigger_controller.apply import Applier, claim
+from trigger_controller.catch_up import CatchUp
 from trigger_controller.config import Settings
 from trigger_controller.domain import names
 from trigger_controller.domain.parse import parse_trigger
@@ -33,7 +34,8 @@ def build(settings: Settings, host: Host) -> Operator:
     kind = TriggerKind(observer, Applier(executor, memory, metrics), memory, host.clock, metrics)
     outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact))
     controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory, parse))
-    wakes = Wakes(watch, controller.wake, inbox, observer.forget)
+    catch_up = CatchUp(host.api, watch.of(names.TRIGGER), settings.namespace, host.clock)
+    wakes = Wakes(watch, controller.wake, inbox, observer.forget, catch_up)
     operator.background(lambda: watch.run(wakes.changed))
     for subscription in SUBSCRIPTIONS:
         operator.consume(subscription, wakes.received)

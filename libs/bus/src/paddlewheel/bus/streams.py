@@ -36,9 +36,9 @@ class StreamSpec:
         live: the part of each stored message that the server publishes on `live_subject`. Readers without a
             consumer need the headers. Subscribers receive the whole messages, so that a fact that is refused
             or repeated does not reach them.
-        expendable: the publishers publish the content again, so the installer may make the stream anew where
+        expendable: the publishers publish the content again, so the installer may replace the stream where
             the server cannot change it.
-        kept: the content must not be lost, so the installer makes the stream anew with everything unread.
+        kept: the content must not be lost, so the installer replaces the stream, with everything unread.
         declaration: a number that is raised whenever another field changes. A service with an older
             declaration leaves the stream as it is, so that two releases do not undo each other's changes
             during an upgrade.
@@ -66,15 +66,15 @@ class StreamSpec:
     declaration: int = 1
 
     @property
-    def is_made_anew(self) -> bool:
-        """The installer may delete the stream to make it anew, where the server cannot change it."""
+    def is_replaceable(self) -> bool:
+        """The installer may delete the stream and create it again, where the server cannot change it."""
         return self.expendable or self.kept
 
 
 def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> StreamSpec:
     """A key-value bucket: the stream layout every NATS client knows, history of one.
 
-    But without `allow_rollup_hdrs`: whoever may write one key could remove all others by a header.
+    `allow_rollup_hdrs` is not set: a client that may write one key could remove all others by a header.
     """
     return StreamSpec(
         name=f"KV_{name}",
@@ -229,7 +229,7 @@ FIXED = ("retention", "storage")
 
 @dataclass(frozen=True)
 class Limits:
-    """What an operator asks of a stream beside its declaration. Bytes and seconds, 0 = as declared."""
+    """Limits that an operator sets beyond the declaration. Bytes and seconds, 0 = as declared."""
 
     max_bytes: int = 0
     max_age: float = 0.0
@@ -277,12 +277,12 @@ def _differs(name: str, want: object, have: object) -> bool:
 
 
 def aside(spec: StreamSpec) -> str:
-    """The stream that holds what is unread while a stream is made anew."""
+    """The stream that holds what is unread while a stream is replaced."""
     return f"{spec.name}_MOVED"
 
 
 def live_subject(spec: StreamSpec, pattern: str) -> str:
-    """Where it is signalled that a message on a subject of the stream was stored."""
+    """The subject on which the server publishes each stored message of a subject of the stream."""
     [stored] = spec.subjects
     return f"pw.live.{spec.name}.{pattern.removeprefix(stored.removesuffix('>'))}"
 

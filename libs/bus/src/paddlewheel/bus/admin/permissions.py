@@ -219,8 +219,8 @@ def _installs(declared: Declared) -> Permissions:
             *(f"pw.install.*.STREAM.{call}.{name}" for name in facts for call in (*_MAKING, "DELETE")),
             *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{name}" for name in facts),
-            # Streams that it makes anew, and the copy of what is unread in them.
-            *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_made_anew),
+            # Streams that it may replace, and the copy of the unread messages in them.
+            *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_replaceable),
             *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
             # What agents ask for.
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",

@@ -1,4 +1,4 @@
-"""Makes a stream of an earlier release anew without a loss, where the server cannot change it in place.
+"""Replaces a stream of an earlier release without a loss, where the server cannot change it in place.
 
 The server copies what is unread to a stream beside it, and back once the new stream exists. Each step begins
 with what the server has, so an installer that ends midway continues. Until the new stream exists nothing is
@@ -37,7 +37,7 @@ async def put_aside(connection: Connection, spec: StreamSpec, durables: Sequence
     if old is None or not _is_to_be_moved(old["config"], spec):
         return
     if old["config"]["subjects"] == list(spec.subjects):
-        log.warning("bus stream is made anew with what is unread in it", stream=spec.name)
+        log.warning("bus stream is made again with what is unread in it", stream=spec.name)
         # Without subjects of its own it would be a stream of its name.
         closed = {"subjects": [f"pw.retired.{spec.name}"], "max_bytes": _NO_LIMIT}
         await ask(connection, f"{_API}.STREAM.UPDATE.{spec.name}", {**old["config"], **closed})
