@@ -21,7 +21,7 @@ from trigger_controller.catch_up import CatchUp
 
 
 class Replica:
-    """Its cache stands still until it is let go."""
+    """Its cache does not change until it is let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(catch_up, "CACHE_CHECK_INTERVAL_SECONDS", 0.01)
