@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
+from nats.js.errors import APIError
 
 from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Reading
+from paddlewheel.bus.streams import STREAMS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, emptied, guest, install, running
+from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, emptied, guest, install, running
 from paddlewheel.testkit.wait import eventually, patiently
 
 TEAMS = (
@@ -118,6 +121,63 @@ async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
     assert message.headers["ce-id"] == "b/2"
 
 
+LIVE = {
+    "jobs.job.gated": "job-controller",
+    "progress.job.progressed": "job-controller",
+    "models.model.published": "job-controller",
+    "datasets.sampleset.ready": "dataset-controller",
+    "triggers.trigger.fired": "trigger-controller",
+    "serving.service.ready": "serving-controller",
+    "cache.run.ended": "cache-runtime",
+    "cacheprogress.run.progressed": "cache-runtime",
+    "measurements.revision.measured": "evaluator",
+}
+"""A fact of each context, and who publishes it."""
+
+
+async def test_live_facts_of_every_context_are_what_the_stream_stored_once(bus: ChartBus) -> None:
+    await install(bus)
+    async with guest(bus, "team-a", prefix="_INBOX_subscriber") as team:
+        heard = await team.client.subscribe("pw.evt.>")
+        for _ in range(2):
+            await team.client.flush()
+        for fact, role in LIVE.items():
+            async with guest(bus, role) as publisher:
+                await publish_repeatedly(publisher, f"pw.evt.{fact}.v1.a.u", fact)
+        messages = [await heard.next_msg(PATIENCE) for _ in range(2 * len(LIVE))]
+        await team.client.flush()
+        left = heard.pending_msgs
+
+    expected = [(f"pw.evt.{fact}.v1.a.u", f"{fact}/{number}") for fact in LIVE for number in (1, 2)]
+    assert sorted((m.subject, (m.headers or {})["Nats-Msg-Id"]) for m in messages) == sorted(expected)
+    assert left == 0
+
+
+async def publish_repeatedly(publisher: Guest, subject: str, fact: str) -> None:
+    """One three times under one id, one that the server refuses, and another one."""
+    js = publisher.client.jetstream(timeout=PATIENCE)
+    for _ in range(3):
+        await js.publish(subject, b"{}", headers={"Nats-Msg-Id": f"{fact}/1"})
+    with pytest.raises(APIError):
+        await js.publish(subject, b"{}", headers={"Nats-Expected-Stream": "PW_ELSE"})
+    await js.publish(subject, b"{}", headers={"Nats-Msg-Id": f"{fact}/2"})
+
+
+async def test_copies_of_lossy_streams_are_in_memory_as_these_are(bus: ChartBus) -> None:
+    """The streams of the last release are files. They are replaced, and so are the copies."""
+    older = tuple(replace(each, storage="file") for each in STREAMS if each.storage == "memory")
+    async with guest(bus, "operator") as operator:
+        js = operator.client.jetstream(timeout=PATIENCE)
+        for each in older:
+            await js.add_stream(name=each.name, subjects=list(each.subjects), storage=each.storage)
+    await install(bus)
+    async with guest(bus, "operator") as operator:
+        for each in older:
+            for api in (API, "pw.install.team-a", "pw.install.subscriber"):
+                info = await operator.ask(f"{api}.STREAM.INFO.{each.name}")
+                assert info["config"]["storage"] == "memory", (api, each.name)
+
+
 async def test_copies_catch_up_after_a_server_that_was_killed(bus: ChartBus) -> None:
     await install(bus)
     await publish(bus, *(make_fact(number) for number in range(50)))
@@ -125,6 +185,8 @@ async def test_copies_catch_up_after_a_server_that_was_killed(bus: ChartBus) -> 
     bus.process.kill()
     bus.process.wait()
     bus.start()
+    # The streams in memory are gone, and the installer makes them again.
+    await install(bus)
     await publish(bus, *(make_fact(number) for number in range(50, 100)))
 
     assert ids(await read(bus, "subscriber", 100)) == [f"a/{number}" for number in range(100)]

@@ -35,7 +35,14 @@ def test_a_service_has_a_stream_for_each_context_and_a_durable_for_each_that_it_
 
     assert declared.streams == (
         *STREAMS,
-        StreamSpec("PW_NOTEBOOKS", ("pw.evt.notebooks.>",), max_bytes=64 * 1024**2, max_age=7 * 86400),
+        StreamSpec(
+            "PW_NOTEBOOKS",
+            ("pw.evt.notebooks.>",),
+            max_bytes=64 * 1024**2,
+            max_age=7 * 86400,
+            live="messages",
+            declaration=2,
+        ),
     )
     assert declared.facts[-1].name == "PW_NOTEBOOKS"
     added = declared.durables[len(OURS.durables) :]

@@ -15,16 +15,18 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.instruments import (
+    DURABLE_LAG,
     HANDLING,
     METRIC_NAMES,
     MIRROR_BROKEN,
     MIRROR_LAG,
+    PUBLISHED,
     SPAN_NAMES,
     STOPPED,
     Instruments,
 )
 from paddlewheel.bus.ports import Delivery, Subscription
-from paddlewheel.bus.streams import JOBS
+from paddlewheel.bus.streams import BUS_FULL, JOBS
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -85,7 +87,12 @@ async def test_metrics_and_spans_are_recorded() -> None:
     assert {span.name for span in exporter.get_finished_spans()} == set(SPAN_NAMES)
     points = counted(reader)
     # Handlers at work have one more (test_handlers.py), and mirrors theirs.
-    assert {name for name, _ in points} == set(METRIC_NAMES) - {HANDLING, MIRROR_LAG, MIRROR_BROKEN}
+    assert {name for name, _ in points} == set(METRIC_NAMES) - {
+        HANDLING,
+        MIRROR_LAG,
+        MIRROR_BROKEN,
+        DURABLE_LAG,
+    }
     assert [(*labels, count) for (_, labels), count in sorted(points.items())] == [
         ("PW_JOBS", "failed", 1),
         ("PW_JOBS", "stored", 4),
@@ -107,6 +114,23 @@ def test_the_mirrors_of_teams_are_measured() -> None:
         (MIRROR_BROKEN, ("a", "PW_JOBS")): 0,
         (MIRROR_BROKEN, ("b", "PW_JOBS")): 1,
     }
+
+
+def test_what_durables_have_not_acknowledged_is_measured() -> None:
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    Instruments(meter, lags=lambda: {"trigger-controller-sources": 7})
+    assert counted(reader)[DURABLE_LAG, ("trigger-controller-sources",)] == 7
+
+
+def test_a_full_stream_is_told_from_other_failures() -> None:
+    reader = InMemoryMetricReader()
+    instruments = Instruments(MeterProvider(metric_readers=[reader]).get_meter("test"))
+    for error in (Retry(BUS_FULL, "full"), Retry("BusRefused", "away"), Permanent("TooLarge", "big")):
+        with pytest.raises(type(error)), instruments.publishing("PW_SOURCES"):
+            raise error
+    points = {place: n for place, n in counted(reader).items() if place[0] == PUBLISHED}
+    assert points == {(PUBLISHED, ("PW_SOURCES", outcome)): 1 for outcome in ("full", "failed", "refused")}
 
 
 async def stopped(bus: MemoryBus) -> bool:

@@ -17,7 +17,13 @@ from paddlewheel.core.errors import Retry
 
 TEAM = Team("team-a")
 STREAM = FACTS[0].name
-_LIMITS = {"max_age": 1, "max_bytes": 1, "max_msgs_per_subject": -1, "max_msg_size": 1}
+_LIMITS = {
+    "max_age": 1,
+    "max_bytes": 1,
+    "max_msgs_per_subject": -1,
+    "max_msg_size": 1,
+    "storage": "file",
+}
 _SECOND = 1_000_000_000
 
 

@@ -13,8 +13,9 @@ from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.charts import CHARTS, helm
 
 MIB = 1024**2
-WHOLE = sum(stream.max_bytes for stream in STREAMS) // MIB
-COPY = sum(stream.max_bytes for stream in FACTS) // MIB
+WHOLE = sum(stream.max_bytes for stream in STREAMS if stream.storage == "file") // MIB
+COPY = sum(stream.max_bytes for stream in FACTS if stream.storage == "file") // MIB
+LOSSY = sum(stream.max_bytes for stream in STREAMS if stream.storage == "memory") // MIB
 
 
 def rendered(*values: str) -> str:
@@ -42,6 +43,14 @@ def test_a_store_that_is_too_small_for_streams_and_copies_is_refused(number: int
     assert f"set nats.jetstream.maxFileStore={needed}Mi" in refused
     assert f"for {number} nats.subscribers" in refused
     assert rendered(store(needed), *teams(number)) == ""
+
+
+def test_a_memory_that_is_too_small_for_lossy_streams_and_copies_is_refused() -> None:
+    needed = 3 * LOSSY
+    room = (store(WHOLE + 2 * COPY), *teams(2))
+    small = rendered(f"nats.jetstream.maxMemoryStore={needed - 1}Mi", *room)
+    assert f"set nats.jetstream.maxMemoryStore={needed}Mi and nats.resources.limits.memory" in small
+    assert rendered(f"nats.jetstream.maxMemoryStore={needed}Mi", *room) == ""
 
 
 def test_streams_that_keep_more_count_with_their_copies() -> None:

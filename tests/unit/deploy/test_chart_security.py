@@ -367,7 +367,7 @@ def test_each_team_of_subscribers_has_a_certificate_and_an_account() -> None:
     assert "nats-tls-subscriber" not in made
     assert teams_of(manifests) == (Team("team-a", ("a",)),)
     config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
-    assert '"subject":"pw.evt.jobs.*.*.*.a.*"' in config
+    assert '"subject":"pw.live.PW_JOBS.*.*.*.a.*"' in config
     assert '"subscriber"' not in config
     assert "@team@" not in config
 

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHarness, event_of, events_of
 
-from paddlewheel.bus.ports import Entry
+from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
@@ -31,7 +31,7 @@ from paddlewheel.testkit.triggers import (
     make_trigger,
 )
 from trigger_controller.domain import names, pages
-from trigger_controller.domain.model import Deferred, Occurrence
+from trigger_controller.domain.model import Deferred, Occurrence, Origin
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, Inbox
 from trigger_controller.memory import Memory
@@ -272,7 +272,7 @@ async def test_events_beyond_one_entry_have_jobs_of_their_own(
     assert await events_with_jobs(harness) == {f"b{b}-{n}": 1 for b in range(4) for n in range(10)}
     status = await harness.status_of()
     assert (status["events"], status["fired"], "deferred" in status) == (40, 40, False)
-    [entry] = await harness.bus.key_value("pw_triggers").entries("deferred.>")
+    [entry] = await harness.bus.key_value("pw_trigger_deferred").entries("deferred.>")
     assert orjson.loads(entry.value or b"{}")["events"] == []
 
 
@@ -285,7 +285,7 @@ async def test_events_that_are_not_the_triggers_are_never_deferred(
     with broken_webhook(harness, "patch-status", TRIGGERS):
         await harness.notify(*(f"train/{n}" for n in range(20)), *(f"private/{n}" for n in range(20)))
         await wait_out(harness)
-        stored = await harness.bus.key_value("pw_triggers").entries("deferred.>")
+        stored = await harness.bus.key_value("pw_trigger_deferred").entries("deferred.>")
         assert b"train/" in b"".join(entry.value or b"" for entry in stored)
         assert all(b"private/" not in (entry.value or b"") for entry in stored)
     await wait_out(harness, 200)
@@ -407,7 +407,7 @@ async def test_an_absent_api_server_or_bus_defers_nothing(harness: TriggerHarnes
     ):
         await publish_many(harness, 10)
         await wait_out(harness)
-    bucket = harness.bus.key_value("pw_triggers")
+    bucket = harness.bus.key_value("pw_trigger_deferred")
     assert await bucket.entries("deferred.>") == []
     await wait_out(harness, 70)
     assert harness.jobs_created() == 10
@@ -415,7 +415,7 @@ async def test_an_absent_api_server_or_bus_defers_nothing(harness: TriggerHarnes
 
 async def test_a_conflict_defers_nothing_unless_it_stays(harness: TriggerHarness) -> None:
     await harness.apply(make_trigger())
-    bucket = harness.bus.key_value("pw_triggers")
+    bucket = harness.bus.key_value("pw_trigger_deferred")
     with harness.failing(Conflict("modified"), "patch-status", TRIGGERS):
         await publish_many(harness, 10)
         await wait_out(harness, 2)
@@ -464,8 +464,8 @@ def test_an_entry_and_its_pages_are_bounded_by_events_and_by_bytes() -> None:
 
 async def test_replicas_write_pages_at_once_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST", 8)
-    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
-    replicas = [Memory(bucket, clock) for _ in range(4)]
+    clock, bus = ManualClock(), MemoryBus()
+    replicas = [Memory(bus, clock) for _ in range(4)]
     done: set[str] = set()
 
     async def work(number: int) -> None:
@@ -481,7 +481,7 @@ async def test_replicas_write_pages_at_once_and_none_is_lost(monkeypatch: pytest
         done.update(o.id for o in found.events)
         await replicas[0].change_deferred("t", Change(ended=frozenset(o.id for o in found.events)))
     assert done == {f"e-{100 * number + n}" for number in range(4) for n in range(10)}
-    assert len(await bucket.entries("deferred.>")) == 1
+    assert len(await bus.key_value("pw_trigger_deferred").entries("deferred.>")) == 1
 
 
 def test_the_same_events_are_tried_for_a_while_and_then_others() -> None:
@@ -587,7 +587,7 @@ async def test_many_failing_namespaces_leave_places_to_others(harness: TriggerHa
         await fill("first")
         assert await events_with_jobs(harness, HEALTHY) == {"first": 1}
         await wait_out(harness)
-        bucket = harness.bus.key_value("pw_triggers")
+        bucket = harness.bus.key_value("pw_trigger_deferred")
         before = {
             e.key: len(orjson.loads(e.value or b"{}")["events"]) for e in await bucket.entries("deferred.>")
         }
@@ -623,8 +623,8 @@ async def test_all_namespaces_together_hold_up_half_of_the_messages() -> None:
 
 async def test_deferred_events_are_written_again_now_and_then() -> None:
     """Or others' marks would push them out of a full bucket."""
-    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
-    memory = Memory(bucket, clock)
+    clock, bus = ManualClock(), MemoryBus()
+    memory, bucket = Memory(bus, clock), bus.key_value("pw_trigger_deferred")
     await memory.change_deferred("t", Change((occurrence(1),)))
     revisions = []
     for _ in range(4):
@@ -635,8 +635,8 @@ async def test_deferred_events_are_written_again_now_and_then() -> None:
 
 
 async def test_what_another_replica_deferred_is_found_although_no_status_tells() -> None:
-    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
-    one, other = Memory(bucket, clock), Memory(bucket, clock)
+    clock, bus = ManualClock(), MemoryBus()
+    one, other = Memory(bus, clock), Memory(bus, clock)
     assert (await one.deferred("t")).count == 0
     await other.change_deferred("t", Change((occurrence(1),)))
     await clock.advance(DEFERRED_CHECK_INTERVAL_SECONDS)
@@ -646,11 +646,12 @@ async def test_what_another_replica_deferred_is_found_although_no_status_tells()
 async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bucket = MemoryBus().key_value("pw_triggers")
-    memory = Memory(bucket, ManualClock())
+    memory = Memory(MemoryBus(), ManualClock())
     get = MemoryKeyValue.get
 
     async def slow(self: MemoryKeyValue, key: str) -> Entry:
+        if self._bucket != "pw_trigger_deferred":
+            return await get(self, key)
         monkeypatch.setattr(MemoryKeyValue, "get", get)
         try:
             return await get(self, key)
@@ -663,9 +664,51 @@ async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
 
 
 async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
-    clock, bucket = ManualClock(), MemoryBus().key_value("pw_triggers")
-    replicas = [Memory(bucket, clock) for _ in range(4)]
+    clock, bus = ManualClock(), MemoryBus()
+    replicas = [Memory(bus, clock) for _ in range(4)]
     assert await replicas[0].deferred("t") == Deferred()
     changes = (Change((occurrence(n),)) for n in range(40))
     await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
     assert (await replicas[0].deferred("t")).count == 40
+
+
+async def test_events_that_the_last_release_has_deferred_are_taken_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With all pages, and as the same store: nothing counts as lost. A replica of that release may go on."""
+    monkeypatch.setattr(pages, "MOST", 4)
+    clock, bus = ManualClock(), MemoryBus()
+    older, marks = LastRelease(InOneBucket(bus), clock), bus.key_value("pw_triggers")
+    before = await older.change_deferred("t", Change(tuple(occurrence(n) for n in range(11))))
+    assert before.pages
+    memory = Memory(bus, clock)
+    found = await memory.deferred("t", is_sure=True)
+    assert (found.count, found.store) == (11, before.store)
+    assert pages.read((await marks.get("deferred.t")).value).count == 0
+
+    await older.change_deferred("t", Change((occurrence(11),)))
+    assert (await memory.change_deferred("t", Change((occurrence(12),)))).count == 13
+
+
+async def test_origins_of_the_last_release_are_known() -> None:
+    clock, bus = ManualClock(), MemoryBus()
+    origin = Origin("trigger", ("t",))
+    await LastRelease(InOneBucket(bus), clock).remember_origin("child", origin)
+    assert await Memory(bus, clock).origin("child") == origin
+
+
+class InOneBucket:
+    """The single bucket of the last release."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+
+    def key_value(self, bucket: str) -> KeyValue:
+        return self._bus.key_value("pw_triggers")
+
+
+class LastRelease(Memory):
+    """A memory that takes nothing over."""
+
+    async def _take_over(self, trigger_uid: str) -> None:
+        return None

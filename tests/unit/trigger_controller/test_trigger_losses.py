@@ -17,10 +17,11 @@ RESYNC = OperatorSettings.model_fields["resync"].default
 
 
 async def lose(harness: TriggerHarness, pattern: str) -> None:
-    """As a bucket made anew, or a full one that drops its oldest."""
-    bucket = harness.bus.key_value("pw_triggers")
-    for entry in await bucket.entries(pattern):
-        await bucket.delete(entry.key)
+    """As buckets that were made anew."""
+    for name in ("pw_triggers", "pw_trigger_deferred", "pw_trigger_origins"):
+        bucket = harness.bus.key_value(name)
+        for entry in await bucket.entries(pattern):
+            await bucket.delete(entry.key)
 
 
 async def deferred(harness: TriggerHarness) -> int:
@@ -105,7 +106,7 @@ async def test_a_page_that_is_lost_is_told(harness: TriggerHarness, monkeypatch:
         await publish_many(harness, 20)
         await wait_out(harness)
         assert await deferred(harness) == 20
-        bucket = harness.bus.key_value("pw_triggers")
+        bucket = harness.bus.key_value("pw_trigger_deferred")
         [entry] = await bucket.entries("deferred.*")
         in_pages = 20 - len(pages.read(entry.value).events)
         await lose(harness, "deferred.*.*")
@@ -114,7 +115,9 @@ async def test_a_page_that_is_lost_is_told(harness: TriggerHarness, monkeypatch:
     assert harness.jobs_created() == 20 - in_pages
     # The ids that the status told are those of the entry, which is still there; all happened at one time.
     message = (await harness.condition_of("EventsLost"))["message"]
-    assert message.startswith(f"{in_pages} deferred event(s) are gone from the bus's bucket pw_triggers: ")
+    assert message.startswith(
+        f"{in_pages} deferred event(s) are gone from the bus's bucket pw_trigger_deferred: "
+    )
 
 
 async def test_only_the_time_of_events_that_are_gone_is_told(

@@ -112,10 +112,10 @@ cluster {
 {{- $parts := list }}
 {{- range .publishes }}
 {{- $parts = append $parts (dict "context" .context "part" $added.publishes) }}
-{{- $live := $added.live | toRawJson | replace "@context@" .context | fromJson }}
+{{- $live := $added.live | toRawJson | replace "@context@" .context | replace "@CONTEXT@" (upper .context) | fromJson }}
 {{- $lives = append $lives $live }}
 {{- $streams = append $streams (printf "PW_%s" (upper .context)) }}
-{{- $_ := set $account "exports" (append $account.exports (dict "stream" $live.subject "accounts" (list "WATCHERS"))) }}
+{{- $_ := set $home "exports" (append $home.exports (dict "stream" $live.subject "accounts" (list "WATCHERS"))) }}
 {{- $_ := set $accounts.WATCHERS "imports" (append $accounts.WATCHERS.imports $live.all) }}
 {{- end }}
 {{- range .follows }}
@@ -141,9 +141,8 @@ cluster {
 {{- end }}
 {{- $heard := concat $added.live $lives }}
 {{- range $live := $heard }}
-{{- $origin := index $accounts $live.account }}
-{{- if not (has (dict "stream" $live.subject "accounts" $names) $origin.exports) }}
-{{- $_ := set $origin "exports" (append $origin.exports (dict "stream" $live.subject "accounts" $names)) }}
+{{- if not (has (dict "stream" $live.subject "accounts" $names) $home.exports) }}
+{{- $_ := set $home "exports" (append $home.exports (dict "stream" $live.subject "accounts" $names)) }}
 {{- end }}
 {{- end }}
 {{- $namespaces := .namespaces }}
@@ -287,9 +286,10 @@ key_file: /etc/nats-tls/tls.key
 {{ mul (regexFind "^[0-9]+" .) (index $units (regexFind "[A-Z]i$" .)) }}
 {{- end }}
 
-{{/* Bytes that the streams, and the teams' copies of those of facts, may take on each server. */}}
+{{/* Bytes that the streams, and the teams' copies of those of facts, may take on each server: on disk and in memory. */}}
 {{- define "paddlewheel.natsNeeds" -}}
 {{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
+{{- $memory := 0 }}
 {{- $needs := 0 }}
 {{- range $name, $stream := (.Files.Get "files/bus-accounts.json" | fromJson).streams }}
 {{- $asked := dig $name "maxBytes" "" $.Values.nats.streams }}
@@ -297,24 +297,34 @@ key_file: /etc/nats-tls/tls.key
 {{- if $asked }}
 {{- $bytes = include "paddlewheel.bytes" $asked | int64 }}
 {{- end }}
-{{- $needs = add $needs (mul $bytes (ternary (add 1 $teams) 1 $stream.copied)) }}
+{{- $bytes = mul $bytes (ternary (add 1 $teams) 1 $stream.copied) }}
+{{- if $stream.memory }}
+{{- $memory = add $memory $bytes }}
+{{- else }}
+{{- $needs = add $needs $bytes }}
+{{- end }}
 {{- end }}
 {{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
 {{- range $service.publishes }}
 {{- $needs = add $needs (mul (include "paddlewheel.bytes" .maxBytes | int64) (add 1 $teams)) }}
 {{- end }}
 {{- end }}
-{{- div (mul $needs (include "paddlewheel.streamReplicas" . | int)) (include "paddlewheel.natsReplicas" . | int) }}
+{{- $share := include "paddlewheel.streamReplicas" . | int }}
+{{- $servers := include "paddlewheel.natsReplicas" . | int }}
+{{- dict "maxFileStore" (div (mul $needs $share) $servers) "maxMemoryStore" (div (mul $memory $share) $servers) | toRawJson }}
 {{- end }}
 
 {{/* Fails when the server has no room for what it is to keep: the last streams and copies would never be made. */}}
 {{- define "paddlewheel.checkNatsRoom" -}}
-{{- $needs := include "paddlewheel.natsNeeds" . | int64 }}
-{{- $store := .Values.nats.jetstream.maxFileStore }}
+{{- range $field, $bytes := include "paddlewheel.natsNeeds" . | fromJson }}
+{{- $needs := int64 $bytes }}
+{{- $store := index $.Values.nats.jetstream $field }}
 {{- if gt $needs (include "paddlewheel.bytes" $store | int64) }}
 {{- $least := div (add $needs 1048575) 1048576 }}
-{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
-{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or remove subscribers or services" $store $teams $least $least) }}
+{{- $teams := include "paddlewheel.natsTeams" $ | fromJsonArray | len }}
+{{- $beside := ternary "nats.persistence.size" "nats.resources.limits.memory" (eq $field "maxFileStore") }}
+{{- fail (printf "nats.jetstream.%s=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.%s=%dMi and %s to more than that, or remove subscribers or services" $field $store $teams $least $field $least $beside) }}
+{{- end }}
 {{- end }}
 {{- end }}
 

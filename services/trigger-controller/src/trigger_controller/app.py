@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from paddlewheel.bus.streams import TRIGGERS, TRIGGERS_BUCKET
+from paddlewheel.bus.streams import TRIGGERS
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.serve import Host, Operator
 from trigger_controller.apply import Applier, claim
+from trigger_controller.catch_up import CatchUp
 from trigger_controller.config import Settings
 from trigger_controller.domain import names
 from trigger_controller.domain.parse import parse_trigger
@@ -25,7 +26,7 @@ def build(settings: Settings, host: Host) -> Operator:
     """The service over given adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
-    metrics, memory = Metrics(), Memory(host.bus.key_value(TRIGGERS_BUCKET), host.clock)
+    metrics, memory = Metrics(), Memory(host.bus, host.clock)
     inbox = Inbox(lambda key: controller.wake(key), host.clock)
     parse = Memo(partial(parse_trigger, grants=settings.sources))
     observer = TriggerObserver(watch, host.api, memory, inbox, host.clock, parse, metrics)
@@ -33,7 +34,8 @@ def build(settings: Settings, host: Host) -> Operator:
     kind = TriggerKind(observer, Applier(executor, memory, metrics), memory, host.clock, metrics)
     outside = operator.outside(names.TRIGGER, operator.outbox(TRIGGERS, metrics.fact), names.FINALIZER)
     controller = operator.control(names.TRIGGER, TriggerReconciler(kind, outside, inbox, memory, parse))
-    wakes = Wakes(watch, controller.wake, inbox, observer.forget)
+    catch_up = CatchUp(host.api, watch.of(names.TRIGGER), settings.namespace, host.clock)
+    wakes = Wakes(watch, controller.wake, inbox, observer.forget, catch_up)
     operator.background(lambda: watch.run(wakes.changed))
     for subscription in SUBSCRIPTIONS:
         operator.consume(subscription, wakes.received)

@@ -1,10 +1,14 @@
-"""What happened, in a bucket of the bus: which events a trigger dealt with, and who created what.
+"""What happened, in buckets of the bus.
 
-Keys are `event.<trigger uid>.<digest>`, `origin.<object uid>`, `deferred.<trigger uid>` (events that could
-not be handled yet; those that do not fit are in `deferred.<trigger uid>.<page>`) and `known.<trigger uid>`:
-the last says from when on the bucket holds the events. It goes with the others when the bus loses its data,
-which is how that is noticed. Entries expire with the bucket's own age (`streams.FIRED`, 14 days), longer than
-a stream keeps any event.
+| bucket | key | entry |
+|---|---|---|
+| pw_triggers | event.<trigger uid>.<digest> | the trigger has dealt with the event |
+| pw_triggers | known.<trigger uid> | since when the bucket has all of them; a missing entry shows a loss |
+| pw_trigger_deferred | deferred.<trigger uid>[.<page>] | events that could not be handled yet |
+| pw_trigger_origins | origin.<object uid> | the trigger that created the object |
+
+Entries expire after 14 days, which is longer than a stream keeps any event. When pw_triggers is full, its
+oldest entries make room; the other two refuse, so that no trigger can push out what another one needs.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from collections.abc import Awaitable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 import orjson
 
 from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.bus.streams import BUS_FULL, DEFERRED_BUCKET, ORIGINS_BUCKET, TRIGGERS_BUCKET
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import EPOCH
 from paddlewheel.core.clock import Clock
@@ -33,18 +38,26 @@ from trigger_controller.timing import DEFERRED_CHECK_INTERVAL_SECONDS, MARK_REFR
 T = TypeVar("T")
 
 
-class Memory:
-    """Every method raises Retry while the bucket is unreachable, soon after the first failure at once."""
+class Buckets(Protocol):
+    """Where the buckets are."""
 
-    def __init__(self, bucket: KeyValue, clock: Clock) -> None:
-        self._bucket = bucket
+    def key_value(self, bucket: str) -> KeyValue: ...
+
+
+class Memory:
+    """Every method raises Retry while a bucket is unreachable, and at once for some time after a failure."""
+
+    def __init__(self, buckets: Buckets, clock: Clock) -> None:
+        self._marks = buckets.key_value(TRIGGERS_BUCKET)
+        self._deferred = buckets.key_value(DEFERRED_BUCKET)
+        self._origins = buckets.key_value(ORIGINS_BUCKET)
         self._clock = clock
         self._breaker = CircuitBreaker(clock)
         self._without_deferred: dict[str, float] = {}
 
     async def knows(self, trigger_uid: str, digest: str) -> bool:
         """The trigger has dealt with the event."""
-        return await self._get(f"event.{trigger_uid}.{digest}") is not None
+        return await self._entry(self._marks, f"event.{trigger_uid}.{digest}") is not None
 
     async def lost_until(self, trigger_uid: str, newest: datetime | None) -> datetime:
         """Events of the trigger up to this time were lost; it dealt with later ones only if they are known.
@@ -56,15 +69,15 @@ class Memory:
             newest: when the newest event happened that the status has counted; None when there was none.
         """
         key = f"known.{trigger_uid}"
-        while (found := await self._entry(key)) is None:
+        while (found := await self._entry(self._marks, key)) is None:
             with suppress(AlreadyExists):
-                await self._call(self._bucket.create(key, self._mark(newest or EPOCH)))
+                await self._call(self._marks.create(key, self._mark(newest or EPOCH)))
                 return newest or EPOCH
         until, touched = (datetime.fromisoformat(time) for time in orjson.loads(found.value or b"[]"))
         if self._is_due(touched):
             # Not over what a replica has written since, nor into a bucket that was lost since.
             with suppress(Conflict):
-                await self._call(self._bucket.update(key, self._mark(until), found.revision))
+                await self._call(self._marks.update(key, self._mark(until), found.revision))
         return until
 
     def _is_due(self, touched: datetime) -> bool:
@@ -75,17 +88,20 @@ class Memory:
 
     async def remember(self, trigger_uid: str, digests: Collection[str]) -> None:
         """The trigger has dealt with the events. Idempotent."""
-        puts = (self._bucket.put(f"event.{trigger_uid}.{digest}", b"{}") for digest in digests)
+        puts = (self._marks.put(f"event.{trigger_uid}.{digest}", b"{}") for digest in digests)
         await gather_bounded(self._call(put) for put in puts)
 
     async def origin(self, uid: str) -> Origin:
         """Who created an object that may be gone; empty when no trigger did."""
-        stored = orjson.loads(await self._get(f"origin.{uid}") or b"{}")
+        key = f"origin.{uid}"
+        # The last release has them among the marks.
+        found = await self._entry(self._origins, key) or await self._entry(self._marks, key)
+        stored = orjson.loads(found.value or b"{}") if found else {}
         return Origin(str(stored.get("creator", "")), tuple(stored.get("chain", ())))
 
     async def remember_origin(self, uid: str, origin: Origin) -> None:
         """Idempotent."""
-        await self._call(self._bucket.put(f"origin.{uid}", orjson.dumps(asdict(origin))))
+        await self._call(self._origins.put(f"origin.{uid}", orjson.dumps(asdict(origin))))
 
     async def deferred(self, trigger_uid: str, *, is_sure: bool = False) -> Deferred:
         """The trigger's deferred events.
@@ -103,7 +119,8 @@ class Memory:
             return Deferred()
         # Before it is read: a change made meanwhile has the last word.
         self._without_deferred[trigger_uid] = self._clock.monotonic()
-        entry = await self._entry(f"deferred.{trigger_uid}")
+        await self._take_over(trigger_uid)
+        entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
         found = pages.read(entry.value if entry else None)
         if entry is None or not found.count:
             return found
@@ -115,6 +132,25 @@ class Memory:
         return found
 
     async def change_deferred(self, trigger_uid: str, change: Change) -> Deferred:
+        """As `_change`."""
+        await self._take_over(trigger_uid)
+        return await self._change(trigger_uid, change)
+
+    async def _take_over(self, trigger_uid: str) -> None:
+        """Move the events that a replica of the last release has deferred, which are among the marks."""
+        key = f"deferred.{trigger_uid}"
+        old = await self._entry(self._marks, key)
+        found = pages.read(old.value if old else None)
+        if old is None or not found.count:
+            return
+        entries = [await self._entry(self._marks, _page_key(trigger_uid, page.name)) for page in found.pages]
+        events = (*(o for entry in entries if entry for o in pages.read(entry.value).events), *found.events)
+        await self._change(trigger_uid, Change(events), found.store)
+        with suppress(Conflict):
+            # Such a replica has deferred more; those come with the next look.
+            await self._call(self._marks.update(key, b"{}", old.revision))
+
+    async def _change(self, trigger_uid: str, change: Change, store: str = "") -> Deferred:
         """Idempotent, and safe beside other replicas: a page is written before and deleted after the entry
         that names it, and is never changed.
 
@@ -125,8 +161,8 @@ class Memory:
             Retry: also if there is no room for what is to be added.
         """
         while True:
-            entry = await self._entry(f"deferred.{trigger_uid}")
-            before = pages.read(entry.value) if entry else Deferred(store=uuid4().hex)
+            entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
+            before = pages.read(entry.value) if entry else Deferred(store=store or uuid4().hex)
             after, beyond = pages.split(changed(before, change))
             is_full = len(before.pages) + len(beyond) > pages.MOST_PAGES
             if is_full:
@@ -148,7 +184,7 @@ class Memory:
         events: pages.Events = ()
         left = list(found.pages)
         while left and not events:
-            stored = await self._entry(_page_key(trigger_uid, left.pop(0).name))
+            stored = await self._entry(self._deferred, _page_key(trigger_uid, left.pop(0).name))
             events = pages.read(stored.value).events if stored else ()
         gone = found.pages[: len(found.pages) - len(left)]
         is_lossless = bool(events) and len(gone) == 1
@@ -160,12 +196,12 @@ class Memory:
         return after
 
     async def _touch_deferred(self, trigger_uid: str, found: Deferred, entry: Entry) -> None:
-        """As a used mark: it must not be the oldest of a full bucket."""
+        """Write the entry and its pages again, so that they do not expire."""
         for page in found.pages:
             key = _page_key(trigger_uid, page.name)
-            if (stored := await self._entry(key)) is not None:
+            if (stored := await self._entry(self._deferred, key)) is not None:
                 with suppress(Conflict):
-                    await self._call(self._bucket.update(key, stored.value or b"{}", stored.revision))
+                    await self._call(self._deferred.update(key, stored.value or b"{}", stored.revision))
         await self._put_deferred(trigger_uid, found, entry)
 
     async def _put_deferred(self, trigger_uid: str, deferred: Deferred, entry: Entry | None) -> bool:
@@ -173,35 +209,31 @@ class Memory:
         key, data = f"deferred.{trigger_uid}", pages.write(deferred, self._clock.now())
         try:
             if entry is None:
-                await self._call(self._bucket.create(key, data))
+                await self._call(self._deferred.create(key, data))
             else:
-                await self._call(self._bucket.update(key, data, entry.revision))
+                await self._call(self._deferred.update(key, data, entry.revision))
         except (AlreadyExists, Conflict):
             return False
         return True
 
     async def _put_page(self, trigger_uid: str, events: pages.Events) -> Page:
         page = pages.make_page(uuid4().hex, events)
-        await self._call(self._bucket.put(_page_key(trigger_uid, page.name), pages.write_page(events)))
+        await self._call(self._deferred.put(_page_key(trigger_uid, page.name), pages.write_page(events)))
         return page
 
     async def _delete_pages(self, trigger_uid: str, of: Iterable[Page]) -> None:
         """Those that nothing names; what stays expires."""
         for page in of:
             with suppress(Retry):
-                await self._call(self._bucket.delete(_page_key(trigger_uid, page.name)))
+                await self._call(self._deferred.delete(_page_key(trigger_uid, page.name)))
 
     def forget(self, trigger_uid: str) -> None:
         """The trigger is gone."""
         self._without_deferred.pop(trigger_uid, None)
 
-    async def _get(self, key: str) -> bytes | None:
-        found = await self._entry(key)
-        return None if found is None else found.value
-
-    async def _entry(self, key: str) -> Entry | None:
+    async def _entry(self, bucket: KeyValue, key: str) -> Entry | None:
         try:
-            return await self._call(self._bucket.get(key))
+            return await self._call(bucket.get(key))
         except NotFound:
             return None
 
@@ -209,10 +241,10 @@ class Memory:
         try:
             return await self._breaker.call(call)
         except Retry as error:
-            # Always in the same words, or the condition that says it would flap.
-            raise Retry(
-                Reason.BUS_UNAVAILABLE, "the bucket of remembered events cannot be reached"
-            ) from error
+            # Always in the same words: otherwise the condition would flap.
+            is_full = error.reason == BUS_FULL
+            problem = "is full: raise its maxBytes in nats.streams" if is_full else "cannot be reached"
+            raise Retry(Reason.BUS_UNAVAILABLE, f"the bucket of remembered events {problem}") from error
 
 
 def _page_key(trigger_uid: str, name: str) -> str:

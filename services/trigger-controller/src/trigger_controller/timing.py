@@ -14,6 +14,8 @@ SLOW_PASS_GRACE_SECONDS = 1.0
 """A pass that lasts longer is slow; normal passes take a fraction of this."""
 NAMESPACE_TURN_INTERVAL_SECONDS = 1.0
 """A key waits this long for its turn when its namespace has as many slow passes as it may have."""
+CACHE_CHECK_INTERVAL_SECONDS = 1.0
+"""A cache that lags behind the API server is compared with it again after this time."""
 WEBHOOK_RETRY_INTERVAL_SECONDS = 2
 """A store may repeat a request after this time."""
 CLOCK_SKEW_GRACE_SECONDS = 5.0

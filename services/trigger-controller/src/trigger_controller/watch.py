@@ -13,6 +13,7 @@ from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import controller_of, controller_uid, key_of
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Change, Object, Watches
 from paddlewheel.operator.watch import Watch
+from trigger_controller.catch_up import CatchUp
 from trigger_controller.domain import names
 from trigger_controller.domain.matching import index_value, index_values, read_occurrence
 from trigger_controller.inbox import Inbox
@@ -49,8 +50,14 @@ class Wakes:
     """Knows which triggers a change or an event is about."""
 
     def __init__(
-        self, watch: Watch, wake: Callable[[Key], None], inbox: Inbox, forget: Callable[[Object], None]
+        self,
+        watch: Watch,
+        wake: Callable[[Key], None],
+        inbox: Inbox,
+        forget: Callable[[Object], None],
+        catch_up: CatchUp,
     ) -> None:
+        self._catch_up = catch_up
         self._watch = watch
         self._wake = wake
         self._inbox = inbox
@@ -58,6 +65,8 @@ class Wakes:
 
     def changed(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
+        if kind == names.TRIGGER:
+            self._catch_up.changed()
         if kind == names.TRIGGER and change.type == "DELETED":
             self._forget(change.obj)
         if self._watch.of(kind).is_own(change):
@@ -72,5 +81,6 @@ class Wakes:
         occurrence = read_occurrence(delivery.event, delivery.published_at)
         if occurrence is None:
             return
+        await self._catch_up.wait()
         triggers = self._watch.of(names.TRIGGER).by_index(BY_SOURCE, index_value(occurrence))
         await asyncio.gather(*(self._inbox.offer(key_of(trigger), occurrence) for trigger in triggers))

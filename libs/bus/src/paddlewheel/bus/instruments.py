@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from paddlewheel.bus.admin.mirrors import MirrorStatus
+from paddlewheel.bus.streams import BUS_FULL
 from paddlewheel.core.errors import Permanent, Retry
 
 PUBLISHED = "paddlewheel.bus.published"
@@ -20,7 +21,8 @@ STOPPED = "paddlewheel.bus.stopped"
 HANDLING = "paddlewheel.bus.handling"
 MIRROR_LAG = "paddlewheel.bus.mirror.lag"
 MIRROR_BROKEN = "paddlewheel.bus.mirror.broken"
-METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN)
+DURABLE_LAG = "paddlewheel.bus.durable.lag"
+METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN, DURABLE_LAG)
 
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
@@ -37,8 +39,13 @@ class Instruments:
         tracer: Tracer | None = None,
         longest: Callable[[], Mapping[str, float]] = dict,
         mirrors: Callable[[], Sequence[MirrorStatus]] = tuple,
+        lags: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`longest`: seconds for which the oldest handler of each durable has run; `mirrors`: of teams."""
+        """Args:
+        longest: seconds for which the oldest handler of each durable has run.
+        mirrors: teams' copies of streams.
+        lags: messages that each durable has not acknowledged.
+        """
         meter = meter or metrics.get_meter(__name__)
         self._tracer = tracer or trace.get_tracer(__name__)
         self._published = meter.create_counter(PUBLISHED, description="events by stream and outcome")
@@ -55,6 +62,11 @@ class Instruments:
             description="age of the oldest handler at work, by durable",
         )
         meter.create_observable_gauge(
+            DURABLE_LAG,
+            callbacks=[lambda _: [Observation(lag, {"durable": name}) for name, lag in lags().items()]],
+            description="messages that a durable has not acknowledged",
+        )
+        meter.create_observable_gauge(
             MIRROR_LAG,
             callbacks=[lambda _: [Observation(each.lag, _place(each)) for each in mirrors()]],
             description="facts that a team's copy of a stream is still to get",
@@ -67,12 +79,15 @@ class Instruments:
 
     @contextmanager
     def publishing(self, stream: str) -> Iterator[None]:
-        """Count one event as stored, failed (may be retried) or refused."""
+        """Count one event as stored, full (the stream has no room), failed (may be retried) or refused."""
         outcome = "stored"
         try:
             yield
-        except (Retry, Permanent) as error:
-            outcome = "failed" if isinstance(error, Retry) else "refused"
+        except Retry as error:
+            outcome = "full" if error.reason == BUS_FULL else "failed"
+            raise
+        except Permanent:
+            outcome = "refused"
             raise
         finally:
             self._published.add(1, {"stream": stream, "outcome": outcome})

@@ -24,18 +24,24 @@ MAX_MESSAGE = 960 * 1024
 RUNS_BUCKET = "pw_cache_runs"
 NODES_BUCKET = "pw_cache_nodes"
 TRIGGERS_BUCKET = "pw_triggers"
+DEFERRED_BUCKET = "pw_trigger_deferred"
+ORIGINS_BUCKET = "pw_trigger_origins"
 
 
 @dataclass(frozen=True)
 class StreamSpec:
     """One stream as it must be. Sizes in bytes, times in seconds, 0 = no limit.
 
-    `live`: what of each message is published once it is stored, on `live_subject`. The headers are for
-    readers without a consumer. Whole messages are what subscribers hear in place of what is published, where
-    publishers share an account: there an answer to one can have the subject of another's fact. `expendable`:
-    what it holds is published again by itself, so that it is made anew where it cannot be changed.
-    `declaration` is raised whenever another field changes: a service with an older declaration leaves the
-    stream as it is, so that two releases do not undo each other's changes during an upgrade.
+    Args:
+        live: the part of each stored message that the server publishes on `live_subject`. Readers without a
+            consumer need the headers. Subscribers receive the whole messages, so that a fact that is refused
+            or repeated does not reach them.
+        expendable: the publishers publish the content again, so the installer may replace the stream where
+            the server cannot change it.
+        kept: the content must not be lost, so the installer replaces the stream, with everything unread.
+        declaration: a number that is raised whenever another field changes. A service with an older
+            declaration leaves the stream as it is, so that two releases do not undo each other's changes
+            during an upgrade.
     """
 
     name: str
@@ -52,16 +58,23 @@ class StreamSpec:
     allow_rollup_hdrs: bool = False
     allow_msg_ttl: bool = False
     allow_direct: bool = False
+    discard_new_per_subject: bool = False
     num_replicas: int = 1
     live: Literal["", "headers", "messages"] = ""
     expendable: bool = False
+    kept: bool = False
     declaration: int = 1
+
+    @property
+    def is_replaceable(self) -> bool:
+        """The installer may delete the stream and create it again, where the server cannot change it."""
+        return self.expendable or self.kept
 
 
 def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> StreamSpec:
     """A key-value bucket: the stream layout every NATS client knows, history of one.
 
-    But without `allow_rollup_hdrs`: whoever may write one key could remove all others by a header.
+    `allow_rollup_hdrs` is not set: a client that may write one key could remove all others by a header.
     """
     return StreamSpec(
         name=f"KV_{name}",
@@ -78,66 +91,65 @@ def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> Strea
     )
 
 
-JOBS = StreamSpec("PW_JOBS", ("pw.evt.jobs.>",), max_bytes=256 * _MIB, max_age=7 * _DAY)
-# The last fact of each job: each one supersedes all before it.
-PROGRESS = StreamSpec(
-    "PW_PROGRESS", ("pw.evt.progress.>",), max_bytes=32 * _MIB, max_age=_DAY, max_msgs_per_subject=1
-)
-DATASETS = StreamSpec(
-    "PW_DATASETS",
-    ("pw.evt.datasets.>",),
-    max_bytes=256 * _MIB,
-    max_age=7 * _DAY,
-    allow_direct=True,
-    live="headers",
-    declaration=2,
-)
-TRIGGERS = StreamSpec("PW_TRIGGERS", ("pw.evt.triggers.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
-# Notifications of object stores; kept for as long as `FIRED` remembers what they started.
-MODELS = StreamSpec(
-    "PW_MODELS",
-    ("pw.evt.models.>",),
-    max_bytes=64 * _MIB,
-    max_age=365 * _DAY,
-    allow_direct=True,
-    live="headers",
-    declaration=2,
-)
-SERVING = StreamSpec("PW_SERVING", ("pw.evt.serving.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)
+def _facts(
+    name: str,
+    max_bytes: int,
+    max_age: float = 7 * _DAY,
+    *,
+    max_msg_size: int = MAX_MESSAGE,
+    max_msgs_per_subject: int = -1,
+    declaration: int,
+) -> StreamSpec:
+    """The facts of one context. Subscribers receive each one live once it is stored."""
+    return StreamSpec(
+        name=f"PW_{name}",
+        subjects=(f"pw.evt.{name.lower()}.>",),
+        max_bytes=max_bytes,
+        max_age=max_age,
+        max_msg_size=max_msg_size,
+        max_msgs_per_subject=max_msgs_per_subject,
+        allow_direct=True,
+        live="messages",
+        declaration=declaration,
+    )
+
+
+def _lossy(name: str, max_bytes: int, *, max_msg_size: int = MAX_MESSAGE, declaration: int) -> StreamSpec:
+    """The last fact of each object: each one supersedes all before it. It is in memory, since writing to disk
+    would limit the rate, and an object that still works publishes the next one soon."""
+    facts = _facts(
+        name, max_bytes, _DAY, max_msg_size=max_msg_size, max_msgs_per_subject=1, declaration=declaration
+    )
+    return replace(facts, storage="memory", expendable=True)
+
+
+JOBS = _facts("JOBS", 256 * _MIB, declaration=2)
+PROGRESS = _lossy("PROGRESS", 16 * _MIB, declaration=2)
+DATASETS = _facts("DATASETS", 256 * _MIB, declaration=3)
+TRIGGERS = _facts("TRIGGERS", 32 * _MIB, declaration=2)
+MODELS = _facts("MODELS", 64 * _MIB, 365 * _DAY, declaration=3)
+SERVING = _facts("SERVING", 32 * _MIB, declaration=2)
 # Published by others, so bounded in every way: no service can push out the measurements of all others.
-MEASUREMENTS = StreamSpec(
-    "PW_MEASUREMENTS",
-    ("pw.evt.measurements.>",),
-    max_bytes=64 * _MIB,
-    max_age=7 * _DAY,
-    max_msg_size=8 * 1024,
-    max_msgs_per_subject=256,
-    allow_direct=True,
-    live="headers",
-    declaration=2,
+MEASUREMENTS = _facts(
+    "MEASUREMENTS", 64 * _MIB, max_msg_size=8 * 1024, max_msgs_per_subject=256, declaration=3
 )
-SOURCES = StreamSpec("PW_SOURCES", ("pw.src.>",), max_bytes=64 * _MIB, max_age=7 * _DAY)
-# Published by agents: the four facts of one set take an eighth of it at most, and push out no others.
-CACHE = StreamSpec(
-    "PW_CACHE",
-    ("pw.evt.cache.>",),
+# Published by agents: the four facts of one set take an eighth of it at most, and push out no others. A set
+# has up to 1,000 partitions, and a mount of each may be a fact.
+CACHE = _facts("CACHE", 128 * _MIB, _DAY, max_msg_size=4 * 1024, max_msgs_per_subject=1024, declaration=4)
+CACHE_PROGRESS = _lossy("CACHEPROGRESS", 8 * _MIB, max_msg_size=4 * 1024, declaration=2)
+# Notifications of object stores, until a trigger has dealt with them. A store whose notification is refused
+# sends it again. A source has 64 subjects, so it takes half of the bytes at most, and usually a tenth.
+SOURCES = StreamSpec(
+    "PW_SOURCES",
+    ("pw.src.>",),
     max_bytes=128 * _MIB,
-    max_age=_DAY,
-    max_msg_size=4 * 1024,
-    # A set has up to 1,000 partitions, of each of which it may be told that it was mounted.
-    max_msgs_per_subject=1024,
-    live="messages",
-    declaration=3,
-)
-# The last progress of each data set, apart from the facts that must not be lost.
-CACHE_PROGRESS = StreamSpec(
-    "PW_CACHEPROGRESS",
-    ("pw.evt.cacheprogress.>",),
-    max_bytes=16 * _MIB,
-    max_age=_DAY,
-    max_msg_size=4 * 1024,
-    max_msgs_per_subject=1,
-    live="messages",
+    retention="workqueue",
+    discard="new",
+    max_msg_size=8 * 1024,
+    max_msgs_per_subject=128,
+    discard_new_per_subject=True,
+    kept=True,
+    declaration=2,
 )
 WORK = StreamSpec(
     "PW_WORK",
@@ -176,8 +188,12 @@ REPLAYS = StreamSpec(
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
 # Several times what a report has, a message of 1,000 characters included.
 NODES = replace(_bucket(NODES_BUCKET, 16 * _MIB, max_msg_size=16 * 1024), declaration=4)
-# Twice as long as any stream keeps a fact, so that no redelivery finds its event forgotten.
+# Marks of handled events expire, after twice the time that any stream keeps a fact. A full bucket drops the
+# oldest of all triggers, so nothing else is in it.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
+# Deferred events and the creators of objects cannot be restored: a full bucket refuses more.
+DEFERRED = replace(_bucket(DEFERRED_BUCKET, 64 * _MIB), max_age=14 * _DAY)
+ORIGINS = replace(_bucket(ORIGINS_BUCKET, 64 * _MIB), max_age=14 * _DAY)
 
 STREAMS = (
     JOBS,
@@ -196,8 +212,10 @@ STREAMS = (
     RUNS,
     NODES,
     FIRED,
+    DEFERRED,
+    ORIGINS,
 )
-BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET)
+BUCKETS = (RUNS_BUCKET, NODES_BUCKET, TRIGGERS_BUCKET, DEFERRED_BUCKET, ORIGINS_BUCKET)
 
 DECLARED_AS = "paddlewheel.declaration"
 """Key in a live stream's metadata that holds its `declaration`."""
@@ -211,7 +229,7 @@ FIXED = ("retention", "storage")
 
 @dataclass(frozen=True)
 class Limits:
-    """What an operator asks of a stream beside its declaration. Bytes and seconds, 0 = as declared."""
+    """Limits that an operator sets beyond the declaration. Bytes and seconds, 0 = as declared."""
 
     max_bytes: int = 0
     max_age: float = 0.0
@@ -258,8 +276,13 @@ def _differs(name: str, want: object, have: object) -> bool:
     return want != have
 
 
+def aside(spec: StreamSpec) -> str:
+    """The stream that holds what is unread while a stream is replaced."""
+    return f"{spec.name}_MOVED"
+
+
 def live_subject(spec: StreamSpec, pattern: str) -> str:
-    """Where it is signalled that a message on a subject of the stream was stored."""
+    """The subject on which the server publishes each stored message of a subject of the stream."""
     [stored] = spec.subjects
     return f"pw.live.{spec.name}.{pattern.removeprefix(stored.removesuffix('>'))}"
 

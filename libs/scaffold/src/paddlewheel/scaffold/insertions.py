@@ -40,8 +40,8 @@ INSERTIONS = (
     ),
     Insertion(
         "libs/bus/src/paddlewheel/bus/streams.py",
-        "SOURCES = StreamSpec(",
-        '$STREAM = StreamSpec("$stream", ("pw.evt.$context.>",), max_bytes=32 * _MIB, max_age=7 * _DAY)',
+        "SERVING = _facts(",
+        '$STREAM = _facts("$STREAM", 32 * _MIB, declaration=1)',
         after=False,
     ),
     Insertion(

@@ -25,6 +25,9 @@ REASON = "BadNotification"
 _BUCKETS = "buckets"
 _FACTS = {"ObjectCreated": ObjectCreated, "ObjectRemoved": ObjectRemoved}
 _DIGEST = 32
+_LANES = 32
+"""Subjects of a source for each fact. The changes of one object share one, so that they stay in order, and
+the stream limits how much each may hold (`streams.SOURCES`)."""
 _MOST_RECORDS = 1000
 """Of one post: each is a message of its own on the bus."""
 _LARGEST = 2**63 - 1
@@ -35,10 +38,10 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Notification:
-    """One object's change. `id` is made from what the store says, so that a repeated post has the same."""
+    """One object's change. `id` is made from the store's fields, so that a repeated post has the same."""
 
     id: str
-    object_digest: str
+    lane: str
     time: datetime
     data: ObjectCreated | ObjectRemoved
 
@@ -50,7 +53,7 @@ class Notification:
             id=self.id,
             source=f"s3/{source}",
             namespace=source,
-            uid=self.object_digest,
+            uid=self.lane,
             time=self.time,
         )
 
@@ -241,7 +244,7 @@ def _notification(change: _Change) -> Notification:
     when = "" if change.sequencer else change.time.isoformat()
     return Notification(
         id=f"s3/{change.source}/{_digest(chr(0).join((place, *marks, when)))}",
-        object_digest=_digest(place),
+        lane=f"{change.source}-{int(_digest(place), 16) % _LANES:02}",
         time=change.time,
         data=_fact(change),
     )

@@ -18,7 +18,7 @@ MOST = 512
 MOST_BYTES = 768 * 1024
 """Of the events in one entry, as JSON; a message of the bus is at most 1 MiB."""
 MOST_PAGES = 32
-"""Of one trigger: its deferred events take at most a fifth of the bucket."""
+"""Maximum of one trigger, whose deferred events take at most a fifth of the bucket."""
 
 Events = tuple[Occurrence, ...]
 

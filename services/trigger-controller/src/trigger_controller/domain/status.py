@@ -192,7 +192,7 @@ def _which_are_gone(seen: Observed, lost: int, told: StatusDeferred, deferred: D
     last, since_known = lost - seen.status.lost, lost - _known(seen)
     gone = [event_id for event_id in told.ids if not deferred.has(event_id)][:LOST_IDS]
     examples = f", for example {', '.join(gone)}" if gone else ""
-    when, where = _when_lost(told, deferred), "gone from the bus's bucket pw_triggers"
+    when, where = _when_lost(told, deferred), "gone from the bus's bucket pw_trigger_deferred"
     if since_known == last:
         return f"{last} deferred event(s){when} are {where}{examples}"
     return f"{since_known} deferred event(s) are {where}, the last {last}{when}{examples}"

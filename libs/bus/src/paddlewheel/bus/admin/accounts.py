@@ -27,7 +27,7 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
 from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
-from paddlewheel.bus.streams import live_subject, matches, stream_of
+from paddlewheel.bus.streams import StreamSpec, live_subject
 
 HOME = "PADDLEWHEEL"
 """The account that holds the streams. Operators and the installer live in it, all others import from it."""
@@ -70,9 +70,8 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class _StreamImport:
-    """A subject that the account `importer` subscribes to in the account `origin`; `to` is its name there."""
+    """A subject that the account `importer` subscribes to in `HOME`; `to` is its name in the importer."""
 
-    origin: str
     subject: str
     importer: str
     to: str = ""
@@ -82,11 +81,11 @@ def server_accounts() -> Config:
     """Account name to its users, exports and imports; without those of teams."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
     heard = _live(WATCHERS)
-    imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)] + heard
+    imports = [each for name, may in tenants.items() for each in _imports_of(name, may)] + heard
     home = {
         "jetstream": "enabled",
         "users": [user for name in RESIDENTS for user in _users_of(name)],
-        "exports": [*_services(_asking_home(tenants)), *_stream_exports(HOME, imports)],
+        "exports": [*_services(_asking_home(tenants)), *_stream_exports(imports)],
         "imports": [],
     }
     return {
@@ -104,16 +103,17 @@ def server_accounts() -> Config:
 def team_template() -> Config:
     """What a team adds, with `TEAM` for its name and `NAMESPACE` for one namespace of several.
 
-    `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the publishers' accounts
-    or that of streams, whose facts it hears, each with what it imports of all namespaces and of one.
-    `copy` is what its account and `HOME` have beside that for one more stream of facts, named `STREAM`.
+    `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the live subjects of
+    streams, each with the import of all namespaces and of one. `copy` is what its account and `HOME` have
+    beside that for one more stream of facts, named `STREAM`.
     """
     team = Team(TEAM)
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
     return {
         "account": {
             "users": [{"user": user_of(TEAM), "permissions": member_of(TEAM).as_config()}],
-            "jetstream": {"max_streams": len(FACTS)},
+            # Copies of streams that are not declared any longer leave room for all others.
+            "jetstream": {"max_streams": 2 * len(FACTS)},
             "exports": [api],
             "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
         },
@@ -134,17 +134,15 @@ def service_template() -> Config:
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)
-    [subject] = stream_of_context(CONTEXT).subjects
     return {
         "account": {
             "users": [{"user": user_of(SERVICE), "permissions": may.as_config()}],
             "imports": [_use(HOME, each) for each in sorted(may.publish)],
-            "exports": [],
         },
         "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
         "publishes": _added(bare, service_role(SERVICE, publishes=[CONTEXT])),
         "follows": _added(bare, service_role(SERVICE, follows=[CONTEXT])),
-        "live": _heard(_StreamImport(SERVICE, subject, TEAM)),
+        "live": _heard(_live_import(stream_of_context(CONTEXT), TEAM)),
         "reserved": {"names": sorted(reserved_names()), "prefixes": list(RESERVED_PREFIXES)},
     }
 
@@ -165,8 +163,7 @@ def _added(bare: Role, role: Role) -> Config:
 
 def _live(importer: str) -> list[_StreamImport]:
     """All facts."""
-    tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
-    return list(_imports_of(importer, Permissions(subscribe=frozenset({"pw.evt.>"})), tenants))
+    return [_live_import(stream, importer) for stream in FACTS]
 
 
 def _feeds(team: Team, stream: str) -> list[Config]:
@@ -192,24 +189,14 @@ def _feed_subjects(team: Team, stream: str) -> tuple[str, list[str]]:
     return f"{_API}.CONSUMER.RESET.{name}", [f"$JS.FC.{name}.*", f"$JS.FC.*.*.{name}.*"]
 
 
-def _imports_of(name: str, may: Permissions, tenants: dict[str, Permissions]) -> Iterable[_StreamImport]:
-    """From the publisher's account: the server does not re-export what a service import brought."""
-    for subject in sorted(may.subscribe - {f"{inbox_prefix(name)}.>"}):
-        origins = [
-            _told(origin, published, name)
-            for origin, other in tenants.items()
-            for published in sorted(other.publish)
-            if matches(subject, published)
-        ]
-        yield from origins or [_StreamImport(HOME, subject, name)]
+def _imports_of(name: str, may: Permissions) -> Iterable[_StreamImport]:
+    return (_StreamImport(each, name) for each in sorted(may.subscribe - {f"{inbox_prefix(name)}.>"}))
 
 
-def _told(origin: str, fact: str, importer: str) -> _StreamImport:
-    """Facts as they are published, or once they are stored if the stream has it so."""
-    stream = stream_of(fact)
-    if stream.live != "messages":
-        return _StreamImport(origin, fact, importer)
-    return _StreamImport(HOME, live_subject(stream, fact), importer, to=fact)
+def _live_import(stream: StreamSpec, importer: str) -> _StreamImport:
+    """The facts of a stream once they are stored: a repeated or refused one is not received."""
+    [facts] = stream.subjects
+    return _StreamImport(live_subject(stream, facts), importer, to=facts)
 
 
 def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
@@ -241,11 +228,10 @@ def _service(subject: str, accounts: list[str]) -> Config:
     return exported
 
 
-def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Config]:
+def _stream_exports(imports: Iterable[_StreamImport]) -> list[Config]:
     importers: dict[str, set[str]] = {}
     for each in imports:
-        if each.origin == origin:
-            importers.setdefault(each.subject, set()).add(each.importer)
+        importers.setdefault(each.subject, set()).add(each.importer)
     return [{"stream": subject, "accounts": sorted(names)} for subject, names in sorted(importers.items())]
 
 
@@ -255,7 +241,6 @@ def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Co
     return {
         "users": _users_of(name),
         "imports": [*services, *streams],
-        "exports": _stream_exports(name, imports),
     }
 
 
@@ -265,14 +250,14 @@ def _use(origin: str, subject: str) -> Config:
 
 def _import(each: _StreamImport) -> Config:
     to = {"to": each.to} if each.to else {}
-    return {"stream": {"account": each.origin, "subject": each.subject}, **to}
+    return {"stream": {"account": HOME, "subject": each.subject}, **to}
 
 
 def _heard(each: _StreamImport) -> Config:
-    """The account and subject that somebody hears, and the import of all namespaces and of one."""
+    """The subject that somebody hears, and the import of all namespaces and of one."""
     to = each.to and within(each.to, NAMESPACE)
     one = replace(each, subject=within(each.subject, NAMESPACE), to=to)
-    return {"account": each.origin, "subject": each.subject, "all": _import(each), "one": _import(one)}
+    return {"subject": each.subject, "all": _import(each), "one": _import(one)}
 
 
 def _users_of(name: str) -> list[Config]:

@@ -25,7 +25,14 @@ def text() -> str:
     certificate's user, what bus-auth does for agents, and how many bytes each stream may take, once more for
     each team if it is copied."""
     users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
-    sizes = {spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS} for spec in STREAMS}
+    sizes = {
+        spec.name: {
+            "bytes": spec.max_bytes,
+            "copied": spec in FACTS,
+            "memory": spec.storage == "memory",
+        }
+        for spec in STREAMS
+    }
     may = acts_for_sets()
     reader = {
         "publish": sorted(may.publish),

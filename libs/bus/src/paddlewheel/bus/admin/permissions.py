@@ -208,6 +208,7 @@ def _installs(declared: Declared) -> Permissions:
     anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
     consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
     names = [f"{each.stream}.{each.durable}" for each in declared.durables]
+    copies = [streams.aside(each) for each in declared.streams if each.kept]
     return Permissions(
         publish=_set(
             f"{_API}.INFO",
@@ -218,7 +219,9 @@ def _installs(declared: Declared) -> Permissions:
             *(f"pw.install.*.STREAM.{call}.{name}" for name in facts for call in (*_MAKING, "DELETE")),
             *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{name}" for name in facts),
-            *(f"{_API}.STREAM.DELETE.{spec.name}" for spec in declared.streams if spec.expendable),
+            # Streams that it may replace, and the copy of the unread messages in them.
+            *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_replaceable),
+            *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
             # What agents ask for.
             f"{_API}.STREAM.PURGE.{streams.WORK.name}",
             *(f"{consumer}.DELETE.{each.stream}.{each.durable}" for each in map(replays, RETIRED)),
@@ -355,10 +358,10 @@ ROLES = (
                 ("sources", streams.SOURCES),
             )
         ),
-        reads=(streams.FIRED,),
+        reads=(streams.FIRED, streams.DEFERRED, streams.ORIGINS),
         waits_for_streams=True,
         answers_commands=True,
-        extra=_writes(streams.FIRED),
+        extra=_writes(streams.FIRED) | _writes(streams.DEFERRED) | _writes(streams.ORIGINS),
     ),
     Role(
         "serving-controller",

@@ -81,7 +81,8 @@ def declared_with(services: Sequence[DeclaredService]) -> Declared:
 def stream_of_context(context: str, max_bytes: str = "", max_age: str = "") -> StreamSpec:
     """The stream of a context's facts."""
     name, subject = f"{PREFIX}{context.upper()}", f"pw.evt.{context}.>"
-    return StreamSpec(name, (subject,), max_bytes=int(measured(max_bytes)), max_age=measured(max_age))
+    size, age = int(measured(max_bytes)), measured(max_age)
+    return StreamSpec(name, (subject,), max_bytes=size, max_age=age, live="messages", declaration=2)
 
 
 def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str] = ()) -> Role:

@@ -65,7 +65,11 @@ class NatsBus:
         declared = declared_with(access.services)
         self._provision = Provision(self._connection, declared, access)
         self._mirrors = Mirrors(self._connection, access.teams, access.replicas, declared.facts)
-        self._instruments = Instruments(longest=self._handlers.longest, mirrors=lambda: self._mirrors.status)
+        self._instruments = Instruments(
+            longest=self._handlers.longest,
+            mirrors=lambda: self._mirrors.status,
+            lags=lambda: self._provision.lags,
+        )
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)

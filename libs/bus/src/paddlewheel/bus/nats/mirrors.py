@@ -160,19 +160,18 @@ class Mirrors:
             await ask(self._connection, f"{team.api}.STREAM.UPDATE.{wanted['name']}", config)
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
-        """With the limits of the live origin, which an operator may have raised."""
-        limits = ("max_age", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+        """With the storage and the limits of the live origin, which an operator may have raised."""
+        same = ("max_age", "max_bytes", "max_msgs_per_subject", "max_msg_size", "storage")
         feed = {"name": team.feed, "deliver_subject": team.delivery(spec.name)}
         return {
             "name": spec.name,
-            "storage": "file",
             "retention": "limits",
             "discard": "old",
             "allow_direct": True,
             "num_replicas": self._replicas,
             "mirror": {"name": spec.name, "external": {"api": ORIGIN_API, "deliver": ""}, "consumer": feed},
             "metadata": {_OF: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
-            **{limit: origin["config"][limit] for limit in limits},
+            **{field: origin["config"][field] for field in same},
         }
 
     async def _drop_strangers(self, spec: StreamSpec) -> None:

@@ -23,9 +23,10 @@ from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_MISSING, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
+from paddlewheel.bus.nats.moving import bring_back, put_aside
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import Limits, enlarged, stream_named, streams_under
+from paddlewheel.bus.streams import Limits, StreamSpec, enlarged, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -73,6 +74,8 @@ class Provision:
         self._missing: frozenset[str] = frozenset()
         self._room_asked_at = 0.0
         self._missing_durables: set[str] = set()
+        self.lags: dict[str, int] = {}
+        """Messages that each durable had not acknowledged, when the installer last looked."""
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
@@ -113,7 +116,7 @@ class Provision:
 
     def reads_directly(self, stream: str) -> bool:
         """Without a consumer."""
-        return self._access.reads == "directly" and stream_named(stream).live == "headers"
+        return self._access.reads == "directly" and bool(stream_named(stream).live)
 
     def why_missing(self, stream: str) -> str:
         """For the end of a message; "" when nothing is known."""
@@ -244,7 +247,7 @@ class Provision:
         for spec in self._specs:
             try:
                 async with self._connection.calling(f"stream {spec.name}"):
-                    found[spec.name] = await ensure(js, spec)
+                    found[spec.name] = await self._ensure_stream(js, spec)
             except Retry as error:
                 if error.reason != STORAGE_TOO_SMALL:
                     raise
@@ -254,12 +257,23 @@ class Provision:
         self._no_room, self._room_asked_at = no_room, self._now()
         return found
 
+    async def _ensure_stream(self, js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
+        if not spec.kept:
+            return await ensure(js, spec)
+        await put_aside(
+            self._connection, spec, [each.durable for each in self._durables if each.stream == spec.name]
+        )
+        facts = await ensure(js, spec)
+        await bring_back(self._connection, spec)
+        return facts
+
     async def _ensure_durables(self, js: JetStreamContext) -> None:
         """Those of every service; not of a stream that the server has no room for."""
         names = {spec.name for spec in self._specs} - set(self._no_room)
         for each in self._durables:
             if each.stream in names:
-                await self._ensure_consumer(js, each.stream, durable_config(each))
+                info = await self._ensure_consumer(js, each.stream, durable_config(each))
+                self.lags[each.durable] = (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def _remove_retired(self, js: JetStreamContext) -> None:
         """Each time: the installer of an earlier release may make them again until it has ended."""

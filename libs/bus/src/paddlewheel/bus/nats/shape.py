@@ -23,7 +23,9 @@ from paddlewheel.bus.streams import DECLARED_AS, Drift, StreamSpec, find_drift, 
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-_DECLARATION, _LIVE, _EXPENDABLE, _REPLICAS = "declaration", "live", "expendable", "num_replicas"
+_DECLARATION, _LIVE, _REPLICAS = "declaration", "live", "num_replicas"
+_OURS = (_DECLARATION, _LIVE, "expendable", "kept")
+"""Fields of a declaration that the server does not have."""
 
 log = LibraryLogger(__name__)
 
@@ -49,7 +51,8 @@ def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     found = {
         **_plain(vars(info.config)),
         _DECLARATION: _declaration_of(info.config),
-        _EXPENDABLE: spec.expendable,
+        "expendable": spec.expendable,
+        "kept": spec.kept,
         _LIVE: spec.live if info.config.republish == _republished(spec) else "otherwise",
     }
     return StreamFacts(replicas, find_drift(_plain(asdict(spec)), found))
@@ -123,9 +126,8 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
 
 def _fields(spec: StreamSpec) -> dict[str, Any]:
     """The fields of a StreamConfig."""
-    fields = {**asdict(spec), "subjects": list(spec.subjects)}
-    del fields[_DECLARATION], fields[_LIVE], fields[_EXPENDABLE]
-    return {**fields, "republish": _republished(spec)}
+    fields = {name: value for name, value in asdict(spec).items() if name not in _OURS}
+    return {**fields, "subjects": list(spec.subjects), "republish": _republished(spec)}
 
 
 def _republished(spec: StreamSpec) -> RePublish | None:

@@ -311,7 +311,7 @@ DEFERRED_IDS = 16
 
 
 class StatusDeferred(CrdModel):
-    """Events that could not be handled for now: kept in the bus's bucket `pw_triggers`, and tried again."""
+    """Events that could not be handled for now: kept in the bucket `pw_trigger_deferred`, and tried again."""
 
     store: Annotated[str, says("Identifies the entry of the bucket that holds them.")] = ""
     events: Annotated[int, says("How many.", format="int64")] = 0

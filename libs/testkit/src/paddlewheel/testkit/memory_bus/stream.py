@@ -73,6 +73,8 @@ class MemoryStream:
             return known
         if self.spec.discard == "new" and self.size + size > self.spec.max_bytes:
             raise Retry(BUS_FULL, f"{subject}: maximum bytes exceeded")
+        if self.spec.discard_new_per_subject and self._held_by(subject) >= self.spec.max_msgs_per_subject:
+            raise Retry(BUS_FULL, f"{subject}: maximum messages per subject exceeded")
         self.last += 1
         self.size += size
         stored = Stored(self.spec.name, self.last, subject, data, dict(headers), self.clock.now())
@@ -92,6 +94,9 @@ class MemoryStream:
         """Remove one message; idempotent."""
         dropped = self.messages.pop(sequence, None)
         self.size -= size_of(dropped.data, dropped.headers) if dropped else 0
+
+    def _held_by(self, subject: str) -> int:
+        return sum(stored.subject == subject for stored in self.messages.values())
 
     def _known(self, message_id: str) -> Stored | None:
         forgotten = self.clock.monotonic() - self.spec.duplicate_window
