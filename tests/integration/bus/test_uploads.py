@@ -13,7 +13,7 @@ import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from tests.integration.bus.suite import running
 
-from paddlewheel.bus.nats import NatsBus, moving
+from paddlewheel.bus.nats import NatsBus, mirrors, moving
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.bus.streams import BUS_FULL, DECLARED_AS, SOURCES, aside
@@ -192,7 +192,7 @@ async def test_an_installer_that_ends_midway_is_continued_by_the_next(
     ends_after: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, ask = 0, moving.ask
+    asked, ask = 0, mirrors.ask
 
     async def ending(connection: Connection, subject: str, body: object = None) -> object:
         nonlocal asked

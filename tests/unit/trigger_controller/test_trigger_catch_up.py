@@ -11,6 +11,7 @@ from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import TRIGGERS
 from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
@@ -92,7 +93,7 @@ async def test_a_deleted_trigger_is_not_waited_for(replica: Replica, monkeypatch
     event = replica.received()
     await lists(replica, 1, monkeypatch)
     [made] = await replica.cluster.list(TRIGGERS)
-    await replica.cluster.delete(TRIGGERS, catch_up.key_of(made))
+    await replica.cluster.delete(TRIGGERS, key_of(made))
     await event
 
 
