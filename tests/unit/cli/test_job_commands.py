@@ -31,7 +31,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.objects import owner_reference
-from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
@@ -165,6 +165,38 @@ async def test_a_job_that_fails_before_it_runs_ends_the_following_without_lines(
     await cluster.show(phase="Failed", reason="PodFailed", message="sine-worker-0 ended with exit code 2")
     ended = await follow(cast(ApiCluster, cluster), job, Format.TEXT)
     assert ending(ended) == "Failed: PodFailed: sine-worker-0 ended with exit code 2"
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "error"),
+    [
+        ("get", CONFIG_MAPS, Permanent("Forbidden", "cannot get configmaps")),
+        ("get", CONFIG_MAPS, Retry("ApiServerTimeout", "slow")),
+        ("list", PODS, Retry("Unauthorized", "the token has expired")),
+        ("watch", PADDLE_JOBS, Permanent("Forbidden", "cannot watch paddlejobs")),
+        ("watch", PODS, Permanent("Forbidden", "cannot watch pods")),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Completed"])
+async def test_a_job_has_completed_whatever_of_its_output_can_be_read(
+    cluster: Cluster, verb: str, resource: Resource, error: Exception, phase: str
+) -> None:
+    job = await created(cluster)
+    await cluster.add_pod()
+    await cluster.show(phase=phase)
+    failed = asyncio.Event()
+
+    def intercept(*call: Any) -> None:
+        if call[:2] == (verb, resource):
+            failed.set()
+            raise error
+
+    cluster.intercept = intercept
+    following = asyncio.create_task(follow(cast(ApiCluster, cluster), job, Format.TEXT))
+    if (verb, phase) != ("get", "Running"):
+        await eventually(lambda: failed.is_set() or following.done())
+    await cluster.show(phase="Completed", duration="2s")
+    assert ending(await following).startswith("Completed")
 
 
 async def test_for_scripts_nothing_is_printed_until_the_end(
