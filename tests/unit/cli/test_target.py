@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from paddlewheel.cli import dev
 from paddlewheel.cli import target as module
 from paddlewheel.cli.demo import prepare
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
@@ -115,7 +116,6 @@ def test_the_file_of_an_embedded_cluster_that_was_removed_names_the_command_that
         ("dlq", "replay", "1"),
         ("dlq", "drop", "1"),
         ("dlq", "drop", "1", "--yes"),
-        ("dev", "up"),
     ],
     ids=" ".join,
 )
@@ -159,6 +159,31 @@ def test_the_demo_says_first_which_cluster_it_uses_and_why(
     ended = paddlewheel("demo", "--name", "mine", "--kubeconfig", kubeconfig)
     assert ended.stderr.splitlines()[0] == f"cluster: {words}"
     assert str(ended.exception) == f"Test: mine {kubeconfig}"
+
+
+@pytest.mark.parametrize("variable", ["", "/prod"])
+def test_dev_up_ignores_the_variable_and_prints_the_cluster_that_it_uses(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    def up(spec: ClusterSpec, _: Report) -> None:
+        raise Permanent("Test", spec.name)
+
+    monkeypatch.setattr(dev, "up", up)
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", variable)
+    ended = paddlewheel("dev", "up")
+    assert str(ended.exception) == "Test: dev"
+    assert ended.stderr.startswith("cluster: embedded cluster dev")
+    assert ("KUBECONFIG=/prod is not used" in ended.stderr) == bool(variable)
+
+
+def test_dev_up_uses_the_kubeconfig_of_its_option(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    failed = paddlewheel("dev", "up", "--kubeconfig", f"{tmp_path}/stale")
+    assert str(failed.exception).startswith(f"BadKubeconfig: --kubeconfig: {tmp_path}/stale does not exist")
+    assert failed.stderr.splitlines()[0] == f"cluster: that of --kubeconfig {tmp_path}/stale"
 
 
 async def test_the_demo_prepares_its_own_cluster_although_kubeconfig_is_set(

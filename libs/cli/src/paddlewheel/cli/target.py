@@ -269,6 +269,20 @@ def choose_target(where: Where) -> Target:
     return _pod_cluster() or _default_cluster()
 
 
+def explicit_choice(kubeconfig: str, embedded: str) -> str:
+    """The cluster of a command that ignores the variable, and why, for people.
+
+    Args:
+        kubeconfig: value of --kubeconfig, or "".
+        embedded: the cluster that the command uses without it.
+    """
+    if kubeconfig:
+        return f"that of --kubeconfig {kubeconfig}"
+    own = os.environ.get(VARIABLE)
+    why = f"; {VARIABLE}={own} is not used, --kubeconfig would be" if own else ", as no --kubeconfig is given"
+    return f"{embedded}{why}"
+
+
 def own_cluster(kubeconfig: str, source: str = VARIABLE, context: str = "") -> Target:
     """The cluster of a kubeconfig. Raises Permanent when the file cannot be used.
 
