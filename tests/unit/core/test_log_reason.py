@@ -13,6 +13,7 @@ KUBELET_LIMIT_BYTES = 2048
 """Bytes of a failed container's log that the kubelet keeps in the status of the pod."""
 LOST_PEER = "RuntimeError: [/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT"
 SEGMENTATION_FAULT = "FatalError: `Segmentation fault` is detected by the operating system."
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n    g()\n'
 VALUE_ERROR = "ValueError: step 7: label 12 is out of range [0, 10)"
 
 REASONS = {
@@ -87,6 +88,69 @@ def test_the_reason_is_found_in_a_whole_log_and_in_what_the_kubelet_keeps_of_it(
             "InvalidArgumentError: shapes differ",
         ),
         ("x" * 400, "x" * 300),
+        (
+            "----\nError Message Summary:\n----\nResourceExhaustedError: \n\n"
+            "Out of memory error on GPU 0. Cannot allocate 2.0GB memory on GPU 0.\n\n"
+            "Please check whether there is any other process using GPU 0.\n",
+            "ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 2.0GB memory on GPU 0.",
+        ),
+        (
+            f"{TRACEBACK}RuntimeError: Error(s) in loading a Net:\n"
+            '\tMissing key(s) in state_dict: "fc.weight".\n',
+            'RuntimeError: Error(s) in loading a Net: Missing key(s) in state_dict: "fc.weight".',
+        ),
+        (
+            f"{TRACEBACK}urllib.error.HTTPError: HTTP Error 503: Unavailable\n"
+            "retrying in 2 s\n" + "step done\n" * 8 + "loss is nan at step 812, giving up\n",
+            "loss is nan at step 812, giving up",
+        ),
+        (
+            f"{TRACEBACK}ValueError: no shard\n" + "wandb: Run history:\n" * 9,
+            "ValueError: no shard",
+        ),
+        (
+            f"{TRACEBACK}ValidationError: 3 errors\nfield a\nfield b\nfield c\nsaving\nterminated\n",
+            "ValidationError: 3 errors",
+        ),
+        (
+            f"{TRACEBACK}ValueError: image 5 is truncated\n{TRACEBACK}"
+            "SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.\n",
+            "ValueError: image 5 is truncated",
+        ),
+        (
+            "ERROR: Unexpected BUS error encountered in DataLoader worker. This is caused by "
+            f"shared memory (shm).\n{TRACEBACK}SystemError: (Fatal) Blocking queue is killed because x.\n",
+            "Unexpected BUS error encountered in DataLoader worker. This is caused by shared memory (shm).",
+        ),
+        (
+            f"{TRACEBACK}FileNotFoundError: conf.yaml\n{TRACEBACK}"
+            "subprocess.CalledProcessError: Command '['train']' returned non-zero exit status 1.\n",
+            "FileNotFoundError: conf.yaml",
+        ),
+        (
+            f"{TRACEBACK}subprocess.CalledProcessError: Command '['train']' failed.\n",
+            "subprocess.CalledProcessError: Command '['train']' failed.",
+        ),
+        (f"{TRACEBACK}ValueError: loss diverged\n{TRACEBACK}EOFError\n", "ValueError: loss diverged"),
+        (
+            f"{TRACEBACK}ValueError: loss diverged\n{TRACEBACK}KeyError: '/psm_a1b2c3'\n",
+            "ValueError: loss diverged",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
+            '  File "train.py", line 3 in f\n\nExtension modules: numpy.core._multiarray_umath (total: 12)\n',
+            "Segmentation fault",
+        ),
+        ("epoch 3\ntrain.py:9: DeprecationWarning: use bool\n  mask = np.bool(x)\n", "epoch 3"),
+        (
+            "2026-11-28 01:02:03,004 ERROR train | Traceback (most recent call last):\n"
+            "  File \"a.py\", line 3, in f\nKeyError: 'img'\nshutting down\n",
+            "KeyError: 'img'",
+        ),
+        (
+            f"{TRACEBACK}__main__.main.<locals>.BadBatch: batch 3\ndone\n",
+            "__main__.main.<locals>.BadBatch: batch 3",
+        ),
     ],
 )
 def test_other_endings(log: str, reason: str) -> None:

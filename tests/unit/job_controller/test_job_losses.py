@@ -171,6 +171,17 @@ def test_a_deleted_pod_ended_by_itself_only_before_its_deletion_was_asked_for(
     assert (pod.state, pod.failure is not None) == (expected, expected is PodState.FAILED)
 
 
+@pytest.mark.parametrize(("reason", "line"), [("OOMKilled", ""), ("Error", "KeyError: 'img'")])
+def test_the_log_tells_nothing_about_a_pod_that_the_kernel_killed_for_its_memory(
+    reason: str, line: str
+) -> None:
+    message = "Traceback (most recent call last):\nKeyError: 'img'\nretrying\n"
+    pod = parse_pod(deleted(ended_status(exit_code=137, reason=reason, message=message), "00:11:31", 0))
+    assert pod is not None
+    assert pod.failure is not None
+    assert pod.failure.last_line == line
+
+
 async def test_a_failed_pod_that_something_holds_while_it_is_deleted_has_failed(harness: JobHarness) -> None:
     worker = make_role(2)
     worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}

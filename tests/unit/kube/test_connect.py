@@ -36,18 +36,25 @@ def test_an_empty_selector_is_not_sent() -> None:
     assert selection("a=b", "") == {"labelSelector": "a=b"}
 
 
+def write_config(folder: Path, cluster: dict[str, str], user: dict[str, str]) -> Path:
+    content = {
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "users": [{"name": "a", "user": user}],
+        "current-context": "a",
+    }
+    config = folder / "config"
+    config.write_text(json.dumps(content))
+    return config
+
+
 async def test_a_missing_file_is_named() -> None:
     with pytest.raises(Permanent, match=r"/nowhere/config does not exist; set KUBECONFIG"):
         await connect("/nowhere/config")
 
 
 async def test_a_missing_file_beside_one_that_exists_is_ignored(tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:1", "user": "a"}}
-    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-    users = [{"name": "a", "user": {}}]
-    content = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "a"}
-    config.write_text(json.dumps(content))
+    config = write_config(tmp_path, {"server": "http://127.0.0.1:1"}, {})
     async with await connect(f"{tmp_path}/missing:{config}"):
         pass
 
@@ -58,23 +65,20 @@ async def test_credentials_in_the_kubeconfig_are_not_left_in_temporary_files(
     """The client removes its files only at a regular exit, and an interrupted command has none."""
     authority = base64.b64encode(Path(certifi.where()).read_bytes()).decode()
     cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": authority}
-    config = tmp_path / "config"
-    config.write_text(
-        json.dumps(
-            {
-                "clusters": [{"name": "a", "cluster": cluster}],
-                "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-                "users": [{"name": "a", "user": {}}],
-                "current-context": "a",
-            }
-        )
-    )
+    config = write_config(tmp_path, cluster, {})
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     for _ in range(2):
         async with await connect(str(config)):
             assert list(folder.iterdir()) == []
+
+
+async def test_a_user_who_acts_as_another_is_refused(tmp_path: Path) -> None:
+    """The commands would use the rights of the user, not those of the other one."""
+    config = write_config(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "x", "as": "jane"})
+    with pytest.raises(Permanent, match="context a has `as: jane`, which is not supported"):
+        await connect(str(config))
 
 
 async def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:

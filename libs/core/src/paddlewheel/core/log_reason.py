@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 _LINE_LIMIT = 300
+_LINES_OF_RECOVERY = 8
+"""A program that writes more lines after an exception has handled it and continued."""
 _NOISE = re.compile(
     r"""
       [IWEF]\d{4}[ ]\d\d:                    # glog
@@ -13,13 +15,12 @@ _NOISE = re.compile(
     | Container[ ]rank[ ]\d+[ ]status[ ]
     | FLAGS\(name=                           # Paddle's banner of changed flags
     | \W+Modified[ ]FLAGS[ ]detected\W+$
-    | \S.*:\d+:[ ]\w*Warning:[ ]             # Python's warnings, each with its source line
-    | \s+(\w+\.)*warn\(
     | .*\d+%\|.*\|                           # tqdm
     | [-=+*#|~ ]*(\d+[ ])?[-=+*#|~ ]*$       # rules
     | C\+\+[ ]Traceback[ ]\(                 # Paddle's report of a signal
     | No[ ]stack[ ]trace[ ]in[ ]paddle
     | \s+\[(Hint|TimeInfo|SignalInfo):
+    | wandb:[ ]
     | The[ ]above[ ]exception[ ]was[ ]the[ ]direct[ ]cause
     | During[ ]handling[ ]of[ ]the[ ]above[ ]exception
     """,
@@ -27,12 +28,28 @@ _NOISE = re.compile(
 )
 _GROUP_MARGIN = re.compile(r"\s*[|+] ?")
 _SUMMARY = "Error Message Summary:"
-_FRAME = re.compile(r'(\w+ )*Traceback \(most recent call last\):|\s+File "[^"]+", line \d+')
-_EXCEPTION = re.compile(r"[^\W\d][\w.]*(:|$)")
-_ABORT = re.compile(r"F\d{4} \d\d:.*?\] (.+)|\s*what\(\):\s*(.+)")
-"""A failed check in Paddle, or an uncaught exception of C++."""
-_CONSEQUENCE = re.compile(r"FatalError: `(Process abort|Termination) signal`")
-"""Signals that Paddle reports after the error that caused them."""
+_WARNING = re.compile(r"\S.*:\d+:[ ]\w*Warning:[ ]")
+_FRAME = re.compile(r'(.*[ ])?Traceback \(most recent call last\):$|\s+File "[^"]+", line \d+')
+_EXCEPTION = re.compile(r"[^\W\d][\w.<>]*(:|$)")
+_ABORTS = (
+    re.compile(r"F\d{4} \d\d:.*?\] (.+)"),  # a failed check in Paddle
+    re.compile(r"\s*what\(\):\s*(.+)"),  # an uncaught exception of C++
+    re.compile(r"Fatal Python error: (.+)"),
+    re.compile(r"ERROR: (Unexpected BUS error encountered in DataLoader worker.*)"),
+)
+_CONSEQUENCE = re.compile(
+    r"""
+      FatalError:[ ]`(Process[ ]abort|Termination)[ ]signal`
+    | SystemError:[ ]\(Fatal\)[ ]Blocking[ ]queue[ ]is[ ]killed
+    | RuntimeError:[ ]DataLoader[ ]\d+[ ]workers[ ]exit[ ]unexpectedly
+    | subprocess\.CalledProcessError:
+    | (_?queue\.)?Empty$
+    | EOFError$
+    | KeyError:[ ]'/psm_                     # the resource tracker of multiprocessing
+    """,
+    re.VERBOSE,
+)
+"""Errors that follow another error, which caused them."""
 
 
 def reason_line(text: str) -> str:
@@ -53,7 +70,14 @@ def telling_lines(text: str, count: int) -> tuple[str, ...]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    """All lines with text, without Python's warnings and the source line below each."""
+    kept: list[str] = []
+    is_warning = False
+    for line in filter(str.strip, text.splitlines()):
+        is_warning = bool(_WARNING.match(line)) or (is_warning and line.startswith("  "))
+        if not is_warning:
+            kept.append(line.rstrip())
+    return kept
 
 
 def _without_noise(lines: list[str]) -> list[str]:
@@ -61,14 +85,26 @@ def _without_noise(lines: list[str]) -> list[str]:
 
 
 def _errors(lines: list[str]) -> list[str]:
-    """Exceptions and aborts in their order, without signals that they caused."""
-    errors = [*_exceptions(lines), *_aborts(lines), *_summaries(lines)]
-    return [line for _, line in sorted(errors) if not _CONSEQUENCE.match(line)] or [
-        line for _, line in errors
-    ]
+    """Exceptions and aborts in their order, without consequences of another error."""
+    numbered = sorted([*_exceptions(lines), *_aborts(lines), *_summaries(lines)])
+    errors = [_whole(line, lines[number + 1 :]) for number, line in numbered]
+    return [error for error in errors if not _CONSEQUENCE.match(error)] or errors
 
 
-def _exceptions(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _whole(message: str, below: list[str]) -> str:
+    """A message that ends with a colon is continued on the next line."""
+    return " ".join([message, *(line.strip() for line in below[:1])]) if message.endswith(":") else message
+
+
+def _exceptions(lines: list[str]) -> list[tuple[int, str]]:
+    """The line below each Python traceback, unless the program went on after the last one."""
+    found = list(_raised(lines))
+    after = lines[found[-1][0] + 1 :] if found else []
+    plain = [line for line in _without_noise(after) if not line.startswith((" ", "\t"))]
+    return [] if len(plain) > _LINES_OF_RECOVERY else found
+
+
+def _raised(lines: list[str]) -> Iterator[tuple[int, str]]:
     """The line below each Python traceback. The beginning of a traceback may be missing."""
     is_inside = is_ignored = False
     for number, raw in enumerate(lines):
@@ -85,12 +121,12 @@ def _exceptions(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 def _aborts(lines: list[str]) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines):
-        if match := _ABORT.match(line):
-            yield number, match[1] or match[2]
+        yield from [(number, match[1]) for abort in _ABORTS if (match := abort.match(line))]
 
 
 def _summaries(lines: list[str]) -> Iterator[tuple[int, str]]:
     """The line below each summary heading of Paddle."""
     for number, line in enumerate(lines):
         if line == _SUMMARY:
-            yield from [(number, below) for below in _without_noise(lines[number + 1 :])[:1]]
+            below = enumerate(lines[number + 1 :], number + 1)
+            yield from [(at, text) for at, text in below if _without_noise([text])][:1]

@@ -52,10 +52,21 @@ def proxy_of(url: str) -> str | None:
 
 
 async def _load_files(path: str, context: str, settings: Configuration) -> None:
-    """Load the files into `settings`. This also runs a credential plugin that a file names."""
-    await load_kube_config(  # type: ignore[no-untyped-call]
+    """Load the files into `settings`. This also runs a credential plugin that a file names.
+
+    Raises:
+        Permanent: the user of the context acts as another user, which this client cannot do.
+    """
+    loader = await load_kube_config(  # type: ignore[no-untyped-call]
         config_file=path, context=context or None, client_configuration=settings, persist_config=False
     )
+    other = loader._user.safe_get("as") if loader._user else None
+    if other:
+        raise Permanent(
+            "NoCluster",
+            f"{path}: the user of context {loader.current_context['name']} has `as: {other}`, which is not"
+            " supported; choose a context with the credentials of that user",
+        )
 
 
 async def _renew_token(path: str, context: str, settings: Configuration) -> None:

@@ -314,13 +314,16 @@ def _failure(raw: Raw) -> Failure | None:
         reason = str(status.get("reason") or "Failed")
         why = reason_line(str(status.get("message") or ""))
         return Failure(name, reason, None, why, cause=_disruption(raw) or Reason.POD_FAILED)
+    cause = _cause_of(ended)
+    # The kernel killed the program: what it printed before is not the reason.
+    text = "" if cause is Reason.OOM_KILLED else str(ended.get("message") or status.get("message") or "")
     return Failure(
         pod=name,
         reason=str(status.get("reason") or ended.get("reason") or "Error"),
         exit_code=int(ended["exitCode"]),
-        last_line=reason_line(str(ended.get("message") or status.get("message") or "")),
+        last_line=reason_line(text),
         finished_at=str(ended.get("finishedAt") or ""),
-        cause=_disruption(raw) or _cause_of(ended),
+        cause=_disruption(raw) or cause,
         container="" if container == _first_container(raw) else container,
     )
 
