@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paddlewheel.cli.kubeconfig import KubeContext, chosen_context, has_contexts
+from paddlewheel.cli.kubeconfig import KubeContext, chosen_context, default_context
 from paddlewheel.cli.output import NAME_VARIABLE
 from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.keys import NAME_FORM, NAMESPACE_FORM, Key, is_name, is_namespace
@@ -34,6 +34,8 @@ DEFAULT_CLUSTER = "demo"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder with the credentials of a pod."""
 _API_TIMEOUT_SECONDS = 10
+_NO_CREDENTIALS = ("(Unauthorized)", "getting credentials")
+"""Texts of kubectl when the server rejects the credentials, or a credential plugin fails."""
 _CURRENT = f"{VARIABLE}, then ~/.kube/config, then the service account of this pod"
 _EMBEDDED = f"{NAME_VARIABLE} if {VARIABLE} is not set, {DEFAULT_CLUSTER} if nothing is configured"
 
@@ -85,8 +87,10 @@ class Target:
     @property
     def kubectl(self) -> str:
         """A kubectl command for this cluster, to be shown to users."""
-        file = f" --kubeconfig {self.kubeconfig}" if self.kubeconfig else ""
-        return f"kubectl{file}{f' --context {self.context}' if self.context else ''}"
+        context = f" --context {self.context}" if self.context else ""
+        if os.pathsep in self.kubeconfig:
+            return f"{VARIABLE}={self.kubeconfig} kubectl{context}"
+        return f"kubectl{f' --kubeconfig {self.kubeconfig}' if self.kubeconfig else ''}{context}"
 
     def __str__(self) -> str:
         if self.embedded:
@@ -105,13 +109,16 @@ class Target:
         """
         try:
             return await self.tools.run(
-                "kubectl", "get", "--raw", path, f"--request-timeout={_API_TIMEOUT_SECONDS}s"
+                "kubectl", "get", "--raw", path, f"--request-timeout={_API_TIMEOUT_SECONDS}s", prompts=True
             )
         except Permanent as error:
             if "(NotFound)" in error.message:
                 raise NotFound(path) from error
             if error.reason != "ToolFailed" or "(Forbidden)" in error.message:
                 raise
+            if any(text in error.message for text in _NO_CREDENTIALS):
+                advice = "log in again, or choose another context with --context"
+                raise Permanent("Unauthorized", f"{self}: {error.message}; {advice}") from error
             raise Permanent("ClusterUnreachable", f"{self}: {error.message}; {self._advice}") from error
 
     async def check(self) -> None:
@@ -259,8 +266,8 @@ def choose_target(where: Where) -> Target:
     if name and not where.context:
         return embedded_cluster(name)
     default = Path.home() / ".kube/config"
-    if has_contexts(default):
-        return own_cluster(str(default), "", where.context)
+    if chosen := default_context(default, where.context):
+        return Target(chosen.files, None, "", chosen.name, chosen.namespace)
     if where.context:
         raise Permanent(
             "NoKubeconfig",
@@ -290,7 +297,7 @@ def own_cluster(kubeconfig: str, source: str = VARIABLE, context: str = "") -> T
         source: the option or variable that named the file; "" for ~/.kube/config.
     """
     chosen = chosen_context(kubeconfig, source, context)
-    return Target(kubeconfig, None, source, chosen.name, chosen.namespace)
+    return Target(chosen.files, None, source, chosen.name, chosen.namespace)
 
 
 def embedded_cluster(name: str) -> Target:
