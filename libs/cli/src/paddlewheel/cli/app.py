@@ -45,7 +45,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel demo[/cyan]  from images in an object store to a served model, on a cluster of its own
 
-[cyan]paddlewheel events --since 10m[/cyan]  what has happened, then what happens
+[cyan]paddlewheel events -A --since 10m[/cyan]  what has happened, then what happens
 
 [cyan]paddlewheel --version -o json[/cyan]  for a bug report
 """,

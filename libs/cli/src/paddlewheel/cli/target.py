@@ -171,6 +171,11 @@ class Where:
         return "" if self.all_namespaces else self.current_namespace
 
     @property
+    def listed_on_bus(self) -> str:
+        """The namespace of the facts to read, "" for all: a server of NATS_URL has no default namespace."""
+        return "" if self.uses_own_bus and not self.namespace else self.listed
+
+    @property
     def current_namespace(self) -> str:
         """The namespace of objects that the user names without one. Raises Permanent for an invalid name."""
         return checked_namespace(self.namespace or self.target.namespace)
