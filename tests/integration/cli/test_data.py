@@ -140,7 +140,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
     row = next(line for line in listed.out.splitlines() if str(digits) in line)
     assert row.split()[:2] == [str(digits), "NotBound"]
     shown = await data(api_server, "show", str(digits), "-o", "json")
-    assert [each["name"] for each in shown.json["runs"]] == [key_of(created).name]
+    assert [each["metadata"]["name"] for each in shown.json["runs"]] == [key_of(created).name]
     assert key_of(created).name in (await data(api_server, "show", str(digits))).out
     explained = await data(api_server, "explain", str(digits))
     assert "to do: create the Secret that is named, or correct spec.secretRef" in explained.out

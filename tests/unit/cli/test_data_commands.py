@@ -287,7 +287,7 @@ def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
         "reason": "MountLost",
         "means": Reason.MOUNT_LOST.meaning,
         "message": "no answer",
-        "remedy": said.remedy,
+        "toDo": said.remedy,
         "pod": "",
         "lines": (),
     }

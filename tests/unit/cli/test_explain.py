@@ -163,7 +163,7 @@ def test_the_remedy_is_for_every_cause_that_the_message_names(
 def test_a_script_reads_the_job_by_its_kind() -> None:
     said = explain(job(phase="Pending", reason="Suspended", message="spec.suspend is set")).as_json()
     assert said["job"] == "team-a/resnet"
-    assert list(said) == ["job", "phase", "reason", "means", "message", "remedy", "pod", "lines"]
+    assert list(said) == ["job", "phase", "reason", "means", "message", "toDo", "pod", "lines"]
 
 
 def test_lines_of_a_pod_do_not_control_the_terminal(

@@ -499,13 +499,13 @@ def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
     assert "Delete PaddleJob team-a/sine (not processed yet)? [y/n] (n):" in unanswered.stderr
     assert asyncio.run(cluster.list(PADDLE_JOBS)) != []
     done = paddlewheel("job", "delete", str(SINE), "--yes", "--wait", "5", "-o", "json")
-    assert json.loads(done.stdout) == {"job": "team-a/sine", "asked": "delete", "gone": True}
+    assert json.loads(done.stdout) == {"job": "team-a/sine", "action": "delete", "gone": True}
     assert asyncio.run(cluster.list(PADDLE_JOBS)) == []
 
 
 @pytest.mark.parametrize(
     "words",
-    [("list",), ("show", "x"), ("logs", "x"), ("scale", "x", "--workers", "1"), ("suspend", "x"),
+    [("list",), ("show", "x"), ("scale", "x", "--workers", "1"), ("suspend", "x"),
      ("resume", "x"), ("restart", "x"), ("delete", "x", "--yes"), ("run", "--image", "x")],
     ids=lambda words: words[0],
 )  # fmt: skip
@@ -518,8 +518,3 @@ def test_without_a_cluster_it_is_said_how_to_get_one(
     assert "`paddlewheel cluster up --name mine`" in str(failed.exception)
     missing = paddlewheel("job", words[0], "--context", "prod", *words[1:])
     assert "NoKubeconfig: --context prod" in str(missing.exception)
-
-
-def test_the_logs_of_a_job_are_the_command_logs(paddlewheel: Command) -> None:
-    own, same = (paddlewheel(*words, "--help").stdout.splitlines() for words in (("logs",), ("job", "logs")))
-    assert [line for line in own if "Usage" not in line] == [line for line in same if "Usage" not in line]

@@ -25,6 +25,7 @@ from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
+from paddlewheel.kube.ports import PADDLE_JOBS, PADDLE_SERVICES, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
@@ -358,6 +359,27 @@ def test_an_option_for_the_cluster_goes_before_nats_url(
     assert Where(namespace="team-a").uses_own_bus
     for where in (Where(context="x"), Where(kubeconfig="x"), Where(cluster="x")):
         assert not where.uses_own_bus
+
+
+@pytest.mark.parametrize(
+    ("group", "resource"), [("job", PADDLE_JOBS), ("data", SAMPLE_SETS), ("service", PADDLE_SERVICES)]
+)
+def test_scripts_get_objects_as_the_api_server_stores_them(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, group: str, resource: Resource
+) -> None:
+    class Filled(Target):
+        @asynccontextmanager
+        async def connected(self) -> AsyncIterator[Any]:
+            cluster = MemoryCluster()
+            metadata = {"namespace": "default", "name": "x", "labels": {"a": "b"}}
+            stored.append(await cluster.create(resource, {"metadata": metadata, "spec": {"phase": "spec"}}))
+            yield cluster
+
+    stored: list[Object] = []
+    monkeypatch.setattr(Where, "target", Filled("/config", None))
+    assert json.loads(paddlewheel(group, "list", "-o", "json").stdout) == [stored[-1]]
+    more: Object = {"runs": []} if group == "data" else {}
+    assert json.loads(paddlewheel(group, "show", "x", "-o", "json").stdout) == stored[-1] | more
 
 
 @pytest.mark.parametrize("kind", ["PaddleJob", "SampleSet", "PaddleService"])

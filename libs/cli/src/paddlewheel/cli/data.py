@@ -16,7 +16,6 @@ from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manif
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.listing import print_objects
-from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     Output,
@@ -114,7 +113,7 @@ def show(
     """Show state, conditions, cache of each node, and the newest runs of a data set."""
     found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     if output is Format.JSON:
-        print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
+        print_json({**found, "runs": runs})
         return
     print_page(tables.sample_set(found, runs, datetime.now(UTC)))
 
@@ -341,7 +340,7 @@ def cancel(
     key = where.key(run)
     asyncio.run(_cancelled(key, where.target))
     if output is Format.JSON:
-        print_json({"run": str(key), "asked": "delete"})
+        print_json({"run": str(key), "action": "delete"})
         return
     print_line(f"{key} is being cancelled and deleted")
 
@@ -372,7 +371,7 @@ class _Request:
 def _run(asked: _Request, type_: str, options: Mapping[str, Any], secret: str = "") -> None:
     run = asyncio.run(while_read(_started(asked, type_, options, secret)))
     if asked.output is Format.JSON:
-        print_json(as_json(run))
+        print_json(run)
     elif not asked.is_followed:
         print_line(f"{key_of(run)} created; `paddlewheel data show {asked.key}` shows its progress")
     if asked.is_followed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -81,9 +81,10 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON, for scripts."""
-        said = asdict(self)
-        del said["about"]
-        return {**self.about, **said}
+        return {
+            **self.about, "phase": self.phase, "reason": self.reason, "means": self.means,
+            "message": self.message, "toDo": self.remedy, "pod": self.pod, "lines": self.lines,
+        }  # fmt: skip
 
     def text(self) -> str:
         """The explanation as text, for people."""

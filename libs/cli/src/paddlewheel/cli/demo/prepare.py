@@ -20,7 +20,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import up
-from paddlewheel.devcluster.doctor import examine, mend
+from paddlewheel.devcluster.doctor import examine, install_missing
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.node import MODELS
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -106,9 +106,9 @@ def _fix_machine(report: Report) -> None:
     """
     if all(check.ok for check in examine()):
         return
-    mend(examine(), lambda text: report(text, 0.5))
+    install_missing(examine(), lambda text: report(text, 0.5))
     if missing := [f"{check.name}: {check.remedy}" for check in examine() if not check.ok]:
-        raise Permanent("MachineLacks", "; ".join(missing))
+        raise Permanent("MachineNotReady", "; ".join(missing))
 
 
 def _no_report(_text: str, _fraction: float) -> None:
