@@ -463,7 +463,7 @@ def test_bad_options_are_refused_by_their_name_before_anything_is_asked(
 ) -> None:
     refused = paddlewheel("job", "run", "--image", "team/sine:1", *options)
     assert refused.exit_code == 2
-    assert said in re.sub(r"\s*│\n│\s*", " ", refused.stderr)
+    assert said in refused.stderr
 
 
 @pytest.mark.parametrize("word", ["Sine", "a/b/c", "", "a b", "../x"])
