@@ -54,7 +54,7 @@ class Installed:
         subprocess.run(helm, check=True, capture_output=True, timeout=120)
 
     def uninstall(self, *options: str) -> subprocess.CompletedProcess[str]:
-        argv = (program("paddlewheel"), "uninstall", "--name", self.cluster.name, *options)
+        argv = (program("paddlewheel"), "uninstall", "--cluster", self.cluster.name, *options)
         return subprocess.run(argv, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
 
     def create_objects(self) -> None:

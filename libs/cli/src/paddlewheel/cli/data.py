@@ -266,28 +266,6 @@ def remove(
     _run(asked, "rmr", {"paths": path})
 
 
-@app.command("clear")
-@on_cluster()
-def clear(
-    where: Where,
-    sample_set: Name,
-    after: After = None,
-    priority: Priority = 0,
-    ttl: Ttl = None,
-    follow_: Follow = True,
-    output: Output = Format.TEXT,
-) -> None:
-    """Empty all caches of a data set on its nodes. The data stays in the store.
-
-    [bold]Example[/bold]
-
-    [cyan]paddlewheel data clear team-a/imagenet[/cyan]
-    """
-    key = where.key(sample_set)
-    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
-    _run(asked, "clear", {})
-
-
 @app.command("evict")
 @on_cluster()
 def evict(
@@ -311,7 +289,7 @@ def evict(
 
     The files stay in the data set and in the store; writes that are not uploaded yet stay on their nodes.
     Files that are read afterwards come from the store and are cached again; `data warm` loads all of them.
-    Without --cache, this is the same as `data clear`. To delete files, use `data remove`.
+    To delete files, use `data remove`.
 
     [bold]Examples[/bold]
 

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +50,7 @@ _OPTIONS: Mapping[str, tuple[type, Any]] = {
     "kubeconfig": (str, _option("--kubeconfig", help=f"File to use; default: {_CURRENT}.")),
     "cluster": (
         str,
-        _option("--cluster", "--name", help=f"Embedded cluster to use instead; default: {_EMBEDDED}."),
+        _option("--cluster", help=f"Embedded cluster to use instead; default: {_EMBEDDED}."),
     ),
 }
 
@@ -226,7 +225,7 @@ def on_cluster(
         del own["where"]
         # The format of the output is the last option of every command.
         last = [own.pop("output")] if "output" in own else []
-        parameters = [*own.values(), *(_parameter(name, own) for name in names), *last]
+        parameters = [*own.values(), *(_parameter(name) for name in names), *last]
 
         def run(**values: Any) -> Any:
             where = Where(**{name: values.pop(name) for name in names})
@@ -240,12 +239,9 @@ def on_cluster(
     return decorate
 
 
-def _parameter(name: str, own: Mapping[str, inspect.Parameter]) -> inspect.Parameter:
-    """An option of `Where`. `--name` is left out when the command has an option of that name."""
+def _parameter(name: str) -> inspect.Parameter:
+    """An option of `Where`."""
     type_, option = _OPTIONS[name]
-    if "name" in own:
-        option = copy(option)
-        option.param_decls = tuple(each for each in option.param_decls if each != "--name")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(name, kind, default=type_(), annotation=Annotated[type_, option])
 
