@@ -121,7 +121,7 @@ def test_a_bus_without_a_cluster_has_no_default_namespace(
 
 
 def reading_of(paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Query:
-    """What the command asks the bus for."""
+    """The query that the command sends to the bus."""
     found: list[Query] = []
 
     async def read(_: Where, asked: Query, *__: object) -> None:
