@@ -72,7 +72,9 @@ def _run(*argv: str) -> str:
 
 def facts_by_revision(served: Served, name: str) -> dict[str, list[str]]:
     """Short types of the facts about a service, in their order."""
-    told = paddlewheel("events", "--name", served.cluster.name, "--since", "all", "--no-follow", "-o", "json")
+    told = paddlewheel(
+        "events", "-A", "--cluster", served.cluster.name, "--since", "all", "--no-follow", "-o", "json"
+    )
     facts: dict[str, list[str]] = {}
     for event in map(json.loads, told.splitlines()):
         if event["data"].get("service", {}).get("name") == name and "revision" in event["data"]:

@@ -201,9 +201,10 @@ class Jobs:
         async with self._where.connected() as api:
 
             async def says_so() -> Explanation | None:
-                said = explain(await api.get(PADDLE_JOBS, Key(NAMESPACE, job)))
+                found = await api.get(PADDLE_JOBS, Key(NAMESPACE, job))
+                said = explain(found)
                 assert said.reason == reason, said
-                return await with_lines(api, said)
+                return await with_lines(api, said, found)
 
             found: Explanation = await eventually(says_so, within=WITHIN, every=0.5, what=f"{job}: {reason}")
             return found
@@ -233,7 +234,18 @@ class Jobs:
     async def facts(self, job: str, fact: str) -> list[Object]:
         """Data of the facts of that kind about a job."""
         name = self._where.embedded or ""
-        command = ("paddlewheel", "events", "--name", name, "--since", "all", "--no-follow", "-o", "json")
+        command = (
+            "paddlewheel",
+            "events",
+            "-A",
+            "--cluster",
+            name,
+            "--since",
+            "all",
+            "--no-follow",
+            "-o",
+            "json",
+        )
         told = [json.loads(line) for line in (await self._where.tools.run(*command)).splitlines()]
         uid = (await self.get(job))["metadata"]["uid"]
         alike = [event["data"] for event in told if event["type"].rpartition(".")[2] == fact]

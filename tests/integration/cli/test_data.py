@@ -87,7 +87,6 @@ async def only_run(cluster: ApiCluster, namespace: str) -> Object:
                 {"strategyName": "sampler", "sampler": {"batchSize": 64, "shuffle": True, "epoch": 1}},
             ),
             (("remove", "old", "tmp/files", "--yes"), "rmr", {"paths": ["old", "tmp/files"]}),
-            (("clear",), "clear", None),
             (("evict", "--cache", "/ssd/a"), "clear", {"paths": ["/ssd/a"]}),
         ],
     ),
@@ -132,7 +131,7 @@ async def test_a_run_that_fails_is_exit_code_1(
 
 @pytest.mark.long
 async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str, digits: Key) -> None:
-    await data(api_server, "clear", str(digits), "--no-follow")
+    await data(api_server, "evict", str(digits), "--no-follow")
     created = await only_run(cluster, digits.namespace)
     status = {"phase": "NotBound", "reason": "SecretNotFound", "message": "there is no Secret digits"}
     await cluster.patch(SAMPLE_SETS, digits, {"status": status}, subresource="status")
@@ -140,7 +139,7 @@ async def test_list_show_explain_and_cancel(cluster: ApiCluster, api_server: str
     row = next(line for line in listed.out.splitlines() if str(digits) in line)
     assert row.split()[:2] == [str(digits), "NotBound"]
     shown = await data(api_server, "show", str(digits), "-o", "json")
-    assert [each["name"] for each in shown.json["runs"]] == [key_of(created).name]
+    assert [each["metadata"]["name"] for each in shown.json["runs"]] == [key_of(created).name]
     assert key_of(created).name in (await data(api_server, "show", str(digits))).out
     explained = await data(api_server, "explain", str(digits))
     assert "to do: create the Secret that is named, or correct spec.secretRef" in explained.out

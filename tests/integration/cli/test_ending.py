@@ -295,7 +295,7 @@ class ForwardedBus:
 
     async def follow(self) -> Process:
         """`paddlewheel events`, connected and with a fact printed."""
-        process = await start("events", "--since", "all", env=self.env, tool=self.kubectl)
+        process = await start("events", "-A", "--since", "all", env=self.env, tool=self.kubectl)
         line = await first_line(process)
         assert "jobs.job.gated" in line, await ended(process)
         return process
@@ -373,7 +373,9 @@ async def test_kill_9_leaves_no_port_forward_and_the_next_command_removes_the_ke
     await process.wait()
     await eventually(lambda: not runs(forward), within=PATIENCE)
     left = len(forwarded.secrets)
-    again = await run("events", "--no-follow", "--since", "all", env=forwarded.env, tool=forwarded.kubectl)
+    again = await run(
+        "events", "-A", "--no-follow", "--since", "all", env=forwarded.env, tool=forwarded.kubectl
+    )
     assert "jobs.job.gated" in again.out
     assert (left, len(forwarded.secrets)) == (4, 2), "those of the process that runs are kept"
     other.terminate()

@@ -61,7 +61,9 @@ async def test_a_life_of_a_job(cluster: ApiCluster, sine: Key, api_server: str) 
     listed = await job(api_server, "list", "-A")
     row = next(line for line in listed.out.splitlines() if str(sine) in line)
     assert row.split()[:6] == [str(sine), "Running", "Collective", "2/2", "1", "1"]
-    assert (await job(api_server, "show", str(sine), "-o", "json")).json["restarts"] == {"NodeLost": 1}
+    assert (await job(api_server, "show", str(sine), "-o", "json")).json["status"]["restarts"] == {
+        "NodeLost": 1
+    }
 
     assert (
         "4 workers requested, 2 before" in (await job(api_server, "scale", str(sine), "--workers", "4")).out
@@ -135,7 +137,7 @@ async def test_for_scripts_the_end_of_a_job_is_one_value(
         await appears(cluster, key)
         await show(cluster, key, phase="Failed", reason="PodFailed")
         done = await ended(process)
-    assert (done.code, done.err, done.json["reason"]) == (1, "", "PodFailed")
+    assert (done.code, done.err, done.json["status"]["reason"]) == (1, "", "PodFailed")
 
 
 @asynccontextmanager
@@ -183,7 +185,7 @@ async def test_a_context_is_another_cluster_than_the_current_one(
     both = tmp_path / "both"
     both.write_text(yaml.safe_dump(config))
     chosen = await job(str(both), "show", str(sine), "--context", there, "-o", "json")
-    assert (chosen.code, chosen.json["name"]) == (0, "sine"), chosen.err
+    assert (chosen.code, chosen.json["metadata"]["name"]) == (0, "sine"), chosen.err
     current = await job(str(both), "show", str(sine))
     assert (current.code, "ClusterUnreachable" in current.err) == (1, True)
     unknown = await job(str(both), "show", str(sine), "--context", "stage")

@@ -62,9 +62,9 @@ async def test_a_life_with_a_service(cluster: ApiCluster, served: Key, api_serve
     assert str(served) in listed.out
     assert "lac-2 100 %" in listed.out
     shown = await service(api_server, "show", str(served), "-o", "json")
-    assert shown.json["url"] == STATUS["url"]
+    assert (shown.json["status"]["url"], "default" in shown.json["spec"]) == (STATUS["url"], True)
     kept = await service(api_server, "history", "lac", "-n", served.namespace, "-o", "json")
-    assert [revision["number"] for revision in kept.json] == [2, 1]
+    assert [(each["number"], bool(each["changes"])) for each in kept.json] == [(2, True), (1, False)]
     told_apart = await service(api_server, "history", str(served))
     assert ("port 9393" in told_apart.out, "port 9292" in told_apart.out) == (True, False)
     back = await service(api_server, "rollback", str(served))

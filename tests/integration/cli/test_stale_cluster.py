@@ -13,7 +13,7 @@ from paddlewheel.testkit.suites import long_after
 
 
 @pytest.mark.parametrize(
-    "arguments", long_after(1, map(str.split, ("events", "dlq list", "bus status", "dev up"))), ids=" ".join
+    "arguments", long_after(1, map(str.split, ("events", "dlq list", "bus status"))), ids=" ".join
 )
 async def test_a_server_that_is_gone_is_one_line_with_variable_file_and_remedy(
     tmp_path: Path, arguments: list[str]

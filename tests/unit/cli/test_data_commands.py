@@ -287,7 +287,7 @@ def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
         "reason": "MountLost",
         "means": Reason.MOUNT_LOST.meaning,
         "message": "no answer",
-        "remedy": said.remedy,
+        "toDo": said.remedy,
         "pod": "",
         "lines": (),
     }
@@ -440,7 +440,7 @@ START = {
     "sync": ("sync", "default/digits"),
     "warmup": ("warm", "default/digits"),
     "rmr": ("remove", "default/digits", "old", "--yes"),
-    "clear": ("clear", "default/digits"),
+    "clear": ("evict", "default/digits"),
 }
 
 
@@ -535,7 +535,7 @@ def test_the_name_of_a_run_is_told_before_its_end(
         raise Permanent("RunDeleted", "as one that is interrupted")
 
     monkeypatch.setattr(data, "follow", interrupted)
-    ended = paddlewheel("data", "clear", "default/digits", "-o", output)
+    ended = paddlewheel("data", "evict", "default/digits", "-o", output)
     [run] = where.runs()
     assert ended.stderr.startswith(f"{key_of(run)} created; Ctrl-C ends this command, not the run\n")
     assert ended.stdout == ""

@@ -28,7 +28,7 @@ def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
         return Process(name, os.getpid(), 0, "")
 
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
-    monkeypatch.setattr(dev, "_control_plane", lambda _nodes, _report: "kubeconfig")
+    monkeypatch.setattr(dev, "_control_plane", lambda *_: "kubeconfig")
     monkeypatch.setattr(dev, "tool", str)
     monkeypatch.setattr(dev, "free_ports", lambda count: list(range(FIRST, FIRST + count)))
     monkeypatch.setattr(ProcessTable, "start", start)

@@ -11,8 +11,10 @@ from paddlewheel.cli.advice import ADVICE
 from paddlewheel.cli.explain import Explanation, explain, print_explanation, with_lines
 from paddlewheel.cli.output import Format
 from paddlewheel.cli.repo import repo_file
+from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.kube.objects import owner_reference
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 
@@ -90,13 +92,28 @@ class Logs(MemoryCluster):
 async def test_the_end_of_the_output_is_shown_of_the_pod_that_is_the_cause() -> None:
     cluster = Logs()
     failed = "pod resnet-worker-1 failed (Error, exit code 3): loss is NaN"
-    said = explain(job(phase="Failed", reason="PodFailed", message=failed))
-    assert (await with_lines(cluster, said)).lines == (), "the pod is gone"
+    found = job(phase="Failed", reason="PodFailed", message=failed)
+    said = explain(found)
+    assert (await with_lines(cluster, said, found)).lines == (), "the pod is gone"
     metadata = {"name": "resnet-worker-1", "namespace": "team-a"}
     await cluster.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
-    shown = await with_lines(cluster, said)
+    shown = await with_lines(cluster, said, found)
     assert (shown.pod, shown.lines) == ("resnet-worker-1", ("step 9", "loss is NaN"))
     assert "  | loss is NaN\n" in shown.text()
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_lines_that_were_kept_with_the_job_replace_those_of_a_pod_that_is_gone(is_own: bool) -> None:
+    cluster = MemoryCluster()
+    message = "pod resnet-worker-1 failed (Error, exit code 3): loss is NaN"
+    found = await cluster.create(PADDLE_JOBS, job())
+    owner = owner_reference(found, PADDLE_JOBS) | ({} if is_own else {"uid": "earlier"})
+    metadata = {"namespace": "team-a", "name": kept_logs_name("resnet"), "ownerReferences": [owner]}
+    data = {"resnet-worker-1": "step 9\nloss is NaN\n"}
+    await cluster.create(CONFIG_MAPS, {"metadata": metadata, "data": data})
+    said = explain(found | {"status": {"phase": "Failed", "reason": "PodFailed", "message": message}})
+    expected = ("step 9", "loss is NaN") if is_own else ()
+    assert (await with_lines(cluster, said, found)).lines == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +134,8 @@ async def test_the_output_is_that_of_the_container_that_is_the_cause(
     cluster = One()
     metadata = {"name": "resnet-worker-1", "namespace": "team-a"}
     await cluster.create(PODS, {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}})
-    said = await with_lines(cluster, explain(job(phase="Starting", reason=reason, message=message)))
+    found = job(phase="Starting", reason=reason, message=message)
+    said = await with_lines(cluster, explain(found), found)
     assert (said.pod, said.lines) == ("resnet-worker-1", (container,))
 
 
@@ -163,7 +181,7 @@ def test_the_remedy_is_for_every_cause_that_the_message_names(
 def test_a_script_reads_the_job_by_its_kind() -> None:
     said = explain(job(phase="Pending", reason="Suspended", message="spec.suspend is set")).as_json()
     assert said["job"] == "team-a/resnet"
-    assert list(said) == ["job", "phase", "reason", "means", "message", "remedy", "pod", "lines"]
+    assert list(said) == ["job", "phase", "reason", "means", "message", "toDo", "pod", "lines"]
 
 
 def test_lines_of_a_pod_do_not_control_the_terminal(

@@ -16,7 +16,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.objects import owner_reference
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
@@ -163,6 +163,54 @@ async def test_that_nothing_could_be_read_is_an_error(
     with pytest.raises(Permanent, match="NoLogs: PaddleJob team/digits"):
         await cluster.print()
     assert "worker-0: BadRequest: is waiting to start" in capsys.readouterr().err
+
+
+async def test_a_rank_that_could_not_be_read_is_an_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await cluster.run_job("worker-0", "worker-1")
+    refusal = Permanent("BadRequest", "is waiting to start")
+    cluster.scripts = {"digits-worker-0": [[b"read\n"]], "digits-worker-1": [[refusal]]}
+    with pytest.raises(Permanent, match="NotRead: the log of worker-1 could not be read"):
+        await cluster.print()
+    assert capsys.readouterr() == ("worker-0 | read\n", "worker-1: BadRequest: is waiting to start\n")
+
+
+async def test_kept_lines_replace_the_log_that_could_not_be_read(cluster: Cluster) -> None:
+    await cluster.run_job("worker-0")
+    await cluster.keep(worker_0="kept")
+    cluster.scripts["digits-worker-0"] = [[Permanent("BadRequest", "the node is gone")]]
+    await cluster.print()
+
+
+async def test_kept_lines_that_may_not_be_read_are_no_error_when_the_pods_were_read(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def intercept(_: str, resource: Resource, __: Key) -> None:
+        if resource == CONFIG_MAPS:
+            raise Permanent("Forbidden", 'cannot get resource "configmaps"')
+
+    cluster.intercept = intercept
+    await cluster.run_job("worker-0")
+    cluster.scripts["digits-worker-0"] = [[b"read\n"]]
+    await cluster.print()
+    printed = capsys.readouterr()
+    assert printed.out == "worker-0 | read\n"
+    assert "could not be read: Forbidden: cannot get" in printed.err
+
+
+@pytest.mark.parametrize("refused", [PADDLE_JOBS, PODS])
+async def test_following_without_the_right_to_watch_ends_with_what_to_do(
+    cluster: Cluster, refused: Resource
+) -> None:
+    def intercept(verb: str, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("watch", refused):
+            raise Permanent("Forbidden", f"cannot watch {resource.plural}")
+
+    cluster.intercept = intercept
+    await cluster.run_job()
+    with pytest.raises(Permanent, match=f"Forbidden: cannot watch {refused.plural}; .*without --follow"):
+        await cluster.print(follow=True)
 
 
 async def test_following_a_job_that_is_deleted_before_it_is_watched_ends(cluster: Cluster) -> None:

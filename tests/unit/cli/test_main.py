@@ -70,6 +70,32 @@ def test_a_misspelt_command_is_answered_with_a_similar_one(paddlewheel: Command)
 
 
 @pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("events", "--no-such"), "No such option: --no-such"),
+        (("job", "scale", "x"), "Missing option '--workers'."),
+        (("--output", "json", "events"), "Invalid value for --output: write it after the command"),
+    ],
+)
+def test_an_error_about_options_is_one_line_where_no_terminal_is(
+    paddlewheel: Command, arguments: tuple[str, ...], problem: str
+) -> None:
+    refused = paddlewheel(*arguments)
+    assert (refused.exit_code, refused.stdout, refused.stderr) == (2, "", f"error: {problem}\n")
+
+
+@pytest.mark.parametrize("command", ["events", "logs", "explain job", "uninstall"])
+def test_a_cluster_is_not_chosen_by_the_name_of_something_else(paddlewheel: Command, command: str) -> None:
+    refused = paddlewheel(*command.split(), "--name", "demo")
+    assert (refused.exit_code, "No such option: --name" in refused.stderr) == (2, True)
+
+
+def test_a_group_without_a_command_prints_its_help(paddlewheel: Command) -> None:
+    shown = paddlewheel("job")
+    assert (shown.exit_code, "Examples" in shown.stdout, shown.stderr) == (2, True, "")
+
+
+@pytest.mark.parametrize(
     ("arguments", "own"),
     [(["--help"], "None"), (["--version"], "None"), (["cluster", "--help"], "paddlewheel.cli.cluster")],
 )

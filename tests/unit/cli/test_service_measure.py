@@ -183,16 +183,3 @@ async def test_a_bus_that_does_not_answer_without_a_certificate_may_want_one(bus
     with pytest.raises(Retry) as refused:
         await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
     assert ("no certificate was found: if the bus has TLS" in str(refused.value)) == (not folder)
-
-
-async def test_who_may_not_read_the_certificate_is_told_what_to_ask_for(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @asynccontextmanager
-    async def forbidden(*_: object) -> AsyncIterator[Access]:
-        raise Permanent("ToolFailed", "kubectl exited with 1: (Forbidden): secrets is forbidden")
-        yield bus.access
-
-    monkeypatch.setattr(service_measure, "open_access", forbidden)
-    with pytest.raises(Permanent, match=rf"^NoCredentials: .*ask for the right to read {SECRET}"):
-        await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))

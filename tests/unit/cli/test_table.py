@@ -28,9 +28,22 @@ def jobs(phase: str = "Failed") -> Table:
     return job_tables.jobs([{**job, "status": status}], NOW)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_that_are_forced_do_not_cut_a_table_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_table(jobs())
+    assert capsys.readouterr().out.splitlines()[0].split()[-1] == "age"
+
+
 def on_terminal(table: Table, width: int) -> str:
     out = Console(
-        file=io.StringIO(), width=width, force_terminal=True, color_system="standard",
+        file=Terminal(), width=width, force_terminal=True, color_system="standard",
         markup=False, emoji=False, _environ={},
     )  # fmt: skip
     print_table(table, out)

@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from paddlewheel.cli import dev, tools
 from paddlewheel.cli import target as module
 from paddlewheel.cli.demo import prepare
 from paddlewheel.cli.demo.model import DemoOptions, Outcome
 from paddlewheel.cli.demo.view import SilentView
 from paddlewheel.cli.kubeconfig import KubeContext, chosen_context
 from paddlewheel.cli.progress import Report
-from paddlewheel.cli.target import Target, Where
+from paddlewheel.cli.target import Target, Where, own_cluster
 from paddlewheel.cli.tools import Tools
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterRecord, cluster_dirs, save_record
+from paddlewheel.kube.ports import PADDLE_JOBS, PADDLE_SERVICES, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 from paddlewheel.testkit.wait import eventually
 
@@ -115,7 +117,6 @@ def test_the_file_of_an_embedded_cluster_that_was_removed_names_the_command_that
         ("dlq", "replay", "1"),
         ("dlq", "drop", "1"),
         ("dlq", "drop", "1", "--yes"),
-        ("dev", "up"),
     ],
     ids=" ".join,
 )
@@ -159,6 +160,31 @@ def test_the_demo_says_first_which_cluster_it_uses_and_why(
     ended = paddlewheel("demo", "--name", "mine", "--kubeconfig", kubeconfig)
     assert ended.stderr.splitlines()[0] == f"cluster: {words}"
     assert str(ended.exception) == f"Test: mine {kubeconfig}"
+
+
+@pytest.mark.parametrize("variable", ["", "/prod"])
+def test_dev_up_ignores_the_variable_and_prints_the_cluster_that_it_uses(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    def up(spec: ClusterSpec, _: Report) -> None:
+        raise Permanent("Test", spec.name)
+
+    monkeypatch.setattr(dev, "up", up)
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", variable)
+    ended = paddlewheel("dev", "up")
+    assert str(ended.exception) == "Test: dev"
+    assert ended.stderr.startswith("cluster: embedded cluster dev")
+    assert ("KUBECONFIG=/prod is not used" in ended.stderr) == bool(variable)
+
+
+def test_dev_up_uses_the_kubeconfig_of_its_option(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
+    failed = paddlewheel("dev", "up", "--kubeconfig", f"{tmp_path}/stale")
+    assert str(failed.exception).startswith(f"BadKubeconfig: --kubeconfig: {tmp_path}/stale does not exist")
+    assert failed.stderr.splitlines()[0] == f"cluster: that of --kubeconfig {tmp_path}/stale"
 
 
 async def test_the_demo_prepares_its_own_cluster_although_kubeconfig_is_set(
@@ -335,6 +361,27 @@ def test_an_option_for_the_cluster_goes_before_nats_url(
         assert not where.uses_own_bus
 
 
+@pytest.mark.parametrize(
+    ("group", "resource"), [("job", PADDLE_JOBS), ("data", SAMPLE_SETS), ("service", PADDLE_SERVICES)]
+)
+def test_scripts_get_objects_as_the_api_server_stores_them(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, group: str, resource: Resource
+) -> None:
+    class Filled(Target):
+        @asynccontextmanager
+        async def connected(self) -> AsyncIterator[Any]:
+            cluster = MemoryCluster()
+            metadata = {"namespace": "default", "name": "x", "labels": {"a": "b"}}
+            stored.append(await cluster.create(resource, {"metadata": metadata, "spec": {"phase": "spec"}}))
+            yield cluster
+
+    stored: list[Object] = []
+    monkeypatch.setattr(Where, "target", Filled("/config", None))
+    assert json.loads(paddlewheel(group, "list", "-o", "json").stdout) == [stored[-1]]
+    more: Object = {"runs": []} if group == "data" else {}
+    assert json.loads(paddlewheel(group, "show", "x", "-o", "json").stdout) == stored[-1] | more
+
+
 @pytest.mark.parametrize("kind", ["PaddleJob", "SampleSet", "PaddleService"])
 def test_an_empty_list_reports_where_the_command_looked(
     paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -358,13 +405,84 @@ def test_an_empty_list_reports_where_the_command_looked(
     assert paddlewheel(group, "list", "-o", "json").stdout == "[]\n"
 
 
+def test_an_empty_file_of_several_is_left_out(tmp_path: Path) -> None:
+    """The API client fails with a TypeError for it; kubectl ignores it."""
+    empty = tmp_path / "empty"
+    empty.write_text("# nothing yet\n")
+    used = write(tmp_path / "used", make_config())
+    assert own_cluster(f"{empty}:{used}").kubeconfig == used
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "expected"),
+    [
+        ("/a", "kubectl --kubeconfig /a --context prod"),
+        ("/a:/b", "KUBECONFIG=/a:/b kubectl --context prod"),
+        ("", "kubectl --context prod"),
+    ],
+)
+def test_the_kubectl_command_that_is_shown_works(kubeconfig: str, expected: str) -> None:
+    assert Target(kubeconfig, None, context="prod").kubectl == expected
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "error: You must be logged in to the server (Unauthorized)",
+        "Unable to connect to the server: getting credentials: exec: aws failed with exit code 255",
+    ],
+)
+async def test_credentials_that_are_rejected_are_an_advice_to_log_in(
+    kubectl: Callable[[str], None], problem: str
+) -> None:
+    kubectl(f"echo '{problem}' >&2; exit 1")
+    with pytest.raises(Permanent, match=r"^Unauthorized: KUBECONFIG=/my/config: .*; log in again, or"):
+        await Target("/my/config", None).check()
+
+
+async def test_the_prompt_of_a_credential_plugin_is_printed_while_it_waits(
+    kubectl: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(tools, "_PROMPT_INTERVAL_SECONDS", 0.01)
+    log = "E1121 20:33:27.541546   11935 memcache.go:381] not for users"
+    kubectl(
+        f"echo '{log}' >&2; echo 'open https://login' >&2; until [ -e {tmp_path}/in ]; do sleep 0.05; done"
+    )
+    checking = asyncio.create_task(Target("/my/config", None).check())
+    shown: list[str] = []
+
+    def is_shown() -> bool:
+        shown.append(capsys.readouterr().err)
+        return "".join(shown) == "open https://login\n"
+
+    await eventually(is_shown, what="the prompt is printed")
+    (tmp_path / "in").touch()
+    await checking
+
+
+@pytest.fixture
+def kubectl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Replaces kubectl by a shell script."""
+
+    def replace(script: str) -> None:
+        program = tmp_path / "kubectl"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(tools, "tool", lambda _name: str(program))
+
+    return replace
+
+
 async def test_a_chosen_context_is_that_of_every_tool_which_knows_contexts(tmp_path: Path) -> None:
     clusters = [{"name": name, "cluster": {"server": f"https://{name}.invalid"}} for name in ("a", "b")]
     contexts = [{"name": name, "context": {"cluster": name}} for name in ("a", "b")]
     fields: dict[str, Any] = {"clusters": clusters, "contexts": contexts, "current-context": "a"}
-    tools = Tools(write(tmp_path / "config", make_config(**fields)), "b")
-    shown = await tools.run(
+    of_cluster = Tools(write(tmp_path / "config", make_config(**fields)), "b")
+    shown = await of_cluster.run(
         "kubectl", "config", "view", "--minify", "--output", "jsonpath={.clusters[*].name}"
     )
     assert shown == "b"
-    assert await tools.run("echo", "unchanged") == "unchanged\n"
+    assert await of_cluster.run("echo", "unchanged") == "unchanged\n"

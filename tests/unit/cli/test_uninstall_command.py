@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import cast
 
 import pytest
+from typer.testing import Result
 
 from paddlewheel.cli import uninstall
-from paddlewheel.cli.uninstall import DEPLOYMENTS, delete_all, refuse_other_installations, release_all
+from paddlewheel.cli.target import Target, Where
+from paddlewheel.cli.uninstall import DEPLOYMENTS, Found, delete_all, refuse_other_installations, release_all
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of
 from paddlewheel.core.errors import Permanent
@@ -16,6 +20,7 @@ from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, Resource
 from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 
+Command = Callable[..., Result]
 OURS, USERS = "finalizers.paddlepaddle.org", "example.com/keep"
 
 
@@ -68,6 +73,50 @@ async def test_controllers_in_another_namespace_are_named_and_nothing_is_release
     await cluster.create(DEPLOYMENTS, {"metadata": metadata})
     with pytest.raises(Permanent, match=r"InstalledElsewhere: .*: other/job-controller\. Uninstall them"):
         await refuse_other_installations(cast(ApiCluster, cluster))
+
+
+def test_a_second_run_deletes_the_objects_that_the_first_one_left(
+    paddlewheel: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run was interrupted after it had removed the services."""
+    cluster = asyncio.run(with_jobs("a", "b"))
+    without_services(monkeypatch, cluster, PaddleJob=2)
+    done = paddlewheel("uninstall", "--objects", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "no services were installed\n")
+    assert asyncio.run(cluster.list(PADDLE_JOBS)) == []
+
+
+@pytest.mark.parametrize(("options", "failed"), [(("--objects",), True), ((), False)])
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_objects_that_are_left_are_an_error_only_if_they_should_be_deleted(
+    paddlewheel: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    failed: bool,
+    output: str,
+) -> None:
+    cluster = asyncio.run(with_jobs("a"))
+    held = {"metadata": {"finalizers": [OURS, USERS]}}
+    asyncio.run(cluster.patch(PADDLE_JOBS, Key("team", "a"), held))
+    without_services(monkeypatch, cluster, PaddleJob=1)
+    done = paddlewheel("uninstall", "--yes", *options, "-o", output)
+    assert done.exit_code == failed
+    assert "1 PaddleJob" in f"{done.stdout}{done.exception}" or '"PaddleJob": 1' in done.stdout
+    assert asyncio.run(finalizers(cluster, "a")) == (USERS,)
+
+
+def without_services(monkeypatch: pytest.MonkeyPatch, cluster: MemoryCluster, **objects: int) -> None:
+    """A cluster from which the services were removed."""
+
+    async def survey(_: object) -> Found:
+        return Found("mine", release=False, objects=objects)
+
+    async def connect(*_: object, **__: object) -> AbstractAsyncContextManager[MemoryCluster]:
+        return nullcontext(cluster)
+
+    monkeypatch.setattr(uninstall, "_survey", survey)
+    monkeypatch.setattr(uninstall, "connect", connect)
+    monkeypatch.setattr(Where, "target", Target("", None))
 
 
 async def test_deletion_is_waited_for_as_long_as_objects_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,8 @@ def test_doctor_fix_repairs_and_checks_again(
 ) -> None:
     mended: list[str] = []
     monkeypatch.setattr(doctor, "examine", lambda: (Check("runc", bool(mended), "x", ""),))
-    monkeypatch.setattr(doctor, "mend", lambda checks, _report: mended.extend(check.name for check in checks))
+    monkeypatch.setattr(
+        doctor, "install_missing", lambda checks, _report: mended.extend(check.name for check in checks)
+    )
     assert CliRunner().invoke(doctor_app, ["--fix", "-o", "json"]).exit_code == 0
     assert mended == ["runc"]

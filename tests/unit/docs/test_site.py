@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zensical
 
 from paddlewheel.docs.diagrams import fence
 from paddlewheel.docs.errors import DocsError
@@ -97,3 +98,10 @@ def test_a_diagram_becomes_a_picture_with_an_id_of_its_own() -> None:
 
     assert re.search(r'<svg id="diagram-[0-9a-f]{8}"', picture)
     assert re.findall(r"my-svg|<script", picture) == []
+
+
+def test_the_script_of_the_theme_sets_the_attribute_while_it_copies() -> None:
+    """site.css hides the prompts of commands by this attribute."""
+    [attribute] = re.findall(r"\[([a-z-]+)\] \.gp", (REPOSITORY / "docs/assets/site.css").read_text())
+    scripts = Path(str(zensical.__file__)).parent.glob("templates/assets/javascripts/bundle.*.js")
+    assert any(f'"{attribute}"' in script.read_text() for script in scripts)

@@ -9,8 +9,10 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+import structlog
 
-from paddlewheel.core.errors import NotFound, Retry
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube import api_watch, events, informer, membership
 from paddlewheel.kube.api_errors import Expired
 from paddlewheel.kube.api_watch import ApiWatch, differences
 from paddlewheel.kube.objects import key_of
@@ -150,6 +152,28 @@ async def test_waits_out_a_fault_and_continues(fault: Any) -> None:
     script = Script(FIRST, fault, fault, [event("ADDED", "c", 6)])
     assert await reports_of(script) == [*START, "ADDED c"]
     assert script.asked[1:4] == ["watch from 5"] * 3
+
+
+FORBIDDEN = Permanent("Forbidden", 'User "ann" cannot watch resource "pods"')
+
+
+async def test_a_watch_that_is_forbidden_is_retried_because_a_role_may_appear_later() -> None:
+    assert await reports_of(Script(FIRST, FORBIDDEN, [event("ADDED", "c", 6)])) == [*START, "ADDED c"]
+
+
+async def test_a_watch_that_is_forbidden_ends_for_a_command() -> None:
+    watch = ApiWatch(Script(FIRST, FORBIDDEN), ForwardClock(), CONFIG_MAPS, "n", {})
+    with pytest.raises(Permanent, match="Forbidden"):
+        async for _ in watch.follow(raises_permanent=True):
+            pass
+
+
+def test_nothing_is_logged_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that uses this library prints its own results there."""
+    structlog.reset_defaults()
+    for module in (api_watch, informer, events, membership):
+        module.log.warning("watch interrupted")
+    assert capsys.readouterr().out == ""
 
 
 async def test_a_list_that_fails_is_tried_again() -> None:

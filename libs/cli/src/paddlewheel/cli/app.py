@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperCommand, TyperGroup
 
 from paddlewheel.cli.main import COMMANDS
-from paddlewheel.cli.output import Format, print_json, print_line
+from paddlewheel.cli.output import Format, print_json, print_line, print_styled
 
 if TYPE_CHECKING:
     from typer._click import Command, Context
@@ -27,6 +29,22 @@ class LazyGroup(TyperGroup):
         """Import the module of the command to run."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(str(name)), rest
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Run the command. Errors about options are drawn on a terminal, and one line elsewhere."""
+        if not more.get("standalone_mode", True) or sys.stderr.isatty():
+            return super().main(*args, **more)
+        try:
+            code = super().main(*args, **more | {"standalone_mode": False})
+        except typer.Abort:
+            typer.echo("Aborted.", err=True)
+            code = 1
+        except ClickException as error:
+            # Without arguments, the help has been printed.
+            if not isinstance(error, NoArgsIsHelpError):
+                print_styled(f"error: {error.format_message()}", stderr=True)
+            code = error.exit_code
+        sys.exit(code)
 
 
 def load(name: str) -> Command:
@@ -45,7 +63,7 @@ app = typer.Typer(
 
 [cyan]paddlewheel demo[/cyan]  from images in an object store to a served model, on a cluster of its own
 
-[cyan]paddlewheel events --since 10m[/cyan]  what has happened, then what happens
+[cyan]paddlewheel events -A --since 10m[/cyan]  what has happened, then what happens
 
 [cyan]paddlewheel --version -o json[/cyan]  for a bug report
 """,

@@ -16,7 +16,6 @@ from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manif
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
 from paddlewheel.cli.listing import print_objects
-from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     Output,
@@ -114,7 +113,7 @@ def show(
     """Show state, conditions, cache of each node, and the newest runs of a data set."""
     found, runs = asyncio.run(_found(where.key(sample_set), where.target))
     if output is Format.JSON:
-        print_json({**as_json(found), "runs": [as_json(run) for run in runs]})
+        print_json({**found, "runs": runs})
         return
     print_page(tables.sample_set(found, runs, datetime.now(UTC)))
 
@@ -267,28 +266,6 @@ def remove(
     _run(asked, "rmr", {"paths": path})
 
 
-@app.command("clear")
-@on_cluster()
-def clear(
-    where: Where,
-    sample_set: Name,
-    after: After = None,
-    priority: Priority = 0,
-    ttl: Ttl = None,
-    follow_: Follow = True,
-    output: Output = Format.TEXT,
-) -> None:
-    """Empty all caches of a data set on its nodes. The data stays in the store.
-
-    [bold]Example[/bold]
-
-    [cyan]paddlewheel data clear team-a/imagenet[/cyan]
-    """
-    key = where.key(sample_set)
-    asked = _Request(key, where.target, output, is_followed=follow_, terms=terms(after, priority, ttl))
-    _run(asked, "clear", {})
-
-
 @app.command("evict")
 @on_cluster()
 def evict(
@@ -312,7 +289,7 @@ def evict(
 
     The files stay in the data set and in the store; writes that are not uploaded yet stay on their nodes.
     Files that are read afterwards come from the store and are cached again; `data warm` loads all of them.
-    Without --cache, this is the same as `data clear`. To delete files, use `data remove`.
+    To delete files, use `data remove`.
 
     [bold]Examples[/bold]
 
@@ -341,7 +318,7 @@ def cancel(
     key = where.key(run)
     asyncio.run(_cancelled(key, where.target))
     if output is Format.JSON:
-        print_json({"run": str(key), "asked": "delete"})
+        print_json({"run": str(key), "action": "delete"})
         return
     print_line(f"{key} is being cancelled and deleted")
 
@@ -372,7 +349,7 @@ class _Request:
 def _run(asked: _Request, type_: str, options: Mapping[str, Any], secret: str = "") -> None:
     run = asyncio.run(while_read(_started(asked, type_, options, secret)))
     if asked.output is Format.JSON:
-        print_json(as_json(run))
+        print_json(run)
     elif not asked.is_followed:
         print_line(f"{key_of(run)} created; `paddlewheel data show {asked.key}` shows its progress")
     if asked.is_followed:

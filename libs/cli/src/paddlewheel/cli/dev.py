@@ -21,7 +21,7 @@ from paddlewheel.cli.processes import ProcessTable
 from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.table import Table, print_table
-from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_cluster
+from paddlewheel.cli.target import Target, embedded_cluster, explicit_choice, own_cluster
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.cluster import down, up
 from paddlewheel.devcluster.commands import tool
@@ -58,11 +58,17 @@ app = typer.Typer(
 @app.command("up")
 def dev_up(
     fake_nodes: Annotated[int, typer.Option(min=0, help="Number of nodes simulated by kwok.")] = 0,
+    kubeconfig: Annotated[str, typer.Option(help="Use the cluster of this file's current context.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Start a control plane (or use the one of KUBECONFIG), NATS, the services, and kwok if requested."""
+    """Start a control plane, NATS, the services, and kwok if requested.
+
+    With --kubeconfig, the CRDs and the services of this checkout are used on that cluster, which must have no
+    other controllers of Paddlewheel. KUBECONFIG and ~/.kube/config are not used.
+    """
+    typer.echo(f"cluster: {explicit_choice(kubeconfig, f'embedded cluster {CLUSTER}')}", err=True)
     with progress_reporter("dev", quiet=output is Format.JSON) as report:
-        kubeconfig = _control_plane(fake_nodes, report)
+        kubeconfig = _control_plane(kubeconfig, fake_nodes, report)
         table = _table()
         report("NATS and services", 0.9)
         nats, *ports = _ports(1 + len(_SERVED))
@@ -104,7 +110,6 @@ def dev_down() -> None:
     """Stop the processes and remove the control plane and its data."""
     for process in _table().stop_all():
         print_line(f"ended {process.name} (pid {process.pid})")
-    # Even with KUBECONFIG set: it may have been set after `dev up`.
     down(CLUSTER)
     shutil.rmtree(_folder(), ignore_errors=True)
 
@@ -117,11 +122,12 @@ def _table() -> ProcessTable:
     return ProcessTable(_folder())
 
 
-def _control_plane(fake_nodes: int, report: Report) -> str:
-    own = os.environ.get(VARIABLE)
-    if not own:
+def _control_plane(own: str, fake_nodes: int, report: Report) -> str:
+    if own:
+        where = own_cluster(str(Path(own).absolute()), "--kubeconfig")
+    else:
         up(ClusterSpec(name=CLUSTER, control_plane_only=True, fake_nodes=fake_nodes), report)
-    where = own_cluster(own) if own else embedded_cluster(CLUSTER)
+        where = embedded_cluster(CLUSTER)
     asyncio.run(_apply_crds(where))
     return where.kubeconfig
 

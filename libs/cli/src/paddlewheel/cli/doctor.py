@@ -9,7 +9,7 @@ import typer
 
 from paddlewheel.cli.output import Format, Output, console, print_json
 from paddlewheel.cli.table import Table, print_table
-from paddlewheel.devcluster.doctor import Check, examine, mend
+from paddlewheel.devcluster.doctor import Check, examine, install_missing
 
 HELP = """Show what is missing on this machine and how to install it; exit code 1 when something is missing.
 
@@ -31,7 +31,7 @@ def doctor(
     """Check, fix, check again, print."""
     checks = examine()
     if fix and any(not check.ok for check in checks):
-        mend(checks, console(stderr=True).print)
+        install_missing(checks, console(stderr=True).print)
         checks = examine()
     _print(checks, output)
     if not all(check.ok for check in checks):

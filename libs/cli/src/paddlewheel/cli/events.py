@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import Annotated
 
@@ -16,7 +18,7 @@ import typer
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.cli.on_bus import connected, open_access
 from paddlewheel.cli.output import Format, Output, print_line, visible, while_read
-from paddlewheel.cli.target import Where, checked_namespace, on_cluster
+from paddlewheel.cli.target import Where, on_cluster
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.sdk.errors import InvalidArgument
@@ -40,11 +42,12 @@ facts as they arrive. With --durable, all facts come in the order of the streams
 [bold]Which bus:[/bold] the one of the cluster that --context, --kubeconfig or --cluster names, else the
 server of NATS_URL (with NATS_TLS_DIR and NATS_CREDS), else the one of the current context.
 
-[bold]Which namespaces:[/bold] all, unless -n or an object is given.
+[bold]Which namespaces:[/bold] the one of -n, else the one of the context; all with -A. With NATS_URL, all by
+default.
 
 [bold]Examples[/bold]
 
-[cyan]paddlewheel events --since 10m[/cyan]  facts of all services, then new ones
+[cyan]paddlewheel events -A --since 10m[/cyan]  facts of all namespaces, then new ones
 
 [cyan]paddlewheel events --job team-a/resnet --since all --no-follow[/cyan]  a job's history, even if deleted
 
@@ -52,9 +55,9 @@ server of NATS_URL (with NATS_TLS_DIR and NATS_CREDS), else the one of the curre
 
 [cyan]paddlewheel events --paddle-service team-a/digits[/cyan]  a service, its revisions and canaries
 
-[cyan]paddlewheel events --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent per line
+[cyan]paddlewheel events -A --type JobFailed --type JobSucceeded -o json[/cyan]  one CloudEvent per line
 
-[cyan]paddlewheel events --durable my-script -o json[/cyan]  continue later where this ended
+[cyan]paddlewheel events -A --durable my-script -o json[/cyan]  continue later where this ended
 """
 
 app = typer.Typer(add_completion=False)
@@ -95,14 +98,14 @@ def events(
     """Print facts until Ctrl-C, or until all stored facts are printed. Users see `HELP`."""
     contexts = "" if area == "*" else area
     job, set_, sample_job, paddle_service = map(where.named, (job, set_, sample_job, paddle_service))
-    namespace = "" if where.all_namespaces or job or set_ or sample_job or paddle_service else where.namespace
-    wish = Wish(
-        job, set_, sample_job, paddle_service, service, contexts, tuple(types or ()),
-        namespace and checked_namespace(namespace),
-    )  # fmt: skip
+    wish = Wish(job, set_, sample_job, paddle_service, service, contexts, tuple(types or ()))
+    checked = partial(query, since=since, durable=durable, follow=follow)
     try:
-        asked = query(wish, since=since, durable=durable, follow=follow)
-        asyncio.run(while_read(_print_all(where, asked, output)))
+        asked = checked(wish)
+        if not (job or set_ or sample_job or paddle_service):
+            # Invalid options are refused before a cluster is chosen.
+            asked = checked(replace(wish, namespace=where.listed_on_bus))
+        asyncio.run(while_read(_print_all(where, asked, since, output)))
     except InvalidArgument as error:
         raise as_option(error) from None
 
@@ -150,8 +153,8 @@ def _short(value: object) -> str:
     return visible(value) if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-async def _print_all(where: Where, asked: Query, output: Format) -> None:
-    printer = _Printer(asked, output)
+async def _print_all(where: Where, asked: Query, since: str, output: Format) -> None:
+    printer = _Printer(asked, output, lambda: _report_none(where, asked, since))
     asked = replace(asked, reading=replace(asked.reading, caught_up=printer.caught_up))
     keeps_trying = asked.reading.follow
     async with (
@@ -161,6 +164,17 @@ async def _print_all(where: Where, asked: Query, output: Format) -> None:
     ):
         async for event in found:
             printer.take(event)
+    printer.report_if_none()
+
+
+def _report_none(where: Where, asked: Query, since: str) -> None:
+    """Print to standard error that no facts are stored, and what was searched."""
+    selection = _PARAMETER.sub(lambda found: _as_options(*found.groups()), asked.reading.selection)
+    start = "since the last run" if asked.reading.durable else f"since {since}" if since else "since now"
+    bus = "Bus: NATS_URL" if where.uses_own_bus else f"Cluster: {where.target}"
+    more = "; -A reads all namespaces" if "--namespace" in selection else ""
+    waits = "; waiting for new facts" if asked.reading.follow else ""
+    typer.echo(f"No facts found {start}: {selection}. {bus}{more}{waits}", err=True)
 
 
 class _Printer:
@@ -170,13 +184,15 @@ class _Printer:
     durable name, each fact is printed before the next one is requested, and then counts as handled.
     """
 
-    def __init__(self, asked: Query, output: Format) -> None:
+    def __init__(self, asked: Query, output: Format, report_none: Callable[[], None]) -> None:
+        self._report_none: Callable[[], None] | None = report_none
         self._since = asked.reading.since
         self._render = json_line if output is Format.JSON else describe
         self._stored: list[tuple[datetime, str]] | None = None if asked.reading.durable else []
 
     def take(self, event: Event) -> None:
         if self._stored is None:
+            self._report_none = None
             print_line(self._render(event))
         elif self._since is None or event.time >= self._since:
             self._stored.append((event.time, self._render(event)))
@@ -185,7 +201,15 @@ class _Printer:
         """Print the stored facts: all of them have been received."""
         stored, self._stored = self._stored or (), None
         for _, line in sorted(stored, key=itemgetter(0)):
+            self._report_none = None
             print_line(line)
+        self.report_if_none()
+
+    def report_if_none(self) -> None:
+        """Report once that nothing was printed."""
+        report, self._report_none = self._report_none, None
+        if report:
+            report()
 
 
 def json_line(event: Event) -> str:

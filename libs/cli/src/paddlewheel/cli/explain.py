@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +18,13 @@ from paddlewheel.contracts import conditions
 from paddlewheel.contracts.crds import PaddleJobStatus
 from paddlewheel.contracts.crds.paddlejob import Placement
 from paddlewheel.contracts.crds.parse import parse_paddle_job_status
+from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import key_of
+from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.log_reason import telling_lines
-from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Cluster, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Cluster, Object
 
 _STALLED = "Stalled"
 """The condition of a job that has not reported progress for too long."""
@@ -81,9 +83,10 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON, for scripts."""
-        said = asdict(self)
-        del said["about"]
-        return {**self.about, **said}
+        return {
+            **self.about, "phase": self.phase, "reason": self.reason, "means": self.means,
+            "message": self.message, "toDo": self.remedy, "pod": self.pod, "lines": self.lines,
+        }  # fmt: skip
 
     def text(self) -> str:
         """The explanation as text, for people."""
@@ -115,7 +118,8 @@ def print_explanation(said: Explanation, output: Format) -> None:
 
 async def _explained(key: Key, where: Target) -> Explanation:
     async with where.connected() as api:
-        return await with_lines(api, explain(await find(api, PADDLE_JOBS, key)))
+        job = await find(api, PADDLE_JOBS, key)
+        return await with_lines(api, explain(job), job)
 
 
 def explain(job: Object) -> Explanation:
@@ -155,15 +159,27 @@ def _cause(status: PaddleJobStatus) -> tuple[str, str]:
     return status.reason, status.message
 
 
-async def with_lines(api: Cluster, said: Explanation) -> Explanation:
-    """Add the last log lines of the pod that the message names, if they can be read."""
-    named = _CAUSE.match(said.message)
-    if said.reason not in _WITH_LOG or named is None:
-        return said
-    pod = Key(said.key.partition("/")[0], named["pod"])
-    try:
-        container = named["container"] or (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
-        text = await api.read_log(pod, container=container, lines=_LOG_LINES, limit_bytes=_LOG_LIMIT)
-    except (NotFound, Permanent, Retry):
-        return said
-    return replace(said, pod=pod.name, lines=telling_lines(text, LINES))
+async def with_lines(api: Cluster, found: Explanation, job: Object) -> Explanation:
+    """Add the last log lines of the pod that the message names, or the lines that were kept with the job."""
+    named = _CAUSE.match(found.message)
+    if found.reason not in _WITH_LOG or named is None:
+        return found
+    pod = Key(key_of(job).namespace, named["pod"])
+    text = ""
+    with suppress(NotFound, Permanent, Retry):
+        text = await _log(api, pod, named["container"])
+    if not text:
+        with suppress(NotFound, Permanent, Retry):
+            text = await _kept_log(api, pod, job)
+    return replace(found, pod=pod.name, lines=telling_lines(text, LINES)) if text else found
+
+
+async def _log(api: Cluster, pod: Key, container: str | None) -> str:
+    container = container or (await api.get(PODS, pod))["spec"]["containers"][0]["name"]
+    return await api.read_log(pod, container=str(container), lines=_LOG_LINES, limit_bytes=_LOG_LIMIT)
+
+
+async def _kept_log(api: Cluster, pod: Key, job: Object) -> str:
+    kept = await api.get(CONFIG_MAPS, Key(pod.namespace, kept_logs_name(key_of(job).name)))
+    lines = (kept.get("data") or {}).get(pod.name, "")
+    return str(lines) if is_controlled_by(kept, uid_of(job)) else ""

@@ -22,9 +22,7 @@ from paddlewheel.cli.job_changes import (
 )
 from paddlewheel.cli.job_run import run
 from paddlewheel.cli.listing import print_objects
-from paddlewheel.cli.logs import logs
 from paddlewheel.cli.object_watch import STATUS_INTERVAL_SECONDS
-from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     Output,
@@ -87,12 +85,9 @@ def show(
     """Show state, conditions, pods by role, restarts by cause, results and the latest facts of a job."""
     found = asyncio.run(_found(where.key(job), where.target))
     if output is Format.JSON:
-        print_json(as_json(found))
+        print_json(found)
         return
     print_page(tables.job(found, datetime.now(UTC)))
-
-
-app.command("logs")(logs)
 
 
 @app.command("scale")
@@ -100,7 +95,7 @@ app.command("logs")(logs)
 def scale(
     where: Where,
     job: Name,
-    workers: Annotated[int, typer.Option("--workers", help="Wanted pods.", min=0, max=REPLICAS)],
+    workers: Annotated[int, typer.Option("--workers", help="Number of workers.", min=0, max=REPLICAS)],
     output: Output = Format.TEXT,
 ) -> None:
     """Change the number of workers of a job. With 0, the job has no pods and waits.
@@ -194,7 +189,7 @@ def delete(
         _confirm(found)
     asyncio.run(_deleted(where.target, found, wait))
     if output is Format.JSON:
-        print_json({"job": str(key), "asked": "delete", "gone": bool(wait)})
+        print_json({"job": str(key), "action": "delete", "gone": bool(wait)})
         return
     print_line(f"{key} is gone" if wait else f"{key} is being deleted")
 
@@ -222,7 +217,7 @@ class _Request:
 def _change(request: _Request, decide: Callable[[Json], Change]) -> None:
     change = asyncio.run(_changed(request, decide))
     if request.output is Format.JSON:
-        print_json({"job": str(request.key), "said": change.summary, "changed": bool(change.patch)})
+        print_json({"job": str(request.key), "message": change.summary, "changed": bool(change.patch)})
         return
     print_line(f"{request.key}: {change.summary}")
 

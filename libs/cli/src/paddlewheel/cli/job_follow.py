@@ -15,7 +15,7 @@ from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.contracts.crds import parse_paddle_job_status
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import key_of, status_of
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import PADDLE_JOBS, Object
 
@@ -41,12 +41,12 @@ def _writes(job: Json) -> bool:
 
 
 async def _print_lines(api: ApiCluster, job: Object) -> Object:
-    """Print the output of the pods, and return the job. A job whose pods cannot be read is no error here."""
+    """Print the output of the pods, and return the job. Output that cannot be read is only reported."""
+    printer = Printer(Format.TEXT)
     try:
-        return await print_logs(api, Wanted(key_of(job)), not is_final(job), Printer(Format.TEXT))
-    except Permanent as error:
-        if error.reason not in ("NoLogs", "NoSuchJob"):
-            raise
+        return await print_logs(api, Wanted(key_of(job)), not is_final(job), printer)
+    except PaddlewheelError as error:
+        printer.note(f"output: {error}")
     return job
 
 

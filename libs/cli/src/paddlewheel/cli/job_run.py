@@ -12,7 +12,6 @@ import yaml
 
 from paddlewheel.cli.job_follow import ending, follow, has_completed
 from paddlewheel.cli.names import random_end
-from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import (
     Format,
     Output,
@@ -42,7 +41,7 @@ def run(
     name: Annotated[
         str, typer.Option("--name", help="Name of the job; default: generated from the name of the image.")
     ] = "",
-    workers: Annotated[int, typer.Option("--workers", help="Pods that train.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", help="Number of workers.")] = 1,
     servers: Annotated[int, typer.Option("--servers", help="Parameter servers (mode PS).")] = 0,
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs of each worker.")] = 0,
     cpu: Annotated[str, typer.Option("--cpu", help="CPUs of each pod: 4, 500m.")] = "",
@@ -187,16 +186,16 @@ def _print_manifest(manifest: Object, output: Format) -> None:
 
 def _print_created(job: Object, output: Format) -> None:
     if output is Format.JSON:
-        print_json(as_json(job))
+        print_json(job)
         return
     key = key_of(job)
-    print_line(f"{key} created; `paddlewheel job logs {key} --follow` prints the output of its pods")
+    print_line(f"{key} created; `paddlewheel logs {key} --follow` prints the output of its pods")
 
 
 def _print_end(job: Object, output: Format) -> None:
     """Print how a job ended. Raises an error when the job has failed, so that the exit code is 1."""
     if output is Format.JSON:
-        print_json(as_json(job))
+        print_json(job)
         raise typer.Exit(0 if has_completed(job) else 1)
     if not has_completed(job):
         raise Permanent("JobFailed", f"{key_of(job)}: {ending(job)}")

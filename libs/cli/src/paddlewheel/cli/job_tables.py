@@ -19,7 +19,7 @@ _FACTS = 10
 
 
 def jobs(found: Sequence[Json], now: datetime) -> Table:
-    """A row for each job, with the columns of `kubectl get` and the number of restarts."""
+    """A row for each job."""
     table = Table(
         ("job", "phase", "mode", "ready", "reason", "restarts", "epoch", "age"),
         drops=("epoch", "mode", "restarts", "age", "ready", "reason"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,15 @@ from paddlewheel.kube.kubeconfig import present_files
 
 @dataclass(frozen=True)
 class KubeContext:
-    """A context of a kubeconfig."""
+    """A context of a kubeconfig.
+
+    Attributes:
+        files: the files with content, as in the variable. The API client cannot read empty files.
+    """
 
     name: str
     namespace: str = "default"
+    files: str = field(default="", compare=False)
 
 
 def chosen_context(paths: str, source: str, context: str = "") -> KubeContext:
@@ -35,7 +40,21 @@ def chosen_context(paths: str, source: str, context: str = "") -> KubeContext:
     present = present_files(paths)
     if not present:
         raise _bad(source, paths, "does not exist", _creation(paths))
-    contents = [_load(file, source) for file in present]
+    return _chosen({file: _load(file, source) for file in present}, paths, source, context)
+
+
+def default_context(file: Path, context: str) -> KubeContext | None:
+    """The context to use of ~/.kube/config; None when the file is missing or has no contexts.
+
+    Raises:
+        Permanent: BadKubeconfig.
+    """
+    content = _load(file, "") if file.exists() else {}
+    return _chosen({file: content}, str(file), "", context) if content.get("contexts") else None
+
+
+def _chosen(found: dict[Path, dict[str, Any]], paths: str, source: str, context: str) -> KubeContext:
+    contents = list(found.values())
     contexts = _by_name(contents, "contexts", "context")
     if context and context not in contexts:
         known = ", ".join(sorted(contexts)) or "none"
@@ -51,12 +70,8 @@ def chosen_context(paths: str, source: str, context: str = "") -> KubeContext:
     clusters = _by_name(contents, "clusters", "cluster")
     if not clusters.get(contexts[context].get("cluster", ""), {}).get("server"):
         raise _bad(source, paths, f"has no server for its context {context!r}")
-    return KubeContext(context, contexts[context].get("namespace") or KubeContext.namespace)
-
-
-def has_contexts(file: Path) -> bool:
-    """False for a file that is missing or empty. Raises Permanent for a file that is no kubeconfig."""
-    return file.exists() and bool(_load(file, "").get("contexts"))
+    files = os.pathsep.join(str(file) for file, content in found.items() if content)
+    return KubeContext(context, contexts[context].get("namespace") or KubeContext.namespace, files)
 
 
 def _load(file: Path, source: str) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from paddlewheel.cli.objects import as_json
 from paddlewheel.cli.output import Format, print_json
 from paddlewheel.cli.table import Table, print_table
 from paddlewheel.cli.target import Where
@@ -18,12 +16,11 @@ def print_objects(
     resource: Resource,
     output: Format,
     table: Callable[[list[Object]], Table],
-    to_json: Callable[[Object], Mapping[str, Any]] = as_json,
 ) -> None:
     """Print the objects of a kind, or where the command looked when there are none. Raises Permanent."""
     found = asyncio.run(where.objects(resource))
     if output is Format.JSON:
-        print_json([to_json(obj) for obj in found])
+        print_json(found)
     elif found:
         print_table(table(found))
     else:

@@ -112,7 +112,7 @@ async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Pri
         the job as it was read last.
 
     Raises:
-        Permanent: there is no such job or rank, or no log could be read.
+        Permanent: there is no such job or rank, the log of a rank could not be read, or a watch is forbidden.
     """
     job = await find(api, PADDLE_JOBS, wanted.job)
     reading = _Reading(api, job, wanted, printer)
@@ -128,7 +128,7 @@ async def print_logs(api: ApiCluster, wanted: Wanted, follow: bool, printer: Pri
 
 @dataclass
 class _Reading:
-    """The logs of one job, the known ranks, and the ranks that were read."""
+    """The logs of one job, the known ranks, the ranks that were read, and those whose reading failed."""
 
     api: ApiCluster
     job: Object
@@ -136,6 +136,7 @@ class _Reading:
     printer: Printer
     known: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
 
     async def pods(self) -> list[Object]:
         """The wanted pods of the job."""
@@ -160,7 +161,11 @@ class _Reading:
                     self.printer.line(rank, _text(line))
             self.read.add(rank)
         except PaddlewheelError as error:
-            self.printer.note(f"{rank}: {error}")
+            self.note_failure(rank, error)
+
+    def note_failure(self, rank: str, error: PaddlewheelError) -> None:
+        self.failed.add(rank)
+        self.printer.note(f"{rank}: {error}")
 
     def query(self, pod: Object) -> dict[str, str]:
         container = str(pod["spec"]["containers"][0]["name"])
@@ -187,10 +192,13 @@ class _Reading:
             kept = await self.api.get(CONFIG_MAPS, Key(key.namespace, kept_logs_name(key.name)))
         except NotFound:
             return {}
+        except PaddlewheelError as error:
+            self.printer.note(f"the lines that were kept with the job could not be read: {error}")
+            return {}
         return (kept.get("data") or {}) if is_controlled_by(kept, uid_of(self.job)) else {}
 
     async def check(self) -> None:
-        """Raises Permanent when a rank does not exist, or no log could be read."""
+        """Raises Permanent when a rank does not exist, or its log could not be read."""
         if missing := self.wanted.ranks - self.known:
             raise Permanent("NoSuchRank", f"--rank: {self.problem_of(missing)}")
         if not self.read:
@@ -198,6 +206,8 @@ class _Reading:
             advice = f"see `kubectl describe pdj {key_of(self.job).name}`"
             problem = "has no readable pod and no kept lines"
             raise Permanent("NoLogs", f"PaddleJob {key_of(self.job)} {problem}; phase: {phase}; {advice}")
+        if unread := ", ".join(sorted(self.failed - self.read)):
+            raise Permanent("NotRead", f"the log of {unread} could not be read: see the messages above")
 
     def problem_of(self, missing: Set[str]) -> str:
         there = ", ".join(sorted(self.known)) or "none"
@@ -218,8 +228,22 @@ class _Follower:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the job. Logs that are being read when the job ends are read to their end."""
+        """Follow the job. Logs that are being read when the job ends are read to their end.
+
+        Raises:
+            Permanent: the user may not watch the job or its pods.
+        """
         await self._note_missing()
+        try:
+            await self._follow()
+        except ExceptionGroup as failed:
+            error = failed.exceptions[0]
+            if not isinstance(error, Permanent):
+                raise
+            advice = "`paddlewheel logs` without --follow needs no right to watch"
+            raise Permanent(error.reason, f"{error.message}; {advice}") from None
+
+    async def _follow(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(self._follow_job()), tasks.create_task(self._follow_pods(tasks))]
             await self._ended.wait()
@@ -240,7 +264,9 @@ class _Follower:
         job, api = self._reading.job, self._reading.api
         key = key_of(job)
         only = f"metadata.name={key.name}"
-        watch = api.watch(PADDLE_JOBS, key.namespace, field_selector=only, on_synced=self._on_listed)
+        watch = api.watch(
+            PADDLE_JOBS, key.namespace, field_selector=only, on_synced=self._on_listed, raises_permanent=True
+        )
         async with aclosing(watch) as changes:
             async for change in changes:
                 if uid_of(change.obj) == uid_of(job):
@@ -255,7 +281,7 @@ class _Follower:
 
     async def _follow_pods(self, tasks: asyncio.TaskGroup) -> None:
         namespace = key_of(self._reading.job).namespace
-        watch = self._reading.api.watch(PODS, namespace, label_selector=_LABEL)
+        watch = self._reading.api.watch(PODS, namespace, label_selector=_LABEL, raises_permanent=True)
         async with aclosing(watch) as changes:
             async for change in changes:
                 if self._reading.takes(change.obj):
@@ -283,7 +309,7 @@ class _Follower:
             except Retry as error:
                 reading.printer.note(f"{rank}: {error.message}")
             except PaddlewheelError as error:
-                reading.printer.note(f"{rank}: {error}")
+                reading.note_failure(rank, error)
                 return
             if position.last:
                 query = {n: v for n, v in query.items() if n != "tailLines"} | {"sinceTime": position.last}

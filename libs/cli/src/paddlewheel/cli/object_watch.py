@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 
 from paddlewheel.contracts.objects import deleted_at, key_of, uid_of
-from paddlewheel.core.errors import NotFound
+from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import Change, Object, Resource, WatchedCluster
 
@@ -37,10 +37,20 @@ class ObjectWatch:
         self._is_gone = asyncio.Event()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled, or until the server refuses. Then `look` sees what it reads itself."""
+        with suppress(Permanent):
+            await self._watch()
+        self._is_gone.set()
+
+    async def _watch(self) -> None:
         key = key_of(self._obj)
-        only = f"metadata.name={key.name}"
-        found = self._api.watch(self._resource, key.namespace, field_selector=only, on_synced=self._on_listed)
+        found = self._api.watch(
+            self._resource,
+            key.namespace,
+            field_selector=f"metadata.name={key.name}",
+            on_synced=self._on_listed,
+            raises_permanent=True,
+        )
         async with aclosing(found) as changes:
             async for change in changes:
                 if uid_of(change.obj) == uid_of(self._obj):

@@ -9,14 +9,7 @@ from typing import Any
 from paddlewheel.cli.output import age
 from paddlewheel.cli.table import Table
 from paddlewheel.contracts.conditions import Condition
-from paddlewheel.contracts.objects import key_of, spec_of, status_of
 from paddlewheel.contracts.stamps import parse_stamp
-
-
-def as_json(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A Kubernetes object for scripts: its name, its spec and the fields of its status."""
-    key = key_of(obj)
-    return {"name": key.name, "namespace": key.namespace, "spec": spec_of(obj), **status_of(obj)}
 
 
 def conditions(found: Iterable[Condition]) -> Table:

@@ -16,9 +16,11 @@ from paddlewheel.cli.bus_access import bus_access
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import FAILURES
 from paddlewheel.cli.target import Target, Where
-from paddlewheel.core.errors import Retry
+from paddlewheel.core.errors import Permanent, Retry
 
 _UNREACHABLE = "BusUnreachable"
+_FORBIDDEN = "(Forbidden)"
+"""The reason in kubectl's message."""
 
 
 @asynccontextmanager
@@ -26,13 +28,18 @@ async def open_access(where: Where, role: str) -> AsyncIterator[Access]:
     """Yield the access to the bus that the options choose.
 
     Raises:
-        Permanent: the cluster cannot be used, or it has no certificate for the role.
+        Permanent: the cluster cannot be used, or the user has no access to the role.
         Retry: the bus is unreachable; the message names the source of its address and what to do.
     """
     chosen = None if where.uses_own_bus else where.target
     try:
         async with bus_access(chosen, role=role) as access:
             yield access
+    except Permanent as error:
+        if _FORBIDDEN not in error.message:
+            raise
+        advice = f"ask an administrator for the rights of bus role {role} (docs/tasks/access.md#roles)"
+        raise Permanent("NoCredentials", f"{error.message}; {advice}") from error
     except Retry as error:
         if error.reason not in (_UNREACHABLE, *FAILURES):
             raise

@@ -56,7 +56,7 @@ from paddlewheel.cli.service_measure import (
 from paddlewheel.cli.table import print_page, print_table
 from paddlewheel.cli.target import Target, Where, find, on_cluster
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import generation_of, key_of, status_of
+from paddlewheel.contracts.objects import generation_of, key_of
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, PADDLE_SERVICES, Cluster, Object
 
@@ -102,9 +102,7 @@ def list_(
     output: Output = Format.TEXT,
 ) -> None:
     """List services with address, traffic and the reason why they are not ready."""
-    print_objects(
-        where, PADDLE_SERVICES, output, lambda found: tables.services([*map(read, found)]), _with_status
-    )
+    print_objects(where, PADDLE_SERVICES, output, lambda found: tables.services([*map(read, found)]))
 
 
 @app.command("show")
@@ -117,7 +115,7 @@ def show(
     """Show addresses, conditions, revisions, and the current or last rollout."""
     obj, contents = asyncio.run(_read(where.target, where.key(service)))
     if output is Format.JSON:
-        print_json(_with_status(obj))
+        print_json(obj)
         return
     print_page(tables.service(read(obj), contents))
 
@@ -136,7 +134,13 @@ def history(
     obj, contents = asyncio.run(_read(where.target, where.key(service)))
     status = read(obj).status
     if output is Format.JSON:
-        print_json([revision.model_dump(mode="json", by_alias=True) for revision in status.revisions])
+        changes = tables.changes(status, contents)
+        print_json(
+            [
+                {**revision.model_dump(mode="json", by_alias=True), "changes": changes.get(revision.name, [])}
+                for revision in status.revisions
+            ]
+        )
         return
     print_table(tables.revisions(status, contents))
 
@@ -294,10 +298,6 @@ async def _contents(api: Cluster, key: Key) -> dict[str, Json]:
     return {record["metadata"]["name"]: record["data"]["content"] for record in records}
 
 
-def _with_status(obj: Object) -> Json:
-    return {"name": key_of(obj).name, "namespace": key_of(obj).namespace, **status_of(obj)}
-
-
 # Changing
 
 
@@ -337,7 +337,7 @@ def decided_by(decide: Callable[[Seen], Change]) -> Decide:
 def _change(request: _Request, decide: Decide) -> None:
     change, is_done = asyncio.run(_changed(request, decide))
     if request.output is Format.JSON:
-        print_json({"service": str(request.key), "asked": change.summary, "done": is_done})
+        print_json({"service": str(request.key), "action": change.summary, "done": is_done})
         return
     print_line(f"{request.key}: {change.summary}")
     shows = f"`paddlewheel service show {request.key}` shows the effect"

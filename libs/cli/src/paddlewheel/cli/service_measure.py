@@ -99,14 +99,8 @@ async def publish(where: Where, event: Event) -> None:
         Permanent: there is no bus, or no certificate for it.
         Retry: the bus does not answer, or rejects the fact.
     """
-    try:
-        async with open_access(where, EVALUATOR) as access:
-            await _published(access, event)
-    except Permanent as error:
-        if "(Forbidden)" not in error.message:
-            raise
-        advice = f"ask for the right to read {_SECRET}, or {_BY_HAND}"
-        raise Permanent("NoCredentials", f"{error.message}; {advice}") from error
+    async with open_access(where, EVALUATOR) as access:
+        await _published(access, event)
 
 
 async def _published(access: Access, event: Event) -> None:

@@ -65,7 +65,7 @@ def revisions(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> Tabl
         drops=("since", "message", "reason", "role"),
         right={"no", "traffic"},
     )
-    changed = _changed(status, contents)
+    changed = changes(status, contents)
     for revision in status.revisions:
         since = revision.since.isoformat(timespec="seconds") if revision.since else ""
         pods = f"{revision.ready}/{revision.replicas}"
@@ -83,7 +83,8 @@ def _served(revision: RevisionStatus) -> str:
     return f"model {model.name} {model.version}" if model else revision.image
 
 
-def _changed(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> dict[str, list[str]]:
+def changes(status: PaddleServiceStatus, contents: Mapping[str, Json]) -> dict[str, list[str]]:
+    """The differences of each revision from the previous one, by the name of the revision."""
     names = [revision.name for revision in status.revisions if revision.name in contents]
     return {newer: differences(contents[newer], contents[older]) for newer, older in pairwise(names)}
 

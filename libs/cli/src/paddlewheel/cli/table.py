@@ -66,7 +66,8 @@ def properties(title: str, values: Mapping[str, str], states: Collection[str] = 
 def print_table(table: Table, out: Console | None = None) -> None:
     """Print to a console, by default standard output."""
     out = out or console()
-    if not out.is_terminal:
+    # FORCE_COLOR makes every console a terminal, also a pipe.
+    if not out.file.isatty():
         for line in _plain(table):
             if out.stderr:
                 sys.stderr.write(f"{line}\n")

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paddlewheel.cli.kubeconfig import KubeContext, chosen_context, has_contexts
+from paddlewheel.cli.kubeconfig import KubeContext, chosen_context, default_context
 from paddlewheel.cli.output import NAME_VARIABLE
 from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.keys import NAME_FORM, NAMESPACE_FORM, Key, is_name, is_namespace
@@ -34,6 +33,8 @@ DEFAULT_CLUSTER = "demo"
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder with the credentials of a pod."""
 _API_TIMEOUT_SECONDS = 10
+_NO_CREDENTIALS = ("(Unauthorized)", "getting credentials")
+"""Texts of kubectl when the server rejects the credentials, or a credential plugin fails."""
 _CURRENT = f"{VARIABLE}, then ~/.kube/config, then the service account of this pod"
 _EMBEDDED = f"{NAME_VARIABLE} if {VARIABLE} is not set, {DEFAULT_CLUSTER} if nothing is configured"
 
@@ -49,7 +50,7 @@ _OPTIONS: Mapping[str, tuple[type, Any]] = {
     "kubeconfig": (str, _option("--kubeconfig", help=f"File to use; default: {_CURRENT}.")),
     "cluster": (
         str,
-        _option("--cluster", "--name", help=f"Embedded cluster to use instead; default: {_EMBEDDED}."),
+        _option("--cluster", help=f"Embedded cluster to use instead; default: {_EMBEDDED}."),
     ),
 }
 
@@ -85,8 +86,10 @@ class Target:
     @property
     def kubectl(self) -> str:
         """A kubectl command for this cluster, to be shown to users."""
-        file = f" --kubeconfig {self.kubeconfig}" if self.kubeconfig else ""
-        return f"kubectl{file}{f' --context {self.context}' if self.context else ''}"
+        context = f" --context {self.context}" if self.context else ""
+        if os.pathsep in self.kubeconfig:
+            return f"{VARIABLE}={self.kubeconfig} kubectl{context}"
+        return f"kubectl{f' --kubeconfig {self.kubeconfig}' if self.kubeconfig else ''}{context}"
 
     def __str__(self) -> str:
         if self.embedded:
@@ -105,13 +108,16 @@ class Target:
         """
         try:
             return await self.tools.run(
-                "kubectl", "get", "--raw", path, f"--request-timeout={_API_TIMEOUT_SECONDS}s"
+                "kubectl", "get", "--raw", path, f"--request-timeout={_API_TIMEOUT_SECONDS}s", prompts=True
             )
         except Permanent as error:
             if "(NotFound)" in error.message:
                 raise NotFound(path) from error
             if error.reason != "ToolFailed" or "(Forbidden)" in error.message:
                 raise
+            if any(text in error.message for text in _NO_CREDENTIALS):
+                advice = "log in again, or choose another context with --context"
+                raise Permanent("Unauthorized", f"{self}: {error.message}; {advice}") from error
             raise Permanent("ClusterUnreachable", f"{self}: {error.message}; {self._advice}") from error
 
     async def check(self) -> None:
@@ -164,6 +170,11 @@ class Where:
         return "" if self.all_namespaces else self.current_namespace
 
     @property
+    def listed_on_bus(self) -> str:
+        """The namespace of the facts to read, "" for all: a server of NATS_URL has no default namespace."""
+        return "" if self.uses_own_bus and not self.namespace else self.listed
+
+    @property
     def current_namespace(self) -> str:
         """The namespace of objects that the user names without one. Raises Permanent for an invalid name."""
         return checked_namespace(self.namespace or self.target.namespace)
@@ -214,7 +225,7 @@ def on_cluster(
         del own["where"]
         # The format of the output is the last option of every command.
         last = [own.pop("output")] if "output" in own else []
-        parameters = [*own.values(), *(_parameter(name, own) for name in names), *last]
+        parameters = [*own.values(), *(_parameter(name) for name in names), *last]
 
         def run(**values: Any) -> Any:
             where = Where(**{name: values.pop(name) for name in names})
@@ -228,12 +239,9 @@ def on_cluster(
     return decorate
 
 
-def _parameter(name: str, own: Mapping[str, inspect.Parameter]) -> inspect.Parameter:
-    """An option of `Where`. `--name` is left out when the command has an option of that name."""
+def _parameter(name: str) -> inspect.Parameter:
+    """An option of `Where`."""
     type_, option = _OPTIONS[name]
-    if "name" in own:
-        option = copy(option)
-        option.param_decls = tuple(each for each in option.param_decls if each != "--name")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Parameter(name, kind, default=type_(), annotation=Annotated[type_, option])
 
@@ -259,14 +267,28 @@ def choose_target(where: Where) -> Target:
     if name and not where.context:
         return embedded_cluster(name)
     default = Path.home() / ".kube/config"
-    if has_contexts(default):
-        return own_cluster(str(default), "", where.context)
+    if chosen := default_context(default, where.context):
+        return Target(chosen.files, None, "", chosen.name, chosen.namespace)
     if where.context:
         raise Permanent(
             "NoKubeconfig",
             f"--context {where.context}: there is no kubeconfig; name one with --kubeconfig or {VARIABLE}",
         )
     return _pod_cluster() or _default_cluster()
+
+
+def explicit_choice(kubeconfig: str, embedded: str) -> str:
+    """The cluster of a command that ignores the variable, and why, for people.
+
+    Args:
+        kubeconfig: value of --kubeconfig, or "".
+        embedded: the cluster that the command uses without it.
+    """
+    if kubeconfig:
+        return f"that of --kubeconfig {kubeconfig}"
+    own = os.environ.get(VARIABLE)
+    why = f"; {VARIABLE}={own} is not used, --kubeconfig would be" if own else ", as no --kubeconfig is given"
+    return f"{embedded}{why}"
 
 
 def own_cluster(kubeconfig: str, source: str = VARIABLE, context: str = "") -> Target:
@@ -276,7 +298,7 @@ def own_cluster(kubeconfig: str, source: str = VARIABLE, context: str = "") -> T
         source: the option or variable that named the file; "" for ~/.kube/config.
     """
     chosen = chosen_context(kubeconfig, source, context)
-    return Target(kubeconfig, None, source, chosen.name, chosen.namespace)
+    return Target(chosen.files, None, source, chosen.name, chosen.namespace)
 
 
 def embedded_cluster(name: str) -> Target:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,8 @@ from paddlewheel.devcluster.commands import ending_with_us, tool
 
 _END_GRACE_SECONDS = 10.0
 """Helm needs time to mark its release as failed; otherwise it refuses the next upgrade."""
+_PROMPT_INTERVAL_SECONDS = 1.0
+"""A program that has written nothing for so long may wait for the user."""
 _LOG_LINE = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d")
 """The start of a line that kubectl writes for its developers."""
 
@@ -39,9 +42,12 @@ class Tools:
         """Start a program; end it with `end`."""
         return await start(self._directed(command), env=self.environment(), stdout=stdout, stderr=stderr)
 
-    async def run(self, *command: str, stdin: bytes | None = None, timeout: float = 600) -> str:
-        """Standard output of a command that must succeed."""
-        return await run(self._directed(command), env=self.environment(), stdin=stdin, timeout=timeout)
+    async def run(
+        self, *command: str, stdin: bytes | None = None, timeout: float = 600, prompts: bool = False
+    ) -> str:
+        """Standard output of a command that must succeed; see `run`."""
+        directed = self._directed(command)
+        return await run(directed, env=self.environment(), stdin=stdin, timeout=timeout, prompts=prompts)
 
     def _directed(self, command: Sequence[str]) -> tuple[str, ...]:
         """Add the option for the context: kubectl and helm have no variable for it."""
@@ -54,7 +60,7 @@ async def start(
     command: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
-    stdin: int = DEVNULL,
+    stdin: int | None = DEVNULL,
     stdout: int = PIPE,
     stderr: int = PIPE,
 ) -> Process:
@@ -93,16 +99,22 @@ async def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
     timeout: float = 600,
+    prompts: bool = False,
 ) -> str:
     """Run to the end and return standard output.
+
+    Args:
+        prompts: the program may ask the user for credentials. It gets the terminal as its standard input, and
+            what it writes to standard error is printed while it waits.
 
     Raises:
         Permanent: it failed (with the end of its standard error) or took longer than `timeout` seconds.
     """
-    process = await start(command, env=env, stdin=DEVNULL if stdin is None else PIPE)
+    terminal = None if prompts and sys.stdin.isatty() else DEVNULL
+    process = await start(command, env=env, stdin=terminal if stdin is None else PIPE)
     try:
         async with asyncio.timeout(timeout):
-            out, err = await process.communicate(stdin)
+            out, err = await (_prompted(process) if prompts else process.communicate(stdin))
     except TimeoutError:
         raise Permanent("ToolTimedOut", f"{command[0]} took longer than {timeout:.0f} s") from None
     finally:
@@ -114,7 +126,35 @@ async def run(
     return out.decode(errors="replace")
 
 
+async def _prompted(process: Process) -> tuple[bytes, bytes]:
+    assert process.stdout
+    assert process.stderr
+    out, err, _ = await asyncio.gather(process.stdout.read(), _printed(process.stderr), process.wait())
+    return out, err
+
+
+async def _printed(stream: asyncio.StreamReader) -> bytes:
+    """Read to the end. Print what was read when nothing follows for a moment: the program may wait."""
+    output, printed = b"", 0
+    while True:
+        try:
+            async with asyncio.timeout(_PROMPT_INTERVAL_SECONDS):
+                chunk = await stream.read(4096)
+        except TimeoutError:
+            sys.stderr.write(_without_log(output[printed:]))
+            sys.stderr.flush()
+            printed = len(output)
+            continue
+        if not chunk:
+            return output
+        output += chunk
+
+
+def _without_log(output: bytes) -> str:
+    lines = output.decode(errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not _LOG_LINE.match(line))
+
+
 def output_of(output: bytes) -> str:
     """The end of the output of a tool, without its log lines for developers."""
-    lines = output.decode(errors="replace").strip().splitlines()
-    return "\n".join([line for line in lines if not _LOG_LINE.match(line)] or lines)[-2000:]
+    return (_without_log(output) or output.decode(errors="replace")).strip()[-2000:]

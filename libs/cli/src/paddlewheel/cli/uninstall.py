@@ -85,10 +85,14 @@ def uninstall(
         left = asyncio.run(_remove(where.target, found, objects or crds, crds, report))
     if output is Format.JSON:
         print_json({"cluster": found.server, "removed": found.release, "left": left})
-        return
+        raise typer.Exit(1 if left and (objects or crds) else 0)
     print_line("Paddlewheel is uninstalled" if found.release else "no services were installed")
-    if left:
-        print_line(f"left: {', '.join(f'{count} {kind}' for kind, count in left.items())}")
+    there = ", ".join(f"{count} {kind}" for kind, count in left.items())
+    if left and not (objects or crds):
+        print_line(f"left: {there}")
+    elif left:
+        advice = "finalizers of other programs hold them; `kubectl get -o yaml` shows these finalizers"
+        raise Permanent("NotDeleted", f"left: {there}: {advice}")
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,9 @@ async def _remove(where: Target, found: Found, objects: bool, crds: bool, report
             report("services and NATS", 0.6)
             await _uninstall_release(where.tools)
         refused = [problem for kind in KINDS for problem in await release_all(api, kind)]
+        if objects:
+            for kind in KINDS:
+                await _delete_listed(api, kind)
         if crds:
             report("custom resource definitions", 0.9)
             await _delete_crds(api, report)
@@ -209,10 +216,7 @@ async def _uninstall_release(tools: Tools) -> None:
 
 async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
     """Delete all objects of a kind. Raises Permanent when some stay, so that nothing is uninstalled."""
-    left = await _list(api, kind)
-    answers = await asyncio.gather(*(api.delete(kind, key_of(obj)) for obj in left), return_exceptions=True)
-    if refusal := next((answer for answer in answers if isinstance(answer, BaseException)), None):
-        raise refusal
+    left = await _delete_listed(api, kind)
     try:
         async with asyncio.timeout(DELETION_TIMEOUT_SECONDS) as limit:
             while now := await _list(api, kind):
@@ -229,6 +233,15 @@ async def delete_all(api: ApiCluster, kind: Resource, report: Report) -> None:
             "The log of their controller has the reason; "
             "run the command without --objects to leave them and release their finalizers",
         ) from None
+
+
+async def _delete_listed(api: ApiCluster, kind: Resource) -> list[Object]:
+    """Delete the objects of a kind and return them. Objects with finalizers still exist afterwards."""
+    listed = await _list(api, kind)
+    answers = await asyncio.gather(*(api.delete(kind, key_of(obj)) for obj in listed), return_exceptions=True)
+    if refusal := next((answer for answer in answers if isinstance(answer, BaseException)), None):
+        raise refusal
+    return listed
 
 
 async def release_all(api: ApiCluster, kind: Resource) -> list[str]:

@@ -26,6 +26,9 @@ class LibraryLogger:
             cache_logger_on_first_use=False,
         )
 
+    def debug(self, event: str, **fields: object) -> None:
+        self._logger.debug(event, **fields)
+
     def info(self, event: str, **fields: object) -> None:
         self._logger.info(event, **fields)
 

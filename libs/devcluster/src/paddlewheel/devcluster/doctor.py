@@ -74,7 +74,7 @@ def examine() -> tuple[Check, ...]:
     )
 
 
-def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
+def install_missing(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
     """Install missing packages and Go; other failed checks need a person.
 
     Raises:
@@ -91,7 +91,7 @@ def mend(checks: tuple[Check, ...], report: Callable[[str], None]) -> None:
 
 
 def install(packages: Sequence[str], report: Callable[[str], None]) -> None:
-    """Install Debian packages. Raises Permanent as `mend`."""
+    """Install Debian packages. Raises Permanent as `install_missing`."""
     report(f"installing {', '.join(packages)}")
     run(("apt-get", "update"), env=apt_environment(), timeout=APT_TIMEOUT)
     command = ("apt-get", "install", "-y", "--no-install-recommends", *packages)

@@ -168,9 +168,12 @@ class ApiCluster:
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
         keep: Keep = whole,
+        raises_permanent: bool = False,
     ) -> AsyncGenerator[Change, None]:
-        query = selection(label_selector, field_selector)
-        return ApiWatch(self, self._clock, resource, namespace, query, keep).follow(on_synced, on_absent)
+        watch = ApiWatch(
+            self, self._clock, resource, namespace, selection(label_selector, field_selector), keep
+        )
+        return watch.follow(on_synced, on_absent, raises_permanent=raises_permanent)
 
     async def open_stream(self, resource: Resource, namespace: str, query: Query) -> aiohttp.ClientResponse:
         """The open response of a watch, which has no end. The caller closes it."""

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import aiohttp
 import orjson
-import structlog
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import NotFound, PaddlewheelError, Retry
+from paddlewheel.core.errors import NotFound, PaddlewheelError, Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.api_errors import Expired, error_of, unreachable
 from paddlewheel.kube.objects import key_of, uid_of, version_of, without_managed_fields
 from paddlewheel.kube.ports import Change, Keep, Object, Objects, Resource, whole
@@ -27,7 +27,7 @@ ABSENT_RETRY_INTERVAL_SECONDS = 4.0
 """Largest interval between attempts, without jitter, for a resource that may not be installed."""
 JITTER = 0.2
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 class Lister(Protocol):
@@ -65,9 +65,13 @@ class ApiWatch:
         self._backoff: Backoff[Resource] = Backoff(*RETRY_INTERVAL_SECONDS, jitter=JITTER)
 
     async def follow(
-        self, on_synced: Callable[[], None] | None = None, on_absent: Callable[[], None] | None = None
+        self,
+        on_synced: Callable[[], None] | None = None,
+        on_absent: Callable[[], None] | None = None,
+        *,
+        raises_permanent: bool = False,
     ) -> AsyncGenerator[Change, None]:
-        """All changes, forever. Every error is retried, because a missing CRD or role may appear later."""
+        """All changes, forever. By default every error is retried: a missing CRD or role may appear later."""
         if on_absent:
             self._backoff.cap = ABSENT_RETRY_INTERVAL_SECONDS
         while True:
@@ -89,6 +93,8 @@ class ApiWatch:
                 else:
                     log.warning("resource not found", resource=self._resource.plural, error=str(error))
             except PaddlewheelError as error:
+                if raises_permanent and isinstance(error, Permanent):
+                    raise
                 log.warning("watch interrupted", resource=self._resource.plural, error=str(error))
             await self._wait()
 

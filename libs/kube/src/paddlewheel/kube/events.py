@@ -8,11 +8,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import structlog
-
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import EVENTS, Cluster, Object, Resource
 
@@ -26,7 +25,7 @@ TRACKED = 4096
 MESSAGE_LIMIT = 1024
 """Maximum number of characters that the API server accepts."""
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)

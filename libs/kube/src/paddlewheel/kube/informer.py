@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 
-import structlog
-
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.indexed import Index
 from paddlewheel.kube.objects import key_of, version_of
 from paddlewheel.kube.ports import Change, Keep, Object, Resource, Watches, whole
 from paddlewheel.kube.store import WatchedStore
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 def _ignore(_: object) -> None:

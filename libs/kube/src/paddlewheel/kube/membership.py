@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import structlog
-
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.alarm import Alarm
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, PaddlewheelError
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import LEASES, Change, Cluster, Object, Watches
@@ -33,7 +32,7 @@ PRUNE_GRACE_SECONDS = 300.0
 LABEL = "paddlepaddle.org/replica-of"
 RELEASE_TIMEOUT_SECONDS = 2.0
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)

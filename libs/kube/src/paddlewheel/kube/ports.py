@@ -161,6 +161,7 @@ class Watches(Protocol):
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
         keep: Keep = whole,
+        raises_permanent: bool = False,
     ) -> AsyncGenerator[Change, None]:
         """List the resource, then yield its changes forever. A relist is yielded as changes, too.
 
@@ -171,6 +172,7 @@ class Watches(Protocol):
             on_synced: called after every object of a list or relist has been yielded.
             on_absent: called when the server does not have the resource (its CRD is not installed). The
                 resource then has no objects, and the next attempt follows within 5 s.
+            raises_permanent: raise Permanent instead of retrying, for example when the user may not watch.
         """
         ...
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from paddlewheel.cli.demo.model import WANTED_ACCURACY, DemoOptions, Outcome
-from paddlewheel.cli.demo.prepare import choice_of_cluster
 from paddlewheel.cli.demo.report import render_report
 from paddlewheel.cli.demo.run import run_demo
 from paddlewheel.cli.demo.view import open_view
 from paddlewheel.cli.output import Format, Output, print_json
+from paddlewheel.cli.target import explicit_choice
 
 __all__ = ["DemoOptions", "Outcome", "app", "demo", "run_demo"]
 
@@ -61,7 +60,8 @@ def demo(
     """Run the demo and report. Users see `HELP`."""
     options = DemoOptions(name, kubeconfig, nodes, digits, epochs, model_out)
     if output is Format.TEXT:
-        typer.echo(f"cluster: {choice_of_cluster(options, os.environ)}", err=True)
+        own = f"the demo's own, embedded cluster {name}"
+        typer.echo(f"cluster: {explicit_choice(kubeconfig, own)}", err=True)
     with open_view(quiet=output is Format.JSON) as view:
         outcome = asyncio.run(run_demo(options, view))
     if output is Format.JSON:

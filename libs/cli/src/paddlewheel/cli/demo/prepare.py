@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,13 +14,13 @@ from paddlewheel.cli.demo.stage import timed_stage
 from paddlewheel.cli.demo.view import View
 from paddlewheel.cli.images import PAUSE, build_archives
 from paddlewheel.cli.progress import Report
-from paddlewheel.cli.target import VARIABLE, Target, embedded_cluster, own_cluster
+from paddlewheel.cli.target import Target, embedded_cluster, own_cluster
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.addons.ready import NAMESPACES
 from paddlewheel.devcluster.cluster import up
-from paddlewheel.devcluster.doctor import examine, mend
+from paddlewheel.devcluster.doctor import examine, install_missing
 from paddlewheel.devcluster.images import IMAGES, content_tag
 from paddlewheel.devcluster.node import MODELS
 from paddlewheel.devcluster.spec import ClusterSpec
@@ -58,15 +58,6 @@ async def prepare_cluster(
     async with timed_stage("install", view, outcome):
         await install.install_chart(where.tools, view.progress, rollout=rollout, values=values)
     return where
-
-
-def choice_of_cluster(options: DemoOptions, environment: Mapping[str, str]) -> str:
-    """The cluster that the demo uses, and why, for people."""
-    if options.kubeconfig:
-        return f"that of --kubeconfig {options.kubeconfig}"
-    own = environment.get(VARIABLE)
-    why = f"; {VARIABLE}={own} is not used, --kubeconfig would be" if own else ", as no --kubeconfig is given"
-    return f"the demo's own, embedded cluster {options.name}{why}"
 
 
 async def _embedded(options: DemoOptions, view: View, outcome: Outcome) -> str:
@@ -115,9 +106,9 @@ def _fix_machine(report: Report) -> None:
     """
     if all(check.ok for check in examine()):
         return
-    mend(examine(), lambda text: report(text, 0.5))
+    install_missing(examine(), lambda text: report(text, 0.5))
     if missing := [f"{check.name}: {check.remedy}" for check in examine() if not check.ok]:
-        raise Permanent("MachineLacks", "; ".join(missing))
+        raise Permanent("MachineNotReady", "; ".join(missing))
 
 
 def _no_report(_text: str, _fraction: float) -> None:

@@ -25,7 +25,7 @@ WITHOUT_STATUS = frozenset({ports.CONFIG_MAPS, ports.SECRETS, ports.EVENTS, port
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 
-Verb = Literal["get", "list", "create", "patch", "patch-status", "delete", "log"]
+Verb = Literal["get", "list", "watch", "create", "patch", "patch-status", "delete", "log"]
 Owned = list[tuple[Resource, Object]]
 Intercept = Callable[[Verb, Resource, Key], None]
 T = TypeVar("T")
@@ -157,7 +157,10 @@ class MemoryCluster:
         on_synced: Callable[[], None] | None = None,
         on_absent: Callable[[], None] | None = None,
         keep: Keep = whole,
+        raises_permanent: bool = False,
     ) -> AsyncGenerator[Change, None]:
+        if raises_permanent:
+            self.intercept("watch", resource, Key(namespace, ""))
         watch = MemoryWatch(resource, namespace, label_selector, field_selector)
         if resource in self._absent:
             watch.end(resource)
