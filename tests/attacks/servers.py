@@ -1,4 +1,4 @@
-"""The chart's servers on which all attacks are tried: three, each with other settings."""
+"""The chart's servers on which all attacks are tried: two, each with other settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from tests.attacks.stand import SERVICES
 from tests.attacks.watchers import CONFIGURED
 
-from paddlewheel.testkit.bus_auth import VALUES
 from paddlewheel.testkit.chart_bus import ChartBus, running
 
 
@@ -30,11 +29,6 @@ class Servers:
     def with_certificates(self) -> ChartBus:
         """Roles, and services of others."""
         return self._start("certificates", *SERVICES)
-
-    @cached_property
-    def with_tokens(self) -> ChartBus:
-        """Agents of several data sets."""
-        return self._start("tokens", *VALUES)
 
     @cached_property
     def with_teams(self) -> ChartBus:

@@ -15,7 +15,7 @@ from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.testkit.bus_auth import VALUES, answering, standing
+from paddlewheel.testkit.bus_auth import VALUES, letting_in, standing
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
 from paddlewheel.testkit.facts import make_gated
 
@@ -97,7 +97,7 @@ async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path
             granted = rights(Identity(asking.role, watch=watch), declared_with(bus.services))
             return Grant(asking.role, *granted, int(time.time()) + 600)
 
-        async with answering(bus, agree):
+        async with letting_in(bus, agree):
             shown = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(token)}
             await install(bus, **shown)
             await publish_one(bus.access("job-controller", **shown))

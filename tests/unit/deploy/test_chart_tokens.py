@@ -13,8 +13,6 @@ from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named,
 
 TOKENS = ("crds.install=false", "nats.auth=tokens")
 KINDS = ("services", "agents", "evaluators", "watchers")
-NO_ROLE_BINDING = {"cache-runtime", "subscriber"}
-"""Recognized by their pod, and by the namespaces that they may watch."""
 
 
 @pytest.fixture(scope="module")
@@ -53,32 +51,15 @@ def bindings_of(manifests: Manifests, account: str) -> set[tuple[str, str, str]]
     }
 
 
-LOOKS_UP = {("", "pods"): ["get"], ("batch.paddlepaddle.org", "samplesets"): ["get"]}
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews"): ["create"],
     ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
 }
 
 
-def test_bus_auth_may_review_and_look_up_and_nothing_else(manifests: Manifests) -> None:
-    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth")) == LOOKS_UP
+def test_bus_auth_may_review_and_nothing_else(manifests: Manifests) -> None:
     assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
-    assert bindings_of(manifests, "bus-auth") == {
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth"),
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
-    }
-
-
-def test_where_data_sets_are_of_one_namespace_it_looks_up_there_alone() -> None:
-    manifests = render("paddlewheel", *TOKENS, "datasetController.namespace=team-a")
-
-    role = named(manifests, "Role", "paddlewheel-bus-auth")
-    assert (role["metadata"]["namespace"], rights_of(role)) == ("team-a", LOOKS_UP)
-    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
-    assert bindings_of(manifests, "bus-auth") == {
-        ("RoleBinding", "team-a", "paddlewheel-bus-auth"),
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
-    }
+    assert bindings_of(manifests, "bus-auth") == {("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster")}
 
 
 def test_a_team_is_joined_by_a_binding_to_its_role_and_only_the_first_has_a_member() -> None:
@@ -173,7 +154,7 @@ def test_bus_auths_private_key_is_mounted_by_bus_auth_alone(manifests: Manifests
     assert holders == {"bus-auth": ["all"], "nats": ["tls.crt"]}
 
 
-@pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - NO_ROLE_BINDING))
+@pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - {"subscriber"}))
 def test_a_role_belongs_to_the_account_of_its_name_in_the_releases_namespace(
     manifests: Manifests, role: str
 ) -> None:
@@ -188,12 +169,8 @@ def test_a_role_belongs_to_the_account_of_its_name_in_the_releases_namespace(
     }
     assert binding["roleRef"]["name"] == f"bus-{role}"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": role, "namespace": "paddle-system"}]
-    assert named(manifests, "ServiceAccount", role)
-
-
-def test_nobody_has_a_role_by_its_pods_alone(manifests: Manifests) -> None:
-    for role in NO_ROLE_BINDING:
-        assert not [m for m in manifests if m["metadata"]["name"] == f"bus-{role}"]
+    # Where dataset-controller makes the pods of agents.
+    assert role == "cache-runtime" or named(manifests, "ServiceAccount", role)
 
 
 def test_the_servers_configuration_has_no_users_but_bus_auth(manifests: Manifests) -> None:

@@ -38,20 +38,10 @@ accounts {
   {{ $name | quote }}: {{ ternary (omit $account "users") $account (eq "true" (include "paddlewheel.busTokens" $)) | toRawJson }}
   {{- end }}
   {{- if $tokens }}
-  {{- $reader := (.Files.Get "files/bus-accounts.json" | fromJson).reader }}
   BUS_AUTH: {
-    imports: {{ $all.BUS_AUTH.imports | toRawJson }}
-    exports: {{ $all.BUS_AUTH.exports | toRawJson }}
     users: [{
       nkey: $BUS_AUTH_USER
-      permissions: {
-        subscribe: {allow: {{ concat (list "$SYS.REQ.USER.AUTH" "_INBOX_bus-auth.>") $reader.subscribe | toRawJson }}}
-        # `_R_` is where the server has the answers to what other accounts ask.
-        publish: {
-          allow: {{ concat (list "$SYS._INBOX.>" "_R_.>") $reader.publish | toRawJson }}
-          deny: {{ $reader.publish_denied | toRawJson }}
-        }
-      }
+      permissions: {subscribe: {allow: ["$SYS.REQ.USER.AUTH", "_INBOX_bus-auth.>"]}, publish: {allow: ["$SYS._INBOX.>"]}}
     }]
   }
   {{- end }}

@@ -16,8 +16,6 @@ from paddlewheel.bus.admin.permissions import (
     Declared,
     Permissions,
     Role,
-    acts_for_sets,
-    asked_of_bus_auth,
     inbox_prefix,
     member_of,
     permissions_of,
@@ -25,7 +23,6 @@ from paddlewheel.bus.admin.permissions import (
     user_of,
 )
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
-from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import live_subject, matches, stream_of
 
@@ -37,8 +34,8 @@ RESIDENTS = (OPERATOR, INSTALLER)
 
 SYSTEM = "SYS"
 
-READER = "BUS_AUTH"
-"""The account of bus-auth, which reads and writes for agents with tokens; without tokens nobody is in it."""
+AUTH = "BUS_AUTH"
+"""The account of bus-auth, which no other account shares a subject with."""
 
 WATCHERS = "WATCHERS"
 """The account of subscribers without a team: live facts, and nothing that two of them could share."""
@@ -52,11 +49,7 @@ STREAM = stream_of_context(CONTEXT).name
 """Placeholder of the stream of a context."""
 
 _API = "$JS.API"
-_ANSWERED_MORE_THAN_ONCE = (
-    "$JS.API.CONSUMER.MSG.NEXT.",
-    "$JS.API.DIRECT.GET.",
-    f"{read_api('*')}.DIRECT.GET.",
-)
+_ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
@@ -86,15 +79,12 @@ def server_accounts() -> Config:
     home = {
         "jetstream": "enabled",
         "users": [user for name in RESIDENTS for user in _users_of(name)],
-        "exports": [*_services(_asking_home(tenants)), *_stream_exports(HOME, imports)],
+        "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
         "imports": [],
     }
     return {
         HOME: home,
-        READER: {
-            "exports": _services(_asking_reader(tenants)),
-            "imports": [_use(HOME, subject) for subject in sorted(acts_for_sets().publish)],
-        },
+        AUTH: {},
         **{name: _tenant(name, may, imports) for name, may in tenants.items()},
         WATCHERS: {"imports": [_import(each) for each in heard]},
         SYSTEM: {},
@@ -212,17 +202,6 @@ def _told(origin: str, fact: str, importer: str) -> _StreamImport:
     return _StreamImport(HOME, live_subject(stream, fact), importer, to=fact)
 
 
-def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
-    """What each may ask of the services' account."""
-    asked = {name: replace(may, publish=may.publish - asked_of_bus_auth()) for name, may in tenants.items()}
-    return {**asked, READER: acts_for_sets()}
-
-
-def _asking_reader(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
-    """What each may ask of bus-auth."""
-    return {name: replace(may, publish=may.publish & asked_of_bus_auth()) for name, may in tenants.items()}
-
-
 def _services(tenants: dict[str, Permissions]) -> list[Config]:
     """Every subject that somebody may publish, for those alone who may."""
     subjects = sorted({subject for may in tenants.values() for subject in may.publish})
@@ -250,7 +229,7 @@ def _stream_exports(origin: str, imports: Iterable[_StreamImport]) -> list[Confi
 
 
 def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
-    services = [_use(READER if s in asked_of_bus_auth() else HOME, s) for s in sorted(may.publish)]
+    services = [_use(HOME, subject) for subject in sorted(may.publish)]
     streams = [_import(each) for each in imports if each.importer == name]
     return {
         "users": _users_of(name),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddlewheel.bus.admin.accounts import server_accounts, service_template, team_template
-from paddlewheel.bus.admin.permissions import FACTS, ROLES, SUBSCRIBER, acts_for_sets, user_of
+from paddlewheel.bus.admin.permissions import FACTS, ROLES, SUBSCRIBER, user_of
 from paddlewheel.bus.streams import STREAMS
 
 OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
@@ -22,17 +22,10 @@ OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
 
 def text() -> str:
     """JSON: the accounts, what each team of subscribers and each service of others adds, for each role its
-    certificate's user, what bus-auth does for agents, and how many bytes each stream may take, once more for
-    each team if it is copied."""
+    certificate's user, and how many bytes each stream may take, once more for each team if it is copied."""
     users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
     sizes = {spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS} for spec in STREAMS}
-    may = acts_for_sets()
-    reader = {
-        "publish": sorted(may.publish),
-        "publish_denied": sorted(may.publish_denied),
-        "subscribe": sorted(may.subscribe),
-    }
-    accounts = {"accounts": server_accounts(), "team": team_template(), "users": users, "reader": reader}
+    accounts = {"accounts": server_accounts(), "team": team_template(), "users": users}
     found = {**accounts, "service": service_template(), "streams": sizes}
     return json.dumps(found, indent=1, sort_keys=True) + "\n"
 

@@ -14,8 +14,6 @@ from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import EVALUATOR
-from paddlewheel.bus.admin.set_reads import API
-from paddlewheel.bus.admin.set_writes import is_asked_for
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.renewal import Renewal
@@ -67,21 +65,7 @@ class Connection:
 
     async def jetstream(self) -> JetStreamContext:
         """JetStream's API over the live client. Raises Retry."""
-        return (await self.client()).jetstream(timeout=TIMEOUT, prefix=self._access.api_prefix)
-
-    def api(self, call: str, stream: str) -> str:
-        """Subject of a request about a stream."""
-        return f"{self._access.api_prefix}.{call}.{stream}"
-
-    def written_on(self, subject: str) -> str:
-        """Where a message for this subject is published."""
-        prefix = self._access.write_prefix
-        return f"{prefix}.{subject}" if prefix and is_asked_for(subject) else subject
-
-    @property
-    def reads_sets_alone(self) -> bool:
-        """Whether it reads through bus-auth, by subjects of one data set."""
-        return self._access.api_prefix != API
+        return (await self.client()).jetstream(timeout=TIMEOUT)
 
     @property
     def reads_nothing(self) -> bool:
