@@ -38,8 +38,8 @@ Tell = Callable[[str, Outcome], None]
 
 
 async def _tried(attack: Attack, servers: Servers) -> Harm:
-    """On the server with certificates."""
-    async with stand.installed(servers.with_certificates) as made:
+    """On the server with passwords."""
+    async with stand.installed(servers.with_passwords) as made:
         return await attacks.attempt(attack, made)
 
 

@@ -26,14 +26,15 @@ class Servers:
         self._folder, self._ends, self._change = folder, ends, change
 
     @cached_property
-    def with_certificates(self) -> ChartBus:
+    def with_passwords(self) -> ChartBus:
         """Roles, and services of others."""
-        return self._start("certificates", *SERVICES)
+        return self._start("roles", *SERVICES)
 
     @cached_property
     def with_teams(self) -> ChartBus:
         """Two teams of subscribers."""
-        return self._start("teams", *CONFIGURED)
+        return self._start("teams", *CONFIGURED, passwords=False)
 
-    def _start(self, name: str, *values: str) -> ChartBus:
-        return self._ends.enter_context(running(self._folder / name, *values, change=self._change))
+    def _start(self, name: str, *values: str, passwords: bool = True) -> ChartBus:
+        made = running(self._folder / name, *values, change=self._change, passwords=passwords)
+        return self._ends.enter_context(made)

@@ -27,7 +27,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("attack", KINDS.values(), ids=[run.__name__ for run in KINDS])
 async def test_an_attack_succeeds(attack: Attack, unguarded: Servers) -> None:
     """Where nothing is refused roles do not differ."""
-    async with stand.unguarded(unguarded.with_certificates) as made:
+    async with stand.unguarded(unguarded.with_passwords) as made:
         assert unharmed(await attacks.attempt(attack, made)) == []
 
 

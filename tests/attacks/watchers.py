@@ -28,7 +28,7 @@ from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.testkit.bus_auth import VALUES, letting_in
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, sweep
 from paddlewheel.testkit.wait import eventually
 
@@ -36,7 +36,6 @@ HOME, TEAM, SHARED, FOREIGN = "paddle-system", "vision", "team-a", "team-b"
 CONNECTIONS = 3
 """Of each kind of client."""
 CONFIGURED = (
-    *VALUES,
     "nats.subscribers[0].name=subscriber",
     f"nats.subscribers[1].name={TEAM}",
     f"nats.subscribers[1].namespaces={{{SHARED}}}",

@@ -38,7 +38,7 @@ async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_p
 
     token = tmp_path / "token"
     token.write_text("anything")
-    with running(tmp_path / "bus", "nats.auth=tokens") as bus:
+    with running(tmp_path / "bus", passwords=False) as bus:
         async with letting_in(bus, authorize):
             folder = bus.folder / BUS_CA
             async with entering(

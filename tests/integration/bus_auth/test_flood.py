@@ -15,7 +15,7 @@ from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.bus_auth import VALUES, letting_in
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, entering, running, tls_of
 from paddlewheel.testkit.wait import eventually
 
@@ -51,7 +51,7 @@ class ApiServer:
 
 async def test_attack_a_flood_from_one_host_keeps_other_hosts_out(tmp_path: Path) -> None:
     server = ApiServer()
-    with running(tmp_path / "bus", *VALUES) as bus:
+    with running(tmp_path / "bus", passwords=False) as bus:
         async with letting_in(bus, server.authorize, LIMITS), flood(bus):
             await eventually(lambda: server.asked[FLOODING] > 2 * LIMITS.of_host, what="the flood is refused")
             for _ in range(ENTRIES):

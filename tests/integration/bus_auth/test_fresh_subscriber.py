@@ -18,7 +18,6 @@ from paddlewheel.testkit.bus_auth import (
     CLUSTER_ROLE_BINDINGS,
     RBAC_ROLES,
     ROLE_BINDINGS,
-    VALUES,
     BusAuthStand,
 )
 from paddlewheel.testkit.chart_bus import entering
@@ -33,7 +32,7 @@ WATCH = "paddlewheel-watch-facts"
 
 async def apply_members(stand: BusAuthStand, member: str) -> None:
     """What the chart adds for the member of a team, with this test's names for what is cluster-wide."""
-    usual = ("crds.install=false", *VALUES, "nats.subscribers[0].name=subscriber")
+    usual = ("crds.install=false", *"nats.subscribers[0].name=subscriber")
     before = render("paddlewheel", *usual, namespace=stand.home)
     kinds = {"RoleBinding": ROLE_BINDINGS, "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS, "Role": RBAC_ROLES}
     names = {(m["kind"], m["metadata"]["name"]) for m in before} - {("Role", "bus-team-subscriber")}

@@ -276,13 +276,13 @@ async def test_over_tls_it_needs_no_more_than_a_subscribers_rights(
         await publish(bus, facts)
     finally:
         await bus.close()
-    subscriber = Subscriber(program, server.url, tmp_path, "-tls-dir", str(server.certificate("subscriber")))
+    subscriber = Subscriber(program, server.url_of("subscriber"), tmp_path, "-tls-dir", str(server.authority))
     async with subscriber.running():
         await eventually(lambda: len(subscriber.ids()) == len(facts))
     assert_told_in_order(subscriber, facts)
 
 
-async def test_without_a_certificate_nothing_is_told(
+async def test_without_the_authority_nothing_is_told(
     program: Path, secured: ChartBus, tmp_path: Path
 ) -> None:
     subscriber = Subscriber(program, secured.url, tmp_path)

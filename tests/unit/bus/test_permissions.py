@@ -28,6 +28,7 @@ from paddlewheel.bus.admin.permissions import (
     permissions_of,
     role_named,
 )
+from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.admin.teams import within
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.streams import overlaps
@@ -78,12 +79,8 @@ def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
 def test_only_operators_and_the_installer_share_the_streams_account() -> None:
     accounts = server_accounts()
 
-    assert [user["user"] for user in accounts[HOME]["users"]] == [
-        "operator.paddlewheel",
-        "installer.paddlewheel",
-    ]
+    assert {rights(Identity(name))[0] for name in RESIDENTS} == {HOME}
     assert set(accounts) == {HOME, SYSTEM, WATCHERS, AUTH, *GUESTS}
-    assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
     assert accounts[SYSTEM] == {}
 
 

@@ -69,6 +69,35 @@ async def test_a_role_is_granted_in_the_releases_namespace(role: str) -> None:
     assert (grant.account, grant.permissions) == (role, permissions_of(role_named(role)))
 
 
+@pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "operator"])
+async def test_the_account_of_the_releases_namespace_has_the_role_of_its_name(role: str) -> None:
+    account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:{role}", NOW + 60)
+
+    assert (await granted(Table(account), role)).permissions == permissions_of(role_named(role))
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(account), "evaluator")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "system:serviceaccount:team:cache-runtime",
+        f"system:serviceaccount:{HOME_NAMESPACE}:default",
+        f"system:serviceaccount:{HOME_NAMESPACE}-2:cache-runtime",
+        "cache-runtime",
+    ],
+)
+async def test_attack_an_account_of_that_name_elsewhere_is_no_agent(user: str) -> None:
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(Account(user, NOW + 60)), "cache-runtime")
+
+
+async def test_the_account_subscriber_of_the_releases_namespace_is_in_its_team() -> None:
+    account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:subscriber", NOW + 60)
+
+    assert (await granted(Table(account, allowed={EVERYWHERE}), "subscriber")).account == "subscriber"
+
+
 async def test_an_operator_is_where_the_streams_are() -> None:
     table = Table(allowed={Question(USE, ROLES, HOME_NAMESPACE, "operator")})
 

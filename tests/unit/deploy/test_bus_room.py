@@ -58,11 +58,6 @@ def test_five_servers_share_three_replicas() -> None:
     assert rendered(store(least - 1), "nats.replicas=5")
 
 
-def test_without_permissions_nothing_is_copied() -> None:
-    assert rendered(store(WHOLE), "nats.tls.enabled=false") == ""
-    assert rendered(store(WHOLE - 1), "nats.tls.enabled=false")
-
-
 def test_a_server_of_ones_own_is_not_judged() -> None:
     own = ("nats.enabled=false", "nats.url=nats://example:4222", store(1))
     assert rendered(*own) == ""

@@ -19,7 +19,7 @@ app.kubernetes.io/name: {{ .name }}
 
 {{- define "paddlewheel.natsUrl" -}}
 {{- if .Values.nats.enabled -}}
-{{ ternary "tls" "nats" .Values.nats.tls.enabled }}://nats.{{ .Release.Namespace }}.svc:4222
+tls://nats.{{ .Release.Namespace }}.svc:4222
 {{- else -}}
 {{ .Values.nats.url }}
 {{- end -}}
@@ -57,12 +57,8 @@ A controller's ServiceAccount and Deployment. Arguments: root, name, values, pre
 secrets and optionalSecrets (mount path -> Secret), annotations (of its pods).
 */}}
 {{- define "paddlewheel.controller" -}}
-{{- $own := printf "nats-tls-%s" .name }}
 {{- $secrets := .secrets | default dict }}
-{{- $tokens := include "paddlewheel.busTokens" .root }}
-{{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
-{{- $secrets = merge (dict "/etc/paddlewheel/bus" $own) $secrets }}
-{{- end }}
+{{- $tls := include "paddlewheel.busTls" .root }}
 {{- $optional := .optionalSecrets | default dict }}
 apiVersion: v1
 kind: ServiceAccount
@@ -92,9 +88,6 @@ spec:
         {{- end }}
         {{- with .annotations }}
         {{- toYaml . | nindent 8 }}
-        {{- end }}
-        {{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
-        paddlepaddle.org/bus-certificate: {{ include "paddlewheel.busCertificateHash" (dict "root" .root "secret" $own) | quote }}
         {{- end }}
     spec:
       serviceAccountName: {{ .name }}
@@ -137,7 +130,7 @@ spec:
             {{- if .root.Values.nats.credentialsSecret }}
             - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
             {{- end }}
-            {{- if $tokens }}
+            {{- if $tls }}
             - {name: bus, mountPath: /etc/paddlewheel/bus, readOnly: true}
             {{- end }}
             {{- range $path, $secret := merge (dict) $secrets $optional }}
@@ -148,7 +141,7 @@ spec:
         {{- with .root.Values.nats.credentialsSecret }}
         - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
         {{- end }}
-        {{- if $tokens }}
+        {{- if $tls }}
         - {{- include "paddlewheel.busTokenVolume" . | nindent 10 }}
         {{- end }}
         {{- range $path, $secret := $secrets }}

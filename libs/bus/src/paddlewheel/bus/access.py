@@ -24,9 +24,8 @@ class Access:
 
     Args:
         url: `nats://host:port` or `tls://...`; several joined by commas.
-        creds_file: path of a NATS credentials file, "" = none.
-        tls_dir: folder with `ca.crt`, and `tls.crt` with `tls.key` for mutual TLS; "" = no TLS.
-            The files are read again at every connection, so that they may be replaced at any time.
+        creds_file: path of a NATS credentials file, or of a file with the seed of an nkey, "" = none.
+        tls_dir: folder with `ca.crt`, which is read for each connection; "" = no TLS.
         token_file: path of a projected service-account token, with which the server lets one in as `role`;
             "" = none. Read again at every connection: the kubelet renews it.
         nkey_seed: of a user that the server's configuration names by its public key, "" = none.

@@ -46,7 +46,6 @@ CLUSTER_ROLE_BINDINGS = Resource(
 )
 RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-VALUES = ("nats.auth=tokens",)
 AUTH = "bus-auth"
 _GROUP = "events.paddlepaddle.org"
 """Of what exists in rules only."""
@@ -60,7 +59,7 @@ class BusAuthStand:
         home: a namespace of this test alone, with its accounts and data sets.
         folder: for files and logs.
         env: further settings of bus-auth, without their prefix.
-        values: of the chart, beside `VALUES`.
+        values: of the chart.
         release: the namespace that bus-auth runs in, where roles and teams are bound; "" = `home`.
     """
 
@@ -148,11 +147,10 @@ class BusAuthStand:
         return bound
 
     async def allow_role(self, role: str) -> str:
-        """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
-        await self._bound(role, f"bus-{role}")
-        await self.account(role)
-        await self.in_force(role, "use", "busroles", where=self._release, name=role)
-        return await self.token(role)
+        """A token of the account that has the role by its name, in the release's namespace."""
+        with suppress(AlreadyExists):
+            await self.account(role, self._release)
+        return await self.token(role, self._release)
 
     async def allow_team(self, account: str, team: str = SUBSCRIBER) -> None:
         """The account belongs to the team."""
@@ -315,8 +313,8 @@ async def ensure_account(cluster: ApiCluster, name: str) -> None:
 
 
 def rendered(*values: str) -> tuple[Manifest, ...]:
-    """The chart with tokens."""
-    return render("paddlewheel", "crds.install=false", *VALUES, *values)
+    """The chart."""
+    return render("paddlewheel", "crds.install=false", *values)
 
 
 def env_of(deployment: str, *values: str) -> dict[str, str]:
@@ -378,10 +376,10 @@ async def standing(
     """Everything runs while the block does.
 
     Args:
-        values: of the chart, beside `VALUES`.
+        values: of the chart.
         env: further settings of bus-auth, without their prefix.
     """
-    with running(folder / "bus", *VALUES, *values) as bus:
+    with running(folder / "bus", *values, passwords=False) as bus:
         stand = BusAuthStand(cluster, kubeconfig, home, folder, bus, env, values)
         try:
             await stand.install()

@@ -16,7 +16,7 @@ MAX_TOKEN = 4 * 1024
 """Bytes; tokens of service accounts have about 1,200, and the server takes no more in one line."""
 MAX_NAMESPACES = 16
 """Of one connection: the API server is asked about each."""
-_SERVICE_ACCOUNT = "system:serviceaccount:"
+SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 def read_wish(user: str) -> Wish:
@@ -88,9 +88,9 @@ def _unauthenticated(why: str) -> Permanent:
 
 def namespace_of(account: Account) -> str:
     """The service account's namespace; "" for others."""
-    if not account.user.startswith(_SERVICE_ACCOUNT):
+    if not account.user.startswith(SERVICE_ACCOUNT):
         return ""
-    return account.user.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
+    return account.user.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
 
 
 def queue_of(account: Account) -> tuple[str, ...]:

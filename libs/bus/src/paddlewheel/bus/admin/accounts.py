@@ -10,17 +10,12 @@ from paddlewheel.bus.admin.permissions import (
     FACTS,
     INSTALLER,
     OPERATOR,
-    OURS,
     ROLES,
     SUBSCRIBER,
-    Declared,
     Permissions,
     Role,
     inbox_prefix,
-    member_of,
     permissions_of,
-    role_named,
-    user_of,
 )
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
@@ -72,13 +67,12 @@ class _StreamImport:
 
 
 def server_accounts() -> Config:
-    """Account name to its users, exports and imports; without those of teams."""
+    """Account name to its exports and imports, without the accounts of teams."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
     heard = _live(WATCHERS)
     imports = [each for name, may in tenants.items() for each in _imports_of(name, may, tenants)] + heard
     home = {
         "jetstream": "enabled",
-        "users": [user for name in RESIDENTS for user in _users_of(name)],
         "exports": [*_services(tenants), *_stream_exports(HOME, imports)],
         "imports": [],
     }
@@ -102,7 +96,6 @@ def team_template() -> Config:
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
     return {
         "account": {
-            "users": [{"user": user_of(TEAM), "permissions": member_of(TEAM).as_config()}],
             "jetstream": {"max_streams": len(FACTS)},
             "exports": [api],
             "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
@@ -118,16 +111,14 @@ def service_template() -> Config:
     """What a service of others adds, with `SERVICE` for its name, `CONTEXT` and `STREAM` for a context.
 
     `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context
-    adds that it publishes or follows: `may` to its permissions, `imports` to its account, `exports` to those
-    of `HOME`, `installer` to the installer's permissions. `live` are its facts as they are published, and
-    `reserved` are names that it cannot have.
+    adds that it publishes or follows: `imports` to its account, `exports` to those of `HOME`. `live` are its
+    facts as they are published, and `reserved` are names that it cannot have.
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)
     [subject] = stream_of_context(CONTEXT).subjects
     return {
         "account": {
-            "users": [{"user": user_of(SERVICE), "permissions": may.as_config()}],
             "imports": [_use(HOME, each) for each in sorted(may.publish)],
             "exports": [],
         },
@@ -140,16 +131,11 @@ def service_template() -> Config:
 
 
 def _added(bare: Role, role: Role) -> Config:
-    """What the one role has beyond the other, on a bus that is ours otherwise."""
+    """What the one role has beyond the other."""
     may = sorted(permissions_of(role).publish - permissions_of(bare).publish)
-    declared = Declared((*OURS.roles, role), (*OURS.streams, *role.publishes))
-    installer = role_named(INSTALLER)
-    installs = permissions_of(installer, declared).publish - permissions_of(installer).publish
     return {
-        "may": may,
         "imports": [_use(HOME, each) for each in may],
         "exports": [_service(each, [SERVICE]) for each in may],
-        "installer": sorted(installs),
     }
 
 
@@ -232,7 +218,6 @@ def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Co
     services = [_use(HOME, subject) for subject in sorted(may.publish)]
     streams = [_import(each) for each in imports if each.importer == name]
     return {
-        "users": _users_of(name),
         "imports": [*services, *streams],
         "exports": _stream_exports(name, imports),
     }
@@ -252,7 +237,3 @@ def _heard(each: _StreamImport) -> Config:
     to = each.to and within(each.to, NAMESPACE)
     one = replace(each, subject=within(each.subject, NAMESPACE), to=to)
     return {"account": each.origin, "subject": each.subject, "all": _import(each), "one": _import(one)}
-
-
-def _users_of(name: str) -> list[Config]:
-    return [{"user": user_of(name), "permissions": permissions_of(role_named(name)).as_config()}]

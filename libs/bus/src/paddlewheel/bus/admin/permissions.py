@@ -29,9 +29,6 @@ WORK_SUBJECTS = "pw.work.cache.*.*.*.*.v1"
 """Every chunk of every set."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
 
-DOMAIN = "paddlewheel"
-"""A role's certificate carries the DNS name `<role>.paddlewheel`: its user's name on the server."""
-
 
 @dataclass(frozen=True)
 class Permissions:
@@ -151,11 +148,6 @@ def in_groups(subject: str, own: str) -> frozenset[str]:
 def inbox_prefix(role: str) -> str:
     """Prefix of the inboxes of a role, to which no other role may subscribe."""
     return f"_INBOX_{role}"
-
-
-def user_of(role: str) -> str:
-    """The DNS name in the role's certificate."""
-    return f"{role}.{DOMAIN}"
 
 
 def _publishes(stream: StreamSpec) -> Permissions:

@@ -25,7 +25,7 @@ class Team:
     """Who shares an account.
 
     Args:
-        name: of the account, and of its user's certificate (`<name>.paddlewheel`).
+        name: of the account, and of the user that its members connect as.
         namespaces: whose facts it gets; () means all.
     """
 

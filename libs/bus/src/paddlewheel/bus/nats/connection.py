@@ -228,6 +228,8 @@ class Connection:
         """Read at every connection. Raises OSError."""
         if self._access.nkey_seed:
             return {"nkeys_seed_str": self._access.nkey_seed}
+        if self._access.creds_file:
+            return _file_credentials(Path(self._access.creds_file))
         if self._access.token_file:
             token = Path(self._access.token_file).read_text().strip()
             return {"user": self._access.role, "password": token}
@@ -236,7 +238,6 @@ class Connection:
     def _options(self) -> dict[str, Any]:
         return {
             "name": self._name,
-            "user_credentials": self._access.creds_file or None,
             "tls_hostname": self._access.tls_hostname or None,
             "inbox_prefix": self._access.inbox_prefix or "_INBOX",
             "reconnect_time_wait": _RECONNECT_WAIT,
@@ -260,6 +261,12 @@ class Connection:
         if self._logged.get(event) != error:
             self._logged[event] = error
             write(event, url=self._url, error=error)
+
+
+def _file_credentials(file: Path) -> dict[str, str]:
+    """A credentials file, or a file with nothing but the seed of an nkey."""
+    text = file.read_text().strip()
+    return {"nkeys_seed_str": text} if text.startswith("S") else {"user_credentials": str(file)}
 
 
 def _text_of(error: Exception) -> str:
