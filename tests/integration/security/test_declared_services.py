@@ -266,7 +266,13 @@ async def remove(operator: Guest, command: str) -> None:
 @asynccontextmanager
 async def example(bus: ChartBus) -> AsyncIterator[list[str]]:
     """What the program prints while it runs."""
-    environment = {"NATS_URL": bus.url_of("notebooks"), "NATS_TLS_DIR": str(bus.authority)}
+    token = bus.home / "token-notebooks"
+    token.write_text(PASSWORD)
+    environment = {
+        "NATS_URL": bus.url,
+        "NATS_TLS_DIR": str(bus.authority),
+        "NATS_TOKEN_FILE": str(token),
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(PROGRAM),

@@ -78,7 +78,7 @@ def test_server_certificate_covers_all_server_names() -> None:
 
 def test_authority_key_is_never_mounted() -> None:
     for name, pod in pod_specs(services()):
-        assert "nats-ca" not in json.dumps(pod), name
+        assert '"nats-ca"' not in json.dumps(pod), name
 
 
 def mounted(pod: Manifest) -> dict[str, str]:

@@ -160,6 +160,17 @@ def test_a_role_for_people_can_be_bound(manifests: Manifests, role: str) -> None
     assert not [m for m in manifests if m.get("roleRef", {}).get("name") == f"bus-{role}"]
 
 
+def test_people_get_tokens_of_the_accounts_for_people_alone(manifests: Manifests) -> None:
+    tokens, *_ = named(manifests, "Role", "bus-clients")["rules"]
+
+    assert tokens == {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts/token"],
+        "resourceNames": ["evaluator", "operator", "subscriber"],
+        "verbs": ["create"],
+    }
+
+
 @pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - {"cache-runtime"}))
 def test_the_account_of_each_role_is_in_the_releases_namespace(manifests: Manifests, role: str) -> None:
     """dataset-controller's part of the chart has the account of agents."""
