@@ -53,6 +53,7 @@ class Cluster:
         places = {
             "/etc/nats-tls": str(self.folder / f"nats-tls-{certificate}"),
             "/data": str(home / "store"),
+            "/run/nats/": f"{home}/",
             "port: 4222": f"port: {self.clients[index]}",
             "http_port: 8222": f"http_port: {self.monitors[index]}",
             "port: 6222": f"port: {self.routes[index]}\n  host: 127.0.0.1",

@@ -74,23 +74,30 @@ def test_a_team_is_joined_by_a_binding_to_its_role() -> None:
     assert bound == []
 
 
-def test_a_new_key_restarts_bus_auth_and_the_servers_alike() -> None:
-    """Each rendering without a cluster makes one."""
-    marks = [
-        {
-            name: named(manifests, kind, name)["spec"]["template"]["metadata"]["annotations"][
-                "paddlepaddle.org/bus-auth-key"
-            ]
-            for kind, name in (("Deployment", "bus-auth"), ("StatefulSet", "nats"))
-        }
-        for manifests in (
-            render("paddlewheel", *TOKENS, "nats.tls.validityDays=10"),
-            render("paddlewheel", *TOKENS, "nats.tls.validityDays=20"),
-        )
-    ]
+@pytest.mark.parametrize("profile", ["development", "production"])
+def test_no_value_of_the_bus_restarts_the_servers(profile: str) -> None:
+    """The container `config` has the server reload what changes."""
+    plain = render("paddlewheel", *TOKENS, f"profile={profile}")
+    changed = render(
+        "paddlewheel",
+        *TOKENS,
+        f"profile={profile}",
+        "nats.subscribers[0].name=vision",
+        "nats.subscribers[0].namespaces={a}",
+        "nats.services[0].name=notebooks",
+        "nats.services[0].publishes[0].context=notebooks",
+        "nats.streams.PW_JOBS.maxBytes=1Gi",
+        "nats.jetstream.maxFileStore=6Gi",
+        "nats.roleLimits.watchers=7",
+        "nats.tls.serverNames={bus.example}",
+        "nats.tls.validityDays=9",
+        "rollout=b",
+    )
 
-    assert [mark["bus-auth"] == mark["nats"] for mark in marks] == [True, True]
-    assert marks[0] != marks[1]
+    before, after = (named(each, "StatefulSet", "nats")["spec"] for each in (plain, changed))
+    assert before == after
+    config, other = (named(each, "ConfigMap", "nats")["data"] for each in (plain, changed))
+    assert config != other
 
 
 def test_nobody_uses_up_the_servers_connections() -> None:

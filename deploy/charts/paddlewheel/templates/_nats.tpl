@@ -4,6 +4,9 @@
 {{- $replicas := int (include "paddlewheel.natsReplicas" .) -}}
 port: 4222
 http_port: 8222
+# Not an option of the program: with that, the server refuses to reload this file.
+server_name: $POD_NAME
+pid_file: /run/nats/nats.pid
 # Of each connection: each takes memory, 4 KB where it reaches all streams. Limits in what bus-auth grants are not looked at.
 max_subscriptions: 500
 jetstream {
@@ -17,7 +20,7 @@ tls {
   timeout: 5
 }
 # Public keys of bus-auth, from its certificate.
-include "../nats-callout/keys.conf"
+include "keys.conf"
 # bus-auth is asked about every other connection.
 authorization {
   timeout: 5

