@@ -28,6 +28,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     monkeypatch.setattr("bus_auth.server_config.variables", lambda file: file.read_text())
+    monkeypatch.setattr(
+        "bus_auth.server_config._name_of", lambda pid: "python" if pid == 7 else "nats-server"
+    )
     return sent
 
 
@@ -61,6 +64,15 @@ def test_a_change_is_reloaded_once(
     assert config.update()
     assert not config.update()
     assert told == [(42, signal.SIGHUP)]
+
+
+def test_another_process_with_the_number_of_a_server_that_has_ended_is_left_alone(
+    config: ServerConfig, tmp_path: Path, told: list[tuple[int, int]]
+) -> None:
+    (tmp_path / "run" / PID).write_text("7")
+
+    config.update()
+    assert told == []
 
 
 def test_a_server_that_does_not_run_yet_is_not_waited_for(config: ServerConfig, sources: Sources) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from paddlewheel.bus.callout.keys import PublicKeys
 from paddlewheel.core.library_logging import LibraryLogger
 
+PROGRAM = "nats-server"
 CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
 """Files in the folder of the server: its configuration, what that includes, and what the server writes."""
 
@@ -61,20 +62,25 @@ class ServerConfig:
         # The server reads the configuration first, and the keys by it.
         for name, text in ((KEYS, keys), (CONFIG, config)):
             _replace(self._folder / name, text)
-        if self._known is not None:
-            self._reload()
+        self._reload()
         self._known = found
         return True
 
     def _reload(self) -> None:
         """A server that cannot take a change up says so in its log, and keeps what it had."""
         try:
-            os.kill(int((self._folder / PID).read_text()), signal.SIGHUP)
+            pid = int((self._folder / PID).read_text())
+            if _name_of(pid) == PROGRAM:
+                os.kill(pid, signal.SIGHUP)
+                log.info("the server reloads its configuration")
         except (OSError, ValueError) as error:
-            # A server that is starting reads the new files.
-            log.warning("the server was not told to reload", why=repr(error))
-        else:
-            log.info("the server reloads its configuration")
+            # It does not run yet, and reads the new files when it starts.
+            log.info("no server runs", why=repr(error))
+
+
+def _name_of(pid: int) -> str:
+    """The program of a process; the file may be of a server that has ended. Raises OSError."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def variables(certificate: Path) -> str:
