@@ -37,7 +37,7 @@ PULLED = {
 """Of each owner a durable, and a fact for it: who publishes it, and its subject."""
 
 PURGED = dict.fromkeys((DATASET, AGENT), "PW_WORK")
-"""The stream that each role may empty."""
+"""The stream that each of these roles may empty."""
 
 Run = Callable[[Stand, Guest], Awaitable[Harm]]
 
@@ -214,7 +214,7 @@ async def copies(client: Guest) -> bool:
 
 
 async def loses(stand: Stand, client: Guest, call: str, body: object, *, spared: str = "") -> bool:
-    """Whether a stream, but for `spared`, has fewer messages after it, or is gone."""
+    """Whether a stream other than `spared` has fewer messages after it, or is gone."""
     before = {spec.name: await stand.stored(spec.name) for spec in STREAMS if spec.name != spared}
     for name in before:
         await client.ask(f"{API}.STREAM.{call}.{name}", body)

@@ -81,7 +81,7 @@ async def test_a_team_a_service_and_a_larger_store_come_without_a_lost_connectio
 
 
 def mounted(bus: ChartBus, folder: Path) -> tuple[Path, Path, Path]:
-    """What the pod of the server mounts, as the server has it now."""
+    """The files that the pod of the server mounts."""
     folder.mkdir()
     config = folder / "nats.conf"
     config.write_text((bus.home / "nats.conf").read_text())

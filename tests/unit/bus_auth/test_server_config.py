@@ -1,4 +1,4 @@
-"""The files of the NATS server, and when it is told to read them again."""
+"""The files of the NATS server, and when the server reloads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paddlewheel.testkit.charts import named, render
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
-    """As the kubelet mounts them."""
+    """The files that the kubelet mounts."""
     made = Sources(tmp_path / "nats.conf", tmp_path / "tls.crt", tmp_path / "tls")
     made.config.write_text("port: 4222")
     made.tls.mkdir()

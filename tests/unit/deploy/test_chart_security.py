@@ -34,7 +34,7 @@ RUNTIME = {
 
 
 def secrets(manifests: Manifests) -> dict[str, dict[str, bytes]]:
-    """Those of the bus."""
+    """The Secrets of the bus."""
     return {
         m["metadata"]["name"]: {name: base64.b64decode(value) for name, value in m["data"].items()}
         for m in manifests
@@ -99,7 +99,7 @@ def test_services_use_existing_certificates() -> None:
 
 
 def bus_sources(manifests: Manifests, service: str) -> list[str]:
-    """What a service mounts for the bus."""
+    """The kinds of volume sources that a service mounts for the bus."""
     pod = dict(pod_specs(manifests))[service]
     volumes = [v for v in pod["volumes"] if v["name"] == "bus"]
     return [kind for v in volumes for source in v["projected"]["sources"] for kind in source]

@@ -1,4 +1,4 @@
-"""Who gets which token, key and right from the chart."""
+"""The tokens, keys and rights that the chart gives to each client."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ capabilities: {drop: [ALL]}
 
 {{/*
 A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
-secrets and optionalSecrets (mount path -> Secret), annotations (of its pods).
+secrets and optionalSecrets (mount path -> Secret).
 */}}
 {{- define "paddlewheel.controller" -}}
 {{- $secrets := .secrets | default dict }}
@@ -85,9 +85,6 @@ spec:
         prometheus.io/port: "8080"
         {{- with .root.Values.rollout }}
         paddlepaddle.org/rollout: {{ . | quote }}
-        {{- end }}
-        {{- with .annotations }}
-        {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
       serviceAccountName: {{ .name }}

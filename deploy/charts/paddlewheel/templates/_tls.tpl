@@ -68,23 +68,6 @@ Existing certificates are kept as long as their CA and their DNS names are. Cach
 {{- .Values.busAuth.made | toJson }}
 {{- end }}
 
-{{/*
-The annotation that changes with bus-auth's key, as JSON: a new key restarts bus-auth.
-A Secret of somebody else is read as it is at the upgrade.
-*/}}
-{{- define "paddlewheel.busAuthKeyHash" -}}
-{{- $certificate := "" }}
-{{- if .Values.nats.tls.existing }}
-{{- $found := lookup "v1" "Secret" .Release.Namespace "bus-auth-key" }}
-{{- if and $found $found.data }}
-{{- $certificate = index $found.data "tls.crt" }}
-{{- end }}
-{{- else }}
-{{- $certificate = index (include "paddlewheel.busAuthKey" . | fromJson) "tls.crt" }}
-{{- end }}
-{{- dict "paddlepaddle.org/bus-auth-key" (sha256sum $certificate) | toJson }}
-{{- end }}
-
 {{/* Volume with the authority's certificate, and a token for the chart's server (bus-auth has a key). Arguments: root, name. */}}
 {{- define "paddlewheel.busTokenVolume" -}}
 name: bus

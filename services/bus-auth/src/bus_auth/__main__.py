@@ -49,7 +49,7 @@ def _answer() -> int:
 
 
 async def _keep(config: ServerConfig, stop: asyncio.Event) -> None:
-    """Until `stop`. Raises Permanent or OSError when the first configuration cannot be written."""
+    """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
     config.update()
     while not stop.is_set():
         with suppress(TimeoutError):

@@ -24,11 +24,11 @@ log = LibraryLogger(__name__)
 
 @dataclass(frozen=True)
 class Sources:
-    """What the chart mounts.
+    """The files that the chart mounts.
 
     Args:
         config: `nats.conf`.
-        certificate: of bus-auth's key.
+        certificate: the certificate of the key of bus-auth.
         tls: the folder with the server's own certificate, which the server reads itself.
     """
 
@@ -67,7 +67,7 @@ class ServerConfig:
         return True
 
     def _reload(self) -> None:
-        """A server that cannot take a change up says so in its log, and keeps what it had."""
+        """A server that cannot apply a change logs an error, and keeps the configuration before."""
         try:
             pid = int((self._folder / PID).read_text())
             if _name_of(pid) == PROGRAM:
@@ -91,7 +91,7 @@ def variables(certificate: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """In one step: the server never reads a part."""
+    """Replace the file in one step, so that the server never reads a part of it."""
     written = file.with_suffix(".new")
     written.write_text(text)
     written.replace(file)
