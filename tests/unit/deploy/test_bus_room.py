@@ -52,6 +52,12 @@ def test_streams_that_keep_more_count_with_their_copies() -> None:
     assert rendered(store(WHOLE + COPY), "nats.streams.PW_JOBS.maxAge=30d") == ""
 
 
+def test_twenty_teams_with_small_copies_fit_into_the_default_store() -> None:
+    small = [f"nats.subscribers[{i}].maxBytes=4Mi" for i in range(20)]
+    assert rendered(*teams(20), *small) == ""
+    assert "or a smaller maxBytes of nats.subscribers" in rendered(*teams(20))
+
+
 def test_five_servers_share_three_replicas() -> None:
     least = -(-(WHOLE + COPY) * 3 // 5)
     assert rendered(store(least), "nats.replicas=5") == ""

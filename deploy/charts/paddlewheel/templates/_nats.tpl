@@ -199,7 +199,7 @@ cluster {
 {{- $teams := list }}
 {{- if .Values.nats.enabled }}
 {{- range .Values.nats.subscribers }}
-{{- $teams = append $teams (dict "name" .name "namespaces" (.namespaces | default list)) }}
+{{- $teams = append $teams (dict "name" .name "namespaces" (.namespaces | default list) "maxBytes" (.maxBytes | default "")) }}
 {{- end }}
 {{- end }}
 {{- $teams | toRawJson }}
@@ -258,19 +258,34 @@ key_file: /etc/nats-tls/tls.key
 
 {{/* Bytes that the streams, and the teams' copies of those of facts, may take on each server. */}}
 {{- define "paddlewheel.natsNeeds" -}}
-{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
+{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray }}
 {{- $needs := 0 }}
+{{- $copied := list }}
 {{- range $name, $stream := (.Files.Get "files/bus-accounts.json" | fromJson).streams }}
 {{- $asked := dig $name "maxBytes" "" $.Values.nats.streams }}
 {{- $bytes := int64 $stream.bytes }}
 {{- if $asked }}
 {{- $bytes = include "paddlewheel.bytes" $asked | int64 }}
 {{- end }}
-{{- $needs = add $needs (mul $bytes (ternary (add 1 $teams) 1 $stream.copied)) }}
+{{- $needs = add $needs $bytes }}
+{{- if $stream.copied }}
+{{- $copied = append $copied $bytes }}
+{{- end }}
 {{- end }}
 {{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
 {{- range $service.publishes }}
-{{- $needs = add $needs (mul (include "paddlewheel.bytes" .maxBytes | int64) (add 1 $teams)) }}
+{{- $bytes := include "paddlewheel.bytes" .maxBytes | int64 }}
+{{- $needs = add $needs $bytes }}
+{{- $copied = append $copied $bytes }}
+{{- end }}
+{{- end }}
+{{- range $team := $teams }}
+{{- range $bytes := $copied }}
+{{- $most := $bytes }}
+{{- with $team.maxBytes }}
+{{- $most = min $bytes (include "paddlewheel.bytes" . | int64) }}
+{{- end }}
+{{- $needs = add $needs $most }}
 {{- end }}
 {{- end }}
 {{- div (mul $needs (include "paddlewheel.streamReplicas" . | int)) (include "paddlewheel.natsReplicas" . | int) }}
@@ -283,7 +298,7 @@ key_file: /etc/nats-tls/tls.key
 {{- if gt $needs (include "paddlewheel.bytes" $store | int64) }}
 {{- $least := div (add $needs 1048575) 1048576 }}
 {{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
-{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or remove subscribers or services" $store $teams $least $least) }}
+{{- fail (printf "nats.jetstream.maxFileStore=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.maxFileStore=%dMi and nats.persistence.size to more than that, or a smaller maxBytes of nats.subscribers, or remove subscribers or services" $store $teams $least $least) }}
 {{- end }}
 {{- end }}
 

@@ -15,7 +15,6 @@ from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
@@ -47,7 +46,7 @@ def policy_of(settings: Settings) -> Policy:
         home=settings.pod_namespace,
         audience=settings.audience,
         lifetime=settings.lifetime,
-        teams=tuple(Team(team.name, team.namespaces) for team in settings.teams),
+        teams=tuple(each.team for each in settings.teams),
         # Spreads clients in time; nothing secret depends on it.
         spread=random.random,
         declared=declared_with(settings.services),

@@ -40,10 +40,18 @@ Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max
 
 
 class TeamSettings(BaseModel):
-    """One team."""
+    """One team; `max_bytes` "" means that its copies are as large as the streams."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     name: OthersName
     namespaces: tuple[Namespace, ...] = ()
+    max_bytes: str = Field(default="", pattern=f"^({SIZE})?$")
+
+    @property
+    def team(self) -> Team:
+        """With its size in bytes."""
+        return Team(self.name, self.namespaces, int(measured(self.max_bytes)))
 
 
 class StreamSettings(BaseModel):
@@ -106,7 +114,7 @@ class Installer:
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Install until `stop`; ready when everything is in place."""
-    teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
+    teams = tuple(each.team for each in settings.teams)
     limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
     measuring = telemetry.set_up(SERVICE)
     made = replace(Access.of(settings, INSTALLER), streams="make", limits=limits)

@@ -73,7 +73,7 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
     """As bus-installer reads them."""
     found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(_installer_env(manifests, "TEAMS"))
-    return tuple(Team(each.name, each.namespaces) for each in found)
+    return tuple(each.team for each in found)
 
 
 def services_of(manifests: Manifests) -> tuple[DeclaredService, ...]:

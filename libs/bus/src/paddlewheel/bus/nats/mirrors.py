@@ -161,7 +161,7 @@ class Mirrors:
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
         """With the limits of the live origin, which an operator may have raised."""
-        limits = ("max_age", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+        limits = ("max_age", "max_msgs_per_subject", "max_msg_size")
         feed = {"name": team.feed, "deliver_subject": team.delivery(spec.name)}
         return {
             "name": spec.name,
@@ -172,6 +172,7 @@ class Mirrors:
             "num_replicas": self._replicas,
             "mirror": {"name": spec.name, "external": {"api": ORIGIN_API, "deliver": ""}, "consumer": feed},
             "metadata": {_OF: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
+            "max_bytes": team.copy_bytes(origin["config"]["max_bytes"]),
             **{limit: origin["config"][limit] for limit in limits},
         }
 
