@@ -30,8 +30,8 @@ from paddlewheel.core.run import run_service
 from paddlewheel.core.settings import ServiceSettings, load_settings
 
 SERVICE = "bus-installer"
-_AGAIN = 1.0
-"""Seconds after which it tries again what failed."""
+RETRY_INTERVAL_SECONDS = 1.0
+"""The time after which a failed installation is tried again."""
 
 log = LibraryLogger(__name__)
 
@@ -50,7 +50,7 @@ class TeamSettings(BaseModel):
 
     @property
     def team(self) -> Team:
-        """With its size in bytes."""
+        """The team, with its size in bytes."""
         return Team(self.name, self.namespaces, int(measured(self.max_bytes)))
 
 
@@ -64,7 +64,7 @@ class StreamSettings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """In bytes and seconds."""
+        """The limits in bytes and seconds."""
         return Limits(int(measured(self.max_bytes)), measured(self.max_age))
 
 
@@ -84,7 +84,7 @@ class Settings(ServiceSettings):
 
 
 class Installer:
-    """Installs until told to stop."""
+    """Installs until it is stopped."""
 
     def __init__(self, bus: NatsBus) -> None:
         self._bus = bus
@@ -95,7 +95,7 @@ class Installer:
         while not stop.is_set():
             await self._install()
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _AGAIN if self._trouble else every)
+                await asyncio.wait_for(stop.wait(), RETRY_INTERVAL_SECONDS if self._trouble else every)
 
     async def is_done(self) -> bool:
         """Everything was in place when it last looked."""
