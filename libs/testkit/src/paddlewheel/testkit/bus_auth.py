@@ -207,11 +207,9 @@ class BusAuthStand:
         metadata = {"name": f"{role}-{self.home}", "namespace": self._release}
         made = named(rendered(*self.values), "Role", role)
         await self.create(RBAC_ROLES, {**made, "metadata": metadata})
-        found = named(rendered(*self.values), "RoleBinding", role)
-        subjects = [{**each, "name": account, "namespace": self.home} for each in found["subjects"]]
-        reference = {**found["roleRef"], "name": metadata["name"]}
-        bound = {**found, "metadata": metadata, "roleRef": reference, "subjects": subjects}
-        await self.create(ROLE_BINDINGS, bound)
+        subjects = [{"kind": "ServiceAccount", "name": account, "namespace": self.home}]
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": metadata["name"]}
+        await self.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": subjects})
 
     async def token(
         self,
