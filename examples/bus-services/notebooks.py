@@ -20,13 +20,10 @@ HOPELESS = (ValueError, KeyError, TypeError, nats.js.errors.BadRequestError, nat
 
 
 def credentials() -> dict[str, object]:
-    """The certificate of Secret nats-tls-notebooks, or with `nats.auth: tokens` the pod's token."""
-    folder = os.environ["NATS_TLS_DIR"]
-    tls = ssl.create_default_context(cafile=f"{folder}/ca.crt")
-    if token := os.environ.get("NATS_TOKEN_FILE"):
-        return {"tls": tls, "user": "notebooks", "password": Path(token).read_text()}
-    tls.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
-    return {"tls": tls}
+    """The name of the service, and the pod's token."""
+    tls = ssl.create_default_context(cafile=f"{os.environ['NATS_TLS_DIR']}/ca.crt")
+    token = Path(os.environ["NATS_TOKEN_FILE"]).read_text()
+    return {"tls": tls, "user": "notebooks", "password": token}
 
 
 async def publish_offered(js: JetStreamContext, cause: Msg) -> None:
@@ -64,7 +61,7 @@ async def handle(js: JetStreamContext, fact: Msg) -> None:
 
 
 async def main() -> None:
-    """Open each connection here, because the files of the token and the certificate are renewed."""
+    """Open each connection here, because the file of the token is renewed."""
     while True:
         try:
             await serve()

@@ -22,7 +22,9 @@ def opened(config: str) -> str:
     accounts = {name: json.loads(account) for name, account in _ACCOUNT.findall(config)}
     assert HOME in accounts, "the chart writes accounts otherwise than this reads them"
     users = [
-        json.dumps({"user": user["user"]}) for each in accounts.values() for user in each.get("users", [])
+        json.dumps({name: user[name] for name in ("user", "password")})
+        for each in accounts.values()
+        for user in each.get("users", [])
     ]
     config, keys = _BUS_AUTH.subn("", config)
     users += keys * [_KEY_OF_BUS_AUTH]

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.attacks import agents, attacks, reporting, stand, watchers
+from tests.attacks import attacks, reporting, stand, watchers
 from tests.attacks.attacks import Attack
 from tests.attacks.reporting import Reported, reported
 from tests.attacks.servers import Servers
@@ -38,15 +38,9 @@ Tell = Callable[[str, Outcome], None]
 
 
 async def _tried(attack: Attack, servers: Servers) -> Harm:
-    """On the server with certificates."""
-    async with stand.installed(servers.with_certificates) as made:
+    """On the server with passwords."""
+    async with stand.installed(servers.with_passwords) as made:
         return await attacks.attempt(attack, made)
-
-
-async def _tried_by_agent(run: agents.Run, servers: Servers) -> Harm:
-    """On the server with tokens."""
-    async with agents.tenants(servers.with_tokens) as made:
-        return await agents.attempt(run, made)
 
 
 async def _tried_by_watcher(run: watchers.Run, servers: Servers) -> Harm:
@@ -59,7 +53,6 @@ def attempts() -> Mapping[str, Attempt]:
     """The attacks of this folder."""
     return {
         **{attack.name: partial(_tried, attack) for attack in attacks.ATTACKS},
-        **{name: partial(_tried_by_agent, run) for name, run in agents.ATTACKS.items()},
         **{name: partial(_tried_by_watcher, run) for name, run in watchers.ATTACKS.items()},
     }
 

@@ -1,4 +1,4 @@
-"""The chart's servers on which all attacks are tried: three, each with other settings."""
+"""The chart's servers on which all attacks are tried: two, each with other settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from tests.attacks.stand import SERVICES
 from tests.attacks.watchers import CONFIGURED
 
-from paddlewheel.testkit.bus_auth import VALUES
 from paddlewheel.testkit.chart_bus import ChartBus, running
 
 
@@ -27,19 +26,15 @@ class Servers:
         self._folder, self._ends, self._change = folder, ends, change
 
     @cached_property
-    def with_certificates(self) -> ChartBus:
+    def with_passwords(self) -> ChartBus:
         """Roles, and services of others."""
-        return self._start("certificates", *SERVICES)
-
-    @cached_property
-    def with_tokens(self) -> ChartBus:
-        """Agents of several data sets."""
-        return self._start("tokens", *VALUES)
+        return self._start("roles", *SERVICES)
 
     @cached_property
     def with_teams(self) -> ChartBus:
         """Two teams of subscribers."""
-        return self._start("teams", *CONFIGURED)
+        return self._start("teams", *CONFIGURED, passwords=False)
 
-    def _start(self, name: str, *values: str) -> ChartBus:
-        return self._ends.enter_context(running(self._folder / name, *values, change=self._change))
+    def _start(self, name: str, *values: str, passwords: bool = True) -> ChartBus:
+        made = running(self._folder / name, *values, change=self._change, passwords=passwords)
+        return self._ends.enter_context(made)

@@ -44,7 +44,7 @@ class Stand:
     ends: AsyncExitStack = field(repr=False)
 
     async def enter(self, role: str) -> Guest:
-        """A client with a role's certificate, until the attack is over."""
+        """A client of a role, until the attack is over."""
         return await self.ends.enter_async_context(guest(self.bus, role))
 
     async def publish(self, role: str, subject: str, data: bytes = b"{}") -> None:

@@ -20,6 +20,6 @@ ROWS = [
 
 @pytest.mark.parametrize("attack", ROWS)
 async def test_an_attack_is_refused(attack: Attack, guarded: Servers) -> None:
-    async with installed(guarded.with_certificates) as stand:
+    async with installed(guarded.with_passwords) as stand:
         harm = await attempt(attack, stand)
         assert not is_harmed(harm), f"{attack.name} SUCCEEDED: {harm}"

@@ -53,10 +53,15 @@ def untold(rows: Iterable[str]) -> list[str]:
     return [row for row in rows if not any(threat.is_tried_in(row) for threat in THREATS)]
 
 
-_AGENT, _ANYONE, _SUBSCRIBER = "agent with a token", "anyone", "subscriber"
+_ANYONE, _SUBSCRIBER = "anyone", "subscriber"
 _OUTSIDERS = "anyone but operators"
 
 THREATS = (
+    Threat(
+        "someone with `admin` of a namespace",
+        "connect as an agent",
+        ("a token connects as an agent*",),
+    ),
     Threat(
         _SUBSCRIBER,
         "command a service",
@@ -80,56 +85,11 @@ THREATS = (
     ),
     Threat(_OUTSIDERS, "pull from a durable", ("* pulls from another's durable",)),
     Threat(_ANYONE, "acknowledge", ("* acknowledges what another holds",)),
-    Threat("agent", "purge the stream of work", ("* has the installer empty the work queue",)),
-    Threat(
-        _AGENT,
-        "remove the work",
-        ("agent removes the work *", "agent puts a chunk into a removal *"),
-    ),
-    Threat(_AGENT, "read, take or acknowledge", ("agent reads or acknowledges the work *",)),
-    Threat(
-        _AGENT,
-        "read, list or count",
-        ("agent reads the records or facts *", "agent counts or lists the records *"),
-    ),
-    Threat(
-        _AGENT,
-        "keep other sets from reading",
-        ("one sets flood of reads keeps another from entering or reading",),
-    ),
-    Threat(
-        _AGENT,
-        "fill the buckets",
-        ("agent fills *", "agent stores records of its own set that nobody has"),
-    ),
-    Threat(_AGENT, "push out other sets' facts", ("agent pushes out *",)),
-    Threat(
-        _AGENT,
-        "write what only dataset-controller writes",
-        (
-            "agent starts a run of its own set",
-            "agent cancels or changes a run of its own set",
-            "agent stores what lasts, repeats, takes ids or removes by a header",
-            "bus-auth is led to *",
-        ),
-    ),
-    Threat(_AGENT, "keep other sets from writing", ("agent keeps another tenant's set from writing *",)),
-    Threat(
-        _AGENT,
-        "use up the server's memory",
-        ("requests that nobody answers use up the servers memory",),
-    ),
-    Threat(_AGENT, "have a chunk of another set dropped", ("agent has a chunk * swallowed by its id",)),
     Threat(
         _ANYONE,
         "have answers sent",
-        (
-            "* has answers sent to where it may not publish",
-            "agent has what it reads sent where it may not publish",
-        ),
+        ("* has answers sent to where it may not publish",),
     ),
-    Threat(_AGENT, "keep an agent of another set", ("agent keeps another tenant's agent from learning *",)),
-    Threat("agent", "have watchers and teams *hear*", ("watchers hear a fact that nobody published",)),
     Threat(
         _ANYONE,
         "publish another's facts",
@@ -169,17 +129,6 @@ THREATS = (
         "any pod of the cluster",
         "keep others out",
         ("a flood from one host keeps other hosts out",),
-    ),
-    Threat(
-        _AGENT,
-        "end runs",
-        (
-            "agent ends a run of another *",
-            "agent reports *",
-            "agent tells *",
-            "agent puts a chunk into a removal *",
-            "agent hears what another *",
-        ),
     ),
     Threat(
         "any pod of the cluster, or an object store",

@@ -27,10 +27,8 @@ from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR
 from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
-from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
-from paddlewheel.core.errors import NotFound
-from paddlewheel.testkit.bus_auth import VALUES, answering, letting_in
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, sweep
 from paddlewheel.testkit.wait import eventually
 
@@ -38,7 +36,6 @@ HOME, TEAM, SHARED, FOREIGN = "paddle-system", "vision", "team-a", "team-b"
 CONNECTIONS = 3
 """Of each kind of client."""
 CONFIGURED = (
-    *VALUES,
     "nats.subscribers[0].name=subscriber",
     f"nats.subscribers[1].name={TEAM}",
     f"nats.subscribers[1].namespaces={{{SHARED}}}",
@@ -80,12 +77,6 @@ class Table:
 
     async def allows(self, account: Account, question: Question) -> bool:
         return question in ALLOWED[account.user.rpartition(":")[2]]
-
-    async def pod(self, key: Key) -> dict[str, Any]:
-        raise NotFound(str(key))
-
-    async def sample_set(self, key: Key) -> dict[str, Any]:
-        raise NotFound(str(key))
 
 
 def make_token(name: str) -> str:
@@ -330,7 +321,7 @@ async def installed(bus: ChartBus, shift: Callable[[Grant], Grant] | None = None
         grant = await decide(asking)
         return shift(grant) if shift else grant
 
-    async with answering(bus, authorize), AsyncExitStack() as ends:
+    async with letting_in(bus, authorize), AsyncExitStack() as ends:
         stand = Stand(bus, ends)
         await sweep((await _as(OPERATOR, stand)).client, bus.teams)
         await install(bus, **_as_holder(bus))

@@ -15,4 +15,6 @@ busybox ip address add "$address/24" dev eth1
 busybox ip link set eth1 up
 busybox mount -t ext4 /dev/vda /data
 # When it ends the kernel panics, and the machine with it.
-exec nats-server --config /etc/nats/nats.conf --name "$name"
+export POD_NAME="$name"
+mkdir -p /run/nats
+exec nats-server --config /etc/nats/nats.conf

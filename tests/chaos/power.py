@@ -33,7 +33,14 @@ from paddlewheel.bus.admin.permissions import OPERATOR, inbox_prefix
 from paddlewheel.bus.streams import JOBS, STREAMS
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.doctor import install as install_packages
-from paddlewheel.testkit.chart_bus import ChartBus, install, tls_of, write_certificates
+from paddlewheel.testkit.chart_bus import (
+    ChartBus,
+    install,
+    tls_of,
+    with_passwords,
+    with_user,
+    write_certificates,
+)
 from paddlewheel.testkit.charts import Manifests, named, render
 from paddlewheel.testkit.wait import eventually
 
@@ -149,8 +156,12 @@ class Rack:
 
     async def inspect(self, acknowledged: Sequence[str], findings: Findings) -> None:
         """Judge what is there, asked with bare nats-py."""
-        folder, url = self.bus.certificate(OPERATOR), self.common["url"]
-        options = {"tls": tls_of(folder), "tls_hostname": "nats", "inbox_prefix": inbox_prefix(OPERATOR)}
+        url = with_user(self.common["url"], OPERATOR)
+        options = {
+            "tls": tls_of(self.bus.authority),
+            "tls_hostname": "nats",
+            "inbox_prefix": inbox_prefix(OPERATOR),
+        }
         client = await nats.connect(url.split(","), **options)
         try:
             silent = await _silent_streams(client.jetstream(timeout=5.0))
@@ -223,7 +234,9 @@ def _server_files(manifests: Manifests, folder: Path, servers: int) -> dict[str,
     certificate = folder / "nats-tls-server"
     return {
         "etc/hosts": "".join(hosts).encode(),
-        "etc/nats/nats.conf": named(manifests, "ConfigMap", "nats")["data"]["nats.conf"].encode(),
+        "etc/nats/nats.conf": with_passwords(
+            named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+        ).encode(),
         **{f"etc/nats-tls/{file.name}": file.read_bytes() for file in certificate.iterdir()},
     }
 

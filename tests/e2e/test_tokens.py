@@ -29,7 +29,6 @@ PADDLEWHEEL = str(Path(sys.executable).parent / "paddlewheel")
 IMAGE = "paddlewheel/job-controller:dev"
 """It is there, and has a Python."""
 VALUES = (
-    "nats.auth=tokens",
     "datasetController.replicas=0",
     "triggerController.enabled=false",
     "servingController.enabled=false",

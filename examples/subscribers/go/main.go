@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	// inbox is the prefix on which the subscriber's certificate may receive replies.
+	// inbox is the prefix on which a subscriber may receive replies.
 	inbox = "_INBOX_subscriber"
 	// pause is the delay after a failure.
 	pause = time.Second
@@ -33,7 +34,7 @@ const (
 var errEffect = errors.New("cannot write the fact")
 
 type options struct {
-	server, tlsDir, stream, filter, durable, out string
+	server, tlsDir, tokenFile, user, stream, filter, durable, out string
 	ackWait                                      time.Duration
 }
 
@@ -41,7 +42,10 @@ func main() {
 	var o options
 	flag.StringVar(&o.server, "server", fallback("NATS_URL", nats.DefaultURL), "URL of the bus (NATS_URL)")
 	flag.StringVar(&o.tlsDir, "tls-dir", os.Getenv("NATS_TLS_DIR"),
-		"folder with ca.crt, tls.crt and tls.key, as in Secret nats-tls-subscriber (NATS_TLS_DIR)")
+		"folder with ca.crt, as in ConfigMap bus-ca (NATS_TLS_DIR)")
+	flag.StringVar(&o.tokenFile, "token-file", os.Getenv("NATS_TOKEN_FILE"),
+		"file with a service-account token (NATS_TOKEN_FILE)")
+	flag.StringVar(&o.user, "user", fallback("NATS_TEAM", "subscriber"), "team to connect as (NATS_TEAM)")
 	flag.StringVar(&o.stream, "stream", "PW_JOBS", "stream that stores the facts")
 	flag.StringVar(&o.filter, "filter", "pw.evt.jobs.>", "subject to filter the facts by, wildcards allowed")
 	flag.StringVar(&o.durable, "durable", "example", "name under which the bus stores your position")
@@ -103,8 +107,17 @@ func dialOptions(o options) []nats.Option {
 		nats.ReconnectWait(pause),
 	}
 	if o.tlsDir != "" {
-		at := func(name string) string { return filepath.Join(o.tlsDir, name) }
-		dial = append(dial, nats.RootCAs(at("ca.crt")), nats.ClientCert(at("tls.crt"), at("tls.key")))
+		dial = append(dial, nats.RootCAs(filepath.Join(o.tlsDir, "ca.crt")))
+	}
+	if o.tokenFile != "" {
+		// Read for each connection, because the kubelet renews it.
+		dial = append(dial, nats.UserInfoHandler(func() (string, string) {
+			token, err := os.ReadFile(o.tokenFile)
+			if err != nil {
+				log.Print(err)
+			}
+			return o.user, strings.TrimSpace(string(token))
+		}))
 	}
 	return dial
 }

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from nats.js.errors import NotFoundError
-from tests.contract.bus.suite import BUSES, OF_AGENT, OWNER, AnyBus, Probe
+from tests.contract.bus.suite import BUSES, AnyBus, Probe
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.accounts import HOME
-from paddlewheel.bus.admin.permissions import OPERATOR, inbox_prefix
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import JOBS
-from paddlewheel.testkit.agents_bus import access, agents_access, configuration, reading, writing
 from paddlewheel.testkit.memory_bus import MemoryBus
 from paddlewheel.testkit.nats import NatsServer
 
@@ -33,10 +28,6 @@ async def probing(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
     """The bus that the fixture's parameter names."""
     if request.param == "memory":
         yield memory_probe()
-        return
-    if request.param == OF_AGENT:
-        async with agents_probe(request.getfixturevalue("tmp_path")) as found:
-            yield found
         return
     server: NatsServer = request.getfixturevalue("nats_server")
     bus = NatsBus(Access(server.url, reads="directly" if request.param == "nats-direct" else "consumers"))
@@ -55,23 +46,6 @@ async def other(probe: Probe, request: pytest.FixtureRequest) -> AsyncIterator[A
     await bus.start()
     yield bus
     await bus.close()
-
-
-@asynccontextmanager
-async def agents_probe(folder: Path) -> AsyncIterator[Probe]:
-    """An agent of `OWNER` with a token, for which bus-auth reads and writes."""
-    server = NatsServer(folder, configuration(OWNER))
-    server.start()
-    operator = NatsBus(access(server, HOME, streams="make", inbox_prefix=inbox_prefix(OPERATOR)))
-    agent = NatsBus(agents_access(server, OWNER))
-    try:
-        await operator.start()
-        async with reading(server), writing(server):
-            yield replace(nats_probe(operator, server), bus=agent)
-    finally:
-        await agent.close()
-        await operator.close()
-        server.stop()
 
 
 def memory_probe() -> Probe:

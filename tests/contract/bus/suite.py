@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from paddlewheel.bus.admin.rights import SetReference
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery, Handler, RawMessage, Subscription
@@ -26,9 +25,6 @@ from paddlewheel.testkit.wait import eventually
 
 AnyBus = MemoryBus | NatsBus
 BUSES = ("memory", "nats", pytest.param("nats-direct", marks=pytest.mark.long))
-OF_AGENT = "nats-agent"
-"""What agents of `OWNER` do, through bus-auth: long tests."""
-OWNER = SetReference("default", "set-1")
 ALL_JOBS = Subscription("test-jobs", JOBS.name, (event_filter("jobs"),))
 
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
-from tests.contract.bus.conftest import probing
-from tests.contract.bus.suite import BUSES, OF_AGENT, Probe
+from tests.contract.bus.suite import Probe
 
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 
 KEY = "set-1.run.state"
-
-
-@pytest.fixture(params=[*BUSES, pytest.param(OF_AGENT, marks=pytest.mark.long)])
-async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
-    async with probing(request) as found:
-        yield found
 
 
 async def test_a_key_is_created_once_updated_by_revision_and_deleted(probe: Probe) -> None:
@@ -56,8 +48,6 @@ async def test_one_of_many_wins_a_create_and_an_update(probe: Probe) -> None:
     assert sum(isinstance(r, Conflict) for r in written) == 7
 
 
-# Of two sets: no agent's.
-@pytest.mark.parametrize("probe", BUSES, indirect=True)
 async def test_entries_are_found_by_pattern(probe: Probe) -> None:
     kv = probe.bus.key_value(RUNS_BUCKET)
     assert await kv.entries(">") == []

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-from tests.contract.bus.conftest import probing
-from tests.contract.bus.suite import BUSES, OF_AGENT, Probe, make_gated
+from tests.contract.bus.suite import Probe, make_gated
 
 from paddlewheel.bus.streams import WORK
 from paddlewheel.contracts.subjects import work_filter, work_subject
 from paddlewheel.core.errors import Permanent
 
 CHUNK, NEXT = (work_subject("set-1", "run-1", 0, number) for number in (0, 1))
-
-
-@pytest.fixture(params=[*BUSES, pytest.param(OF_AGENT, marks=pytest.mark.long)])
-async def probe(request: pytest.FixtureRequest) -> AsyncIterator[Probe]:
-    async with probing(request) as found:
-        yield found
 
 
 async def test_a_chunk_is_read_by_its_subject_as_often_as_one_likes(probe: Probe) -> None:

@@ -52,7 +52,7 @@ def serving_cluster(name: str, addon: str) -> Iterator[Served]:
 
 def install(served: Served) -> None:
     """serving-controller and the bus, without the other services."""
-    paddlewheel("images", "load", "serving-controller", "nats", "--name", served.cluster.name)
+    paddlewheel("images", "load", "serving-controller", "nats", "bus-auth", "--name", served.cluster.name)
     values = [argument for value in VALUES for argument in ("--set", value)]
     release = ("upgrade", "--install", "paddlewheel", str(CHART), "--namespace", SYSTEM, "--create-namespace")
     kubeconfig = ("--kubeconfig", str(served.cluster.kubeconfig))

@@ -15,8 +15,7 @@ from paddlewheel.bus.admin.permissions import RETIRED
 from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.installer import Settings, serve
-from paddlewheel.bus.nats import NatsBus, direct, work_requests
-from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats import NatsBus, direct
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import DATASETS, JOBS, REPLAYS, RUNS_BUCKET, SERVING, WORK
@@ -196,51 +195,6 @@ async def test_the_installer_removes_work_of_the_run_that_is_named(
 async def left(bus: NatsBus, subjects: list[str]) -> list[str]:
     info = await (await bus._connection.jetstream()).stream_info(WORK.name, subjects_filter=">")
     return [subject for subject in subjects if subject in (info.state.subjects or {})]
-
-
-def hang_on(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
-    """Purges whose subject has the text hang. Events: one hangs; set to have them go on; one was given up."""
-    held, go_on, given_up = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    purge = work_requests.purge
-
-    async def hanging(connection: Connection, subject: str) -> None:
-        if text in subject:
-            held.set()
-            try:
-                await go_on.wait()
-            finally:
-                given_up.set()
-        await purge(connection, subject)
-
-    monkeypatch.setattr(work_requests, "purge", hanging)
-    return held, go_on, given_up
-
-
-async def test_a_data_set_does_not_wait_for_the_requests_of_another(
-    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, go_on, _ = hang_on(monkeypatch, ".slow.")
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        slow = [work_filter("slow", "r", str(number)) for number in range(work_requests.TURNS.at_work + 1)]
-        asking = [asyncio.create_task(service.work.purge(each)) for each in slow]
-        await held.wait()
-        await service.work.purge(work_filter("quick", "r"))
-        go_on.set()
-        await asyncio.gather(*asking)
-
-
-async def test_a_request_that_nobody_waits_for_is_dropped(
-    nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, _, given_up = hang_on(monkeypatch, ".slow.")
-    monkeypatch.setattr(work_requests, "TIMEOUT", 0.2)
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        asking = asyncio.create_task(service.work.purge(work_filter("slow", "r")))
-        await held.wait()
-        await given_up.wait()
-        await end(asking)
 
 
 async def test_a_watch_without_a_consumer_sees_every_change(

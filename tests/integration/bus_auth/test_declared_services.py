@@ -15,7 +15,7 @@ from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.kube.api import ApiCluster
-from paddlewheel.testkit.bus_auth import VALUES, answering, standing
+from paddlewheel.testkit.bus_auth import letting_in, standing
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
 from paddlewheel.testkit.facts import make_gated
 
@@ -90,14 +90,14 @@ async def test_bus_auth_lets_in_who_is_bound_to_its_role_in_kubernetes(
 async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("any")
-    with running(tmp_path / "bus", *VALUES, *SERVICES) as bus:
+    with running(tmp_path / "bus", *SERVICES, passwords=False) as bus:
 
         async def agree(asking: Asking) -> Grant:
             watch = Watch(frozenset({"team-a"}), ("team-a", "watcher")) if asking.role == SUBSCRIBER else None
             granted = rights(Identity(asking.role, watch=watch), declared_with(bus.services))
             return Grant(asking.role, *granted, int(time.time()) + 600)
 
-        async with answering(bus, agree):
+        async with letting_in(bus, agree):
             shown = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(token)}
             await install(bus, **shown)
             await publish_one(bus.access("job-controller", **shown))

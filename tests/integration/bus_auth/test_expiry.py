@@ -12,7 +12,7 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.streams import STREAMS
-from paddlewheel.testkit.bus_auth import answering
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, entering, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import patiently
@@ -38,8 +38,8 @@ async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_p
 
     token = tmp_path / "token"
     token.write_text("anything")
-    with running(tmp_path / "bus", "nats.auth=tokens") as bus:
-        async with answering(bus, authorize):
+    with running(tmp_path / "bus", passwords=False) as bus:
+        async with letting_in(bus, authorize):
             folder = bus.folder / BUS_CA
             async with entering(
                 bus, folder, prefix="_INBOX_operator", user="operator", password="x"

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
-from paddlewheel.bus.turns import Limits
+from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
-from paddlewheel.testkit.bus_auth import VALUES, answering
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, entering, running, tls_of
 from paddlewheel.testkit.wait import eventually
 
 FLOODING = "127.0.0.2"
-LIMITS = Limits(at_work=4, waiting=8, all_at_work=16, all_waiting=64)
+LIMITS = Limits(of_host=4, waiting=8, of_all=16)
 """So small that a few connections are a flood."""
 CONNECTIONS = 40
 ENTRIES = 5
@@ -51,15 +51,15 @@ class ApiServer:
 
 async def test_attack_a_flood_from_one_host_keeps_other_hosts_out(tmp_path: Path) -> None:
     server = ApiServer()
-    with running(tmp_path / "bus", *VALUES) as bus:
-        async with answering(bus, server.authorize, LIMITS), flood(bus):
-            await eventually(lambda: server.asked[FLOODING] > 2 * LIMITS.at_work, what="the flood is refused")
+    with running(tmp_path / "bus", passwords=False) as bus:
+        async with letting_in(bus, server.authorize, LIMITS), flood(bus):
+            await eventually(lambda: server.asked[FLOODING] > 2 * LIMITS.of_host, what="the flood is refused")
             for _ in range(ENTRIES):
                 async with entering(bus, bus.folder / BUS_CA, user="operator", password="good") as guest:
                     assert guest.client.is_connected
 
     assert server.asked["127.0.0.1"] == ENTRIES
-    assert server.at_once[FLOODING] <= LIMITS.at_work
+    assert server.at_once[FLOODING] <= LIMITS.of_host
 
 
 @asynccontextmanager

@@ -18,7 +18,6 @@ from paddlewheel.testkit.bus_auth import (
     CLUSTER_ROLE_BINDINGS,
     RBAC_ROLES,
     ROLE_BINDINGS,
-    VALUES,
     BusAuthStand,
 )
 from paddlewheel.testkit.chart_bus import entering
@@ -33,7 +32,7 @@ WATCH = "paddlewheel-watch-facts"
 
 async def apply_members(stand: BusAuthStand, member: str) -> None:
     """What the chart adds for the member of a team, with this test's names for what is cluster-wide."""
-    usual = ("crds.install=false", *VALUES, "nats.subscribers[0].name=subscriber")
+    usual = ("crds.install=false", "nats.subscribers[0].name=subscriber")
     before = render("paddlewheel", *usual, namespace=stand.home)
     kinds = {"RoleBinding": ROLE_BINDINGS, "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS, "Role": RBAC_ROLES}
     names = {(m["kind"], m["metadata"]["name"]) for m in before} - {("Role", "bus-team-subscriber")}
@@ -83,7 +82,7 @@ def commands_of(title: str) -> list[str]:
     """The lines of the first block of commands in a section of the page."""
     page = (REPOSITORY / "docs/tasks/access.md").read_text()
     section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    block = re.search(r"```[^\n]*\n(.*?)```", section, re.DOTALL)
+    block = re.search(r"```bash[^\n]*\n(.*?)```", section, re.DOTALL)
     assert block, title
     return block[1].replace("\\\n", " ").strip().splitlines()
 

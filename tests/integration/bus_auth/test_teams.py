@@ -9,7 +9,7 @@ from paddlewheel.bus import connect
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
-from paddlewheel.testkit.bus_auth import VALUES, answering
+from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, entering, install, running
 from paddlewheel.testkit.facts import make_gated
 
@@ -23,8 +23,8 @@ async def agree(asking: Asking) -> Grant:
 async def test_a_subscriber_with_a_token_reads_what_was_stored_before_it_came(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("anything")
-    with running(tmp_path / "bus", *VALUES) as bus:
-        async with answering(bus, agree):
+    with running(tmp_path / "bus", passwords=False) as bus:
+        async with letting_in(bus, agree):
             shown = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(token)}
             await install(bus, **shown)
             publisher = await connect(bus.access("job-controller", **shown), name="job-controller")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import pty
@@ -259,7 +258,8 @@ async def test_a_log_that_is_followed_ends_quietly_when_its_reader_leaves(tmp_pa
 
 KUBECTL = """#!/bin/sh
 case "$*" in
-*secrets/*) cat "{folder}/secret.json" ;;
+*configmaps/bus-ca*) cat "{folder}/authority.json" ;;
+*"create token"*) echo x ;;
 *port-forward*) echo $$ > "{folder}/pid"; echo "Forwarding from 127.0.0.1:{port} -> 4222"; exec sleep 1000 ;;
 *) exit 1 ;;
 esac
@@ -268,7 +268,7 @@ esac
 
 @dataclass(frozen=True)
 class ForwardedBus:
-    """The bus of a cluster: a server with the chart's certificates behind a scripted kubectl."""
+    """The bus of a cluster: the chart's server behind a scripted kubectl, whose token is the password."""
 
     bus: ChartBus
     folder: Path
@@ -289,9 +289,7 @@ class ForwardedBus:
     @property
     def secrets(self) -> list[Path]:
         """Every borrowed file on this machine."""
-        return [
-            path for path in (self.folder / "paddlewheel").rglob("*") if path.name in ("tls.key", "tls.crt")
-        ]
+        return [path for path in (self.folder / "paddlewheel").rglob("*") if path.name in ("ca.crt", "token")]
 
     async def follow(self) -> Process:
         """`paddlewheel events`, connected and with a fact printed."""
@@ -308,11 +306,8 @@ async def forwarded(tmp_path: Path) -> AsyncIterator[ForwardedBus]:
         made = ForwardedBus(bus, tmp_path)
         made.kubectl.write_text(KUBECTL.format(folder=tmp_path, port=bus.port))
         made.kubectl.chmod(0o755)
-        files = {
-            path.name: base64.b64encode(path.read_bytes()).decode()
-            for path in bus.certificate("subscriber").iterdir()
-        }
-        (tmp_path / "secret.json").write_text(json.dumps({"data": files}))
+        files = {path.name: path.read_text() for path in bus.authority.iterdir()}
+        (tmp_path / "authority.json").write_text(json.dumps({"data": files}))
         (tmp_path / "kubeconfig").write_text(json.dumps(KUBECONFIG))
         service = await connect(bus.access("job-controller"), name="job-controller")
         await service.publish(make_gated(1))

@@ -382,5 +382,4 @@ async def test_wrong_certificates_are_refused_by_variable_and_file_before_connec
     assert line.startswith(
         f"error: NATS_TLS_DIR: {tmp_path}/ca.crt: No such file or directory; a folder with"
     )
-    role = "subscriber" if arguments == ["events"] else "operator"
-    assert f"(Secret nats-tls-{role})" in line
+    assert "(ConfigMap bus-ca)" in line

@@ -248,7 +248,7 @@ def chart_bus(tmp_path: Path) -> Iterator[ChartBus]:
         yield started
 
 
-async def test_a_subscribers_certificate_is_enough_and_none_is_not(
+async def test_a_subscribers_password_is_enough_and_none_is_not(
     chart_bus: ChartBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
@@ -256,12 +256,10 @@ async def test_a_subscribers_certificate_is_enough_and_none_is_not(
     service = await connect(chart_bus.access("job-controller"), name="job-controller")
     await service.publish(make_gated(1))
     await service.close()
-    certificate = chart_bus.certificate("subscriber")
+    address, folder = chart_bus.url_of("subscriber"), chart_bus.authority
 
     async def told(durable: str) -> list[str]:
-        source = paddlewheel.events(
-            url=chart_bus.url, tls_dir=certificate, since="all", follow=False, durable=durable
-        )
+        source = paddlewheel.events(url=address, tls_dir=folder, since="all", follow=False, durable=durable)
         async with aclosing(source) as events:
             return [event.id async for event in events]
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copytree, rmtree
 
+import nats.errors
 import pytest
 from nats.js import JetStreamContext
 
@@ -26,6 +27,7 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
+    PASSWORD,
     PATIENCE,
     ChartBus,
     Guest,
@@ -75,8 +77,8 @@ async def bus(server: ChartBus) -> ChartBus:
 
 
 def plain(bus: ChartBus, service: str) -> AbstractAsyncContextManager[Guest]:
-    """With its certificate and a client's defaults."""
-    return entering(bus, bus.certificate(service), prefix="_INBOX")
+    """With a client's defaults."""
+    return entering(bus, bus.authority, prefix="_INBOX", user=service, password=PASSWORD)
 
 
 async def start_notebook(js: JetStreamContext, id_: str, namespace: str = "vision") -> bool:
@@ -209,7 +211,9 @@ async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp
         bus.start()
         await install(bus)
 
-        assert not bus.certificate("notebooks").exists()
+        with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):
+            async with plain(bus, "notebooks"):
+                pass
         async with (
             guest(bus, "operator") as operator,
             guest(bus, "vision", prefix="_INBOX_subscriber") as team,
@@ -261,7 +265,13 @@ async def remove(operator: Guest, command: str) -> None:
 @asynccontextmanager
 async def example(bus: ChartBus) -> AsyncIterator[list[str]]:
     """What the program prints while it runs."""
-    environment = {"NATS_URL": bus.url, "NATS_TLS_DIR": str(bus.certificate("notebooks"))}
+    token = bus.home / "token-notebooks"
+    token.write_text(PASSWORD)
+    environment = {
+        "NATS_URL": bus.url,
+        "NATS_TLS_DIR": str(bus.authority),
+        "NATS_TOKEN_FILE": str(token),
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(PROGRAM),

@@ -72,7 +72,7 @@ async def publish(bus: ChartBus, *facts: Event) -> None:
 
 async def read(bus: ChartBus, team: str, most: int, **how: Any) -> list[Delivery]:
     """The first facts that a team's program gets."""
-    client = NatsBus(bus.access("subscriber", tls_dir=str(bus.certificate(team))), name=team)
+    client = NatsBus(bus.access("subscriber", url=bus.url_of(team)), name=team)
     found: list[Delivery] = []
     try:
         async with asyncio.timeout(PATIENCE):

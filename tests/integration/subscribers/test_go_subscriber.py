@@ -24,7 +24,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.wire import encode
 from paddlewheel.devcluster.doctor import GO_REMEDY
 from paddlewheel.devcluster.go import find_go
-from paddlewheel.testkit.chart_bus import ChartBus, install, running
+from paddlewheel.testkit.chart_bus import PASSWORD, ChartBus, install, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.wait import eventually
@@ -276,13 +276,15 @@ async def test_over_tls_it_needs_no_more_than_a_subscribers_rights(
         await publish(bus, facts)
     finally:
         await bus.close()
-    subscriber = Subscriber(program, server.url, tmp_path, "-tls-dir", str(server.certificate("subscriber")))
+    (tmp_path / "token").write_text(PASSWORD)
+    shown = ("-tls-dir", str(server.authority), "-token-file", str(tmp_path / "token"))
+    subscriber = Subscriber(program, server.url, tmp_path, *shown)
     async with subscriber.running():
         await eventually(lambda: len(subscriber.ids()) == len(facts))
     assert_told_in_order(subscriber, facts)
 
 
-async def test_without_a_certificate_nothing_is_told(
+async def test_without_the_authority_nothing_is_told(
     program: Path, secured: ChartBus, tmp_path: Path
 ) -> None:
     subscriber = Subscriber(program, secured.url, tmp_path)

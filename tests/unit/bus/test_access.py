@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from pydantic_settings import SettingsConfigDict
 
@@ -62,14 +60,3 @@ def test_agents_and_subscribers_see_no_streams_but_their_own(role: str) -> None:
 
 def test_a_service_without_a_declared_role_waits_for_streams() -> None:
     assert Access.of(Settings(), "new-service").streams == "check"
-
-
-def test_an_agent_with_a_token_reads_and_writes_through_bus_auth_and_one_with_a_certificate_does_not() -> (
-    None
-):
-    certified = Access.of(Settings(), "cache-runtime").for_set("uid-a")
-    shown = replace(Access.of(Settings(), "cache-runtime"), token_file="/var/token").for_set("uid-a")
-
-    assert (certified.inbox_prefix, certified.api_prefix) == ("_INBOX_cache-runtime.uid-a", "$JS.API")
-    assert (shown.inbox_prefix, shown.api_prefix) == ("_INBOX_cache-runtime.uid-a", "pw.read.uid-a")
-    assert (certified.write_prefix, shown.write_prefix) == ("", "pw.write.uid-a")

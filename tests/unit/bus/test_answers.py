@@ -136,19 +136,3 @@ async def test_each_is_sent_again_a_second_after_it_was_sent(monkeypatch: pytest
             await asyncio.sleep(0)
 
     assert sent == [("a", 1.0), ("b", 1.5), ("a", 2.0), ("b", 2.5), ("a", 3.0)]
-
-
-async def test_what_bus_auth_is_too_busy_for_is_sent_again_if_it_may_be() -> None:
-    answers = Answers(never)
-
-    async def send() -> None: ...
-
-    (first, once), (second, again) = answers.expect("a", LONG), answers.expect("a", LONG)
-    answers.repeat(second, send)
-    for token in (first, second):
-        answers.take(token, make_msg(b"{}", Status="429"))
-    assert once.done()
-    assert not again.done()
-
-    answers.take(second, ONE)
-    assert await again == ONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import LIMITS, REFUSED_AFTER, Authorize, CalloutServer
-from paddlewheel.bus.turns import Limits
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import MAX_CALLS
 from paddlewheel.testkit.clock import ManualClock
@@ -188,23 +187,9 @@ async def test_no_more_are_at_work_than_the_api_server_is_asked_at_a_time(side: 
     logins = [asyncio.create_task(callout.answer(each, side.server.public.xkey)) for each in sealed]
     for _ in range(10):
         await asyncio.sleep(0)
-    assert len(asked) == LIMITS.all_at_work == MAX_CALLS
+    assert len(asked) == LIMITS.of_all == MAX_CALLS
     answers.set()
     assert all(await asyncio.gather(*logins))
-
-
-async def test_who_has_had_no_turn_in_time_is_not_worked_on_late(side: NatsServerSide) -> None:
-    async def slow(asking: Asking) -> Grant:
-        await asyncio.sleep(0.2)
-        return await grants(asking)
-
-    limits = replace(LIMITS, all_at_work=1, patience=0.1)
-    callout = CalloutServer(side.service, slow, side.clock, side.reports.append, limits)
-    sealed = [side.request(host=f"10.0.0.{n}") for n in range(5)]
-    answers = await asyncio.gather(*(callout.answer(each, side.server.public.xkey) for each in sealed))
-    assert (sum(map(bool, answers)), side.reports.count("Busy")) == (1, 4)
-    assert LIMITS.patience
-    assert LIMITS.patience < REQUEST_WAITS
 
 
 async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerSide) -> None:
@@ -226,15 +211,15 @@ async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerS
     good = asyncio.create_task(ask("10.0.0.2"))
     await asyncio.sleep(0)
 
-    assert reviewed.count("10.0.0.1") == Limits().at_work
+    assert reviewed.count("10.0.0.1") == Limits().of_host
     assert reviewed.count("10.0.0.2") == 1
-    assert side.reports.count("Busy") == 2000 - Limits().at_work - Limits().waiting
+    assert side.reports.count("Busy") == 2000 - Limits().of_host - Limits().waiting
     for _ in range(REQUEST_WAITS):
         await side.clock.advance(REFUSED_AFTER)
     assert await good
     await asyncio.gather(*flood)
     # What the server waits for no longer costs nothing.
-    assert reviewed.count("10.0.0.1") == Limits().at_work * REQUEST_WAITS
+    assert reviewed.count("10.0.0.1") == Limits().of_host * REQUEST_WAITS
 
 
 async def test_attack_refusals_of_many_hosts_keep_nobody_out(side: NatsServerSide) -> None:
@@ -243,7 +228,7 @@ async def test_attack_refusals_of_many_hosts_keep_nobody_out(side: NatsServerSid
             return await grants(asking)
         raise Permanent("NotAuthenticated", "no")
 
-    callout = CalloutServer(side.service, refuses, side.clock, side.reports.append, Limits(all_at_work=64))
+    callout = CalloutServer(side.service, refuses, side.clock, side.reports.append, Limits(of_all=64))
 
     async def ask(host: str) -> bytes | None:
         return await callout.answer(side.request(host=host), side.server.public.xkey)

@@ -107,7 +107,7 @@ REFUSED = [
     *((named(role.name), f"the name {role.name} is taken") for role in ROLES),
     *(
         (named(name), f"the name {name} is taken")
-        for name in ("server", "bus-auth", "sub", "sub-a", "mirror", "mirror-a", "team-a")
+        for name in ("bus-auth", "sub", "sub-a", "mirror", "mirror-a", "team-a")
     ),
     ([*named("a"), *named("a")], "the name a is taken"),
     *(

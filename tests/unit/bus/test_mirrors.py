@@ -165,3 +165,10 @@ def test_a_mirror_that_was_just_made_lacks_nothing_of_an_empty_stream() -> None:
 def test_a_mirror_that_does_not_exist_lacks_everything() -> None:
     found = judge_mirror("a", STREAM, None, None, 8)
     assert (found.lag, "does not exist" in found.trouble) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("own", "stream", "copy"), [(0, 9, 9), (4, 9, 4), (9, 4, 4), (4, -1, 4), (0, -1, -1)]
+)
+def test_a_copy_is_as_large_as_its_team_allows(own: int, stream: int, copy: int) -> None:
+    assert Team("vision", (), own).copy_bytes(stream) == copy

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.bus.admin.accounts import (
+    AUTH,
     HOME,
-    READER,
     RESIDENTS,
     SYSTEM,
     TEAM,
@@ -25,11 +25,10 @@ from paddlewheel.bus.admin.permissions import (
     RETIRED,
     ROLES,
     SUBSCRIBER,
-    acts_for_sets,
-    asked_of_bus_auth,
     permissions_of,
     role_named,
 )
+from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.admin.teams import within
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.streams import overlaps
@@ -80,12 +79,8 @@ def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
 def test_only_operators_and_the_installer_share_the_streams_account() -> None:
     accounts = server_accounts()
 
-    assert [user["user"] for user in accounts[HOME]["users"]] == [
-        "operator.paddlewheel",
-        "installer.paddlewheel",
-    ]
-    assert set(accounts) == {HOME, SYSTEM, WATCHERS, READER, *GUESTS}
-    assert all(len(accounts[name]["users"]) == 1 for name in GUESTS)
+    assert {rights(Identity(name))[0] for name in RESIDENTS} == {HOME}
+    assert set(accounts) == {HOME, SYSTEM, WATCHERS, AUTH, *GUESTS}
     assert accounts[SYSTEM] == {}
 
 
@@ -102,15 +97,13 @@ def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
     accounts = server_accounts()
     imported = services_of(accounts[name])
     exported = {
-        (origin, each["service"])
-        for origin in (HOME, READER)
-        for each in accounts[origin]["exports"]
+        (HOME, each["service"])
+        for each in accounts[HOME]["exports"]
         if name in each["accounts"] and "service" in each
     }
 
     assert imported == exported
     assert {subject for _, subject in imported} == permissions_of(role_named(name)).publish
-    assert {subject for origin, subject in imported if origin == READER} <= asked_of_bus_auth()
 
 
 def services_of(account: Config) -> set[tuple[str, str]]:
@@ -119,31 +112,19 @@ def services_of(account: Config) -> set[tuple[str, str]]:
     return {(each["account"], each["subject"]) for each in found}
 
 
-def test_bus_auth_answers_agents_alone_and_reaches_nothing_but_what_it_hands_on() -> None:
-    accounts = server_accounts()
-
-    asked = {each["service"]: each["accounts"] for each in accounts[READER]["exports"]}
-    assert asked == {subject: ["cache-runtime"] for subject in asked_of_bus_auth()}
-    assert services_of(accounts[READER]) == {(HOME, subject) for subject in acts_for_sets().publish}
-    calls = {each for each in acts_for_sets().publish if each.startswith("$JS.")}
-    written = acts_for_sets().publish - calls
-    assert {each.split(".")[2] for each in calls} == {"DIRECT", "STREAM", "INFO"}
-    assert written == {"$KV.pw_cache_runs.*.*.*", "$KV.pw_cache_nodes.*.*", "pw.work.cache.*.*.*.*.v1"}
-    assert acts_for_sets().publish_denied == {f"$KV.pw_cache_runs.*.*.{name}" for name in ("spec", "cancel")}
-    assert "users" not in accounts[READER]
-
-
-@pytest.mark.parametrize("account", [HOME, READER])
-def test_the_server_forgets_soon_whom_a_request_is_to_be_answered_to(account: str) -> None:
+def test_the_server_forgets_soon_whom_a_request_is_to_be_answered_to() -> None:
     """Two minutes of the requests of one agent would fill its memory; a pull may wait longer."""
-    asked = [each for each in server_accounts()[account]["exports"] if "service" in each]
+    asked = [each for each in server_accounts()[HOME]["exports"] if "service" in each]
     kept = [each["service"] for each in asked if each.get("response_threshold") != "10s"]
     assert all(each.startswith("$JS.API.CONSUMER.MSG.NEXT.") for each in kept)
 
 
-@pytest.mark.parametrize("account", [HOME, READER])
-def test_a_batch_has_many_answers_wherever_it_is_asked_for(account: str) -> None:
-    batches = [e for e in server_accounts()[account]["exports"] if ".DIRECT.GET." in e.get("service", "")]
+def test_bus_auth_shares_no_subject_with_other_accounts() -> None:
+    assert server_accounts()[AUTH] == {}
+
+
+def test_a_batch_has_many_answers() -> None:
+    batches = [e for e in server_accounts()[HOME]["exports"] if ".DIRECT.GET." in e.get("service", "")]
 
     assert batches
     assert {each["response_type"] for each in batches} == {"stream"}

@@ -12,19 +12,14 @@ from bus_auth.domain.accounts import (
     MAX_TOKEN,
     check_token,
     namespace_of,
-    pod_of,
     queue_of,
     read_review,
     read_wish,
     rights_end,
 )
-from bus_auth.domain.agents import set_of
-from bus_auth.domain.model import Account, BoundPod, Shown, Wish
-from bus_auth.domain.names import AGENT_LABELS, POD_NAME, POD_UID, SET_LABEL
-from paddlewheel.contracts.keys import Key
+from bus_auth.domain.model import Account, Shown, Wish
 from paddlewheel.core.errors import Permanent
 
-POD = BoundPod(Key("team", "digits-runtime-0"), "pod-uid")
 AUDIENCE = "paddlewheel-bus"
 SHOWN = Shown((AUDIENCE,), 1000)
 
@@ -41,7 +36,7 @@ def reviewed(**changes: Any) -> dict[str, Any]:
         "username": "system:serviceaccount:team:default",
         "uid": "u",
         "groups": ["system:serviceaccounts"],
-        "extra": {POD_NAME: ["digits-runtime-0"], POD_UID: ["pod-uid"]},
+        "extra": {"authentication.kubernetes.io/pod-name": ["digits-runtime-0"]},
     }
     return {"authenticated": True, "audiences": ["paddlewheel-bus"], "user": user, **changes}
 
@@ -108,7 +103,6 @@ def test_a_review_tells_who_it_is_and_until_when() -> None:
     assert account.groups == ("system:serviceaccounts",)
     assert account.expires == 1000
     assert namespace_of(account) == "team"
-    assert pod_of(account) == POD
 
 
 def test_an_accounts_queue_groups_are_nobody_elses() -> None:
@@ -141,49 +135,8 @@ def test_a_token_that_the_api_server_does_not_vouch_for_is_refused(status: dict[
 
 
 @pytest.mark.parametrize(
-    "account",
-    [
-        Account("system:serviceaccount:team:default", 0),
-        Account("jane", 0, extra={POD_NAME: ("p",), POD_UID: ("u",)}),
-        Account("system:serviceaccount:team:default", 0, extra={POD_NAME: ("p",)}),
-        Account("system:serviceaccount:team:default", 0, extra={POD_NAME: ("p", "q"), POD_UID: ("u", "v")}),
-    ],
-)
-def test_a_token_that_is_bound_to_no_pod_is_no_agents(account: Account) -> None:
-    with pytest.raises(Permanent, match="NotAnAgent"):
-        pod_of(account)
-
-
-@pytest.mark.parametrize(
     ("expires", "spread", "end"),
     [(9999, 0.0, 2800), (9999, 1.0, 2440), (1500, 0.0, 1500), (9999, 0.5, 2620), (900, 0.0, 900)],
 )
 def test_rights_end_with_the_token_at_the_latest(expires: int, spread: float, end: int) -> None:
     assert rights_end(Account("a", expires), 1000, 1800, spread) == end
-
-
-def pod(uid: str = "pod-uid", **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": "digits-runtime-0", "uid": uid, "labels": labels}}
-
-
-AGENT = {**AGENT_LABELS, SET_LABEL: "digits"}
-
-
-def test_an_agents_set_is_in_its_own_namespace() -> None:
-    assert set_of(POD, pod(**AGENT)) == Key("team", "digits")
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        pod("another", **AGENT),
-        pod(),
-        pod(**AGENT_LABELS),
-        pod(**{SET_LABEL: "digits"}),
-        pod(**{**AGENT, "app.kubernetes.io/component": "notebook"}),
-        pod(**{**AGENT, "app.kubernetes.io/managed-by": "somebody"}),
-    ],
-)
-def test_other_pods_have_none(found: dict[str, Any]) -> None:
-    with pytest.raises(Permanent, match="NotAnAgent"):
-        set_of(POD, found)

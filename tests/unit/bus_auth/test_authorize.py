@@ -5,31 +5,23 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from bus_auth.authorize import Authorizer, Policy
 from bus_auth.domain.model import Account, Question, Shown
-from bus_auth.domain.names import AGENT_LABELS, FACTS, POD_NAME, POD_UID, ROLES, SET_LABEL, TEAMS, USE, WATCH
+from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.accounts import HOME, WATCHERS
 from paddlewheel.bus.admin.permissions import member_of, permissions_of, role_named
-from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
-from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.clock import ManualClock
 
 HOME_NAMESPACE = "paddle-system"
 SUBSCRIBING = (Team("subscriber"), Team("vision", ("team", "a")))
 NOW = int(ManualClock().now().timestamp())
-AGENT = Account(
-    "system:serviceaccount:team:default",
-    NOW + 3600,
-    extra={POD_NAME: ("digits-runtime-0",), POD_UID: ("pod-uid",)},
-)
 NOTIFIER = Account("system:serviceaccount:team:notifier", NOW + 3600)
 EVERYWHERE, OWN, OTHER = (Question(WATCH, FACTS, namespace) for namespace in ("", "team", "a"))
 MEMBER = {name: Question(USE, TEAMS, HOME_NAMESPACE, name) for name in ("subscriber", "vision")}
@@ -42,8 +34,6 @@ class Table:
 
     account: Account | Permanent | Retry = NOTIFIER
     allowed: set[Question] = field(default_factory=set)
-    pods: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    sets: dict[Key, dict[str, Any]] = field(default_factory=dict)
     away: bool = False
     reviews: int = 0
 
@@ -58,27 +48,6 @@ class Table:
             raise Retry("Unreachable")
         return question in self.allowed
 
-    async def pod(self, key: Key) -> dict[str, Any]:
-        return _found(self.pods, key)
-
-    async def sample_set(self, key: Key) -> dict[str, Any]:
-        return _found(self.sets, key)
-
-
-def _found(objects: dict[Key, dict[str, Any]], key: Key) -> dict[str, Any]:
-    if key not in objects:
-        raise NotFound(str(key))
-    return objects[key]
-
-
-def with_agent() -> Table:
-    labels = {**AGENT_LABELS, SET_LABEL: "digits"}
-    return Table(
-        AGENT,
-        pods={Key("team", "digits-runtime-0"): {"metadata": {"uid": "pod-uid", "labels": labels}}},
-        sets={Key("team", "digits"): {"metadata": {"uid": "set-uid"}}},
-    )
-
 
 def make_token(**claims: object) -> str:
     """Of the audience, for an hour, unless `claims` say otherwise."""
@@ -91,34 +60,42 @@ async def granted(table: Table, role: str, token: str = "") -> Grant:
     return await Authorizer(table, policy, ManualClock()).authorize(Asking(role, token or make_token()))
 
 
-async def test_an_agent_gets_its_own_set_and_nothing_of_others() -> None:
-    grant = await granted(with_agent(), "cache-runtime")
-
-    data = {s for s in grant.permissions.publish if not s.startswith("$JS.")}
-    assert grant.account == "cache-runtime"
-    assert data
-    assert all("set-uid" in subject.split(".") for subject in data)
-    assert f"{agent_inbox('set-uid')}.>" in grant.permissions.subscribe
-    assert all("set-uid" in subject.split(".") for subject in grant.permissions.subscribe)
-    assert "$KV.pw_cache_runs.*.*.spec" in grant.permissions.publish_denied
-
-
-@pytest.mark.parametrize("missing", ["pods", "sets"])
-async def test_without_its_pod_or_its_set_it_gets_nothing(missing: str) -> None:
-    table = with_agent()
-    getattr(table, missing).clear()
-
-    with pytest.raises(Permanent, match="NotAnAgent"):
-        await granted(table, "cache-runtime")
-
-
-@pytest.mark.parametrize("role", ["job-controller", "evaluator"])
+@pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "evaluator"])
 async def test_a_role_is_granted_in_the_releases_namespace(role: str) -> None:
     table = Table(allowed={Question(USE, ROLES, HOME_NAMESPACE, role)})
 
     grant = await granted(table, role)
 
     assert (grant.account, grant.permissions) == (role, permissions_of(role_named(role)))
+
+
+@pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "operator"])
+async def test_the_account_of_the_releases_namespace_has_the_role_of_its_name(role: str) -> None:
+    account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:{role}", NOW + 60)
+
+    assert (await granted(Table(account), role)).permissions == permissions_of(role_named(role))
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(account), "evaluator")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "system:serviceaccount:team:cache-runtime",
+        f"system:serviceaccount:{HOME_NAMESPACE}:default",
+        f"system:serviceaccount:{HOME_NAMESPACE}-2:cache-runtime",
+        "cache-runtime",
+    ],
+)
+async def test_attack_an_account_of_that_name_elsewhere_is_no_agent(user: str) -> None:
+    with pytest.raises(Permanent, match="NotPermitted"):
+        await granted(Table(Account(user, NOW + 60)), "cache-runtime")
+
+
+async def test_the_account_subscriber_of_the_releases_namespace_is_in_its_team() -> None:
+    account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:subscriber", NOW + 60)
+
+    assert (await granted(Table(account, allowed={EVERYWHERE}), "subscriber")).account == "subscriber"
 
 
 async def test_an_operator_is_where_the_streams_are() -> None:

@@ -1,8 +1,7 @@
-"""Where a command finds the bus, and what becomes of the certificate it borrows."""
+"""Where a command finds the bus, and what becomes of the token it borrows."""
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ from paddlewheel.cli.target import Target
 from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.certs import Authority
 
-FILES = {"ca.crt": b"authority", "tls.crt": b"certificate", "tls.key": b"key"}
 VARIABLES = ("NATS_URL", "NATS_TLS_DIR", "NATS_TLS_HOSTNAME", "NATS_CREDS")
 
 
@@ -24,7 +22,6 @@ KUBECTL = """#!/bin/sh
 echo "$@" >> {folder}/asked
 [ "$1 $2" = "create token" ] && [ -e {folder}/token ] && exec cat {folder}/token
 case "$3" in */configmaps/bus-ca) [ -e {folder}/authority.json ] && exec cat {folder}/authority.json;; esac
-[ -e {folder}/secret.json ] && exec cat {folder}/secret.json
 cat {folder}/error >&2
 exit 1
 """
@@ -36,7 +33,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PADDLEWHEEL_HOME", str(tmp_path))
-    (tmp_path / "secret.json").write_text(secret(FILES))
+    (tmp_path / "authority.json").write_text(json.dumps({"data": {"ca.crt": "authority"}}))
+    (tmp_path / "token").write_text("a.token.made\n")
+    (tmp_path / "error").write_text("Error from server (Forbidden): tokens are forbidden")
     kubectl = tmp_path / "bin" / "kubectl"
     kubectl.parent.mkdir()
     kubectl.write_text(KUBECTL.format(folder=tmp_path))
@@ -51,25 +50,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def secret(files: dict[str, bytes]) -> str:
-    return json.dumps({"data": {name: base64.b64encode(value).decode() for name, value in files.items()}})
-
-
 WHERE = Target("kubeconfig", None)
-
-
-async def test_the_clusters_certificate_is_borrowed_for_the_time_of_the_block(cluster: Path) -> None:
-    async with cluster_bus_access(WHERE, role="subscriber") as access:
-        folder = Path(access.tls_dir)
-        assert {name: (folder / name).read_bytes() for name in FILES} == FILES
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-        assert (access.url, access.tls_hostname) == ("tls://127.0.0.1:1234", "nats")
-        assert (access.inbox_prefix, access.streams) == ("_INBOX_subscriber", "assume")
-
-    assert not folder.exists()
-    asked = (cluster / "asked").read_text()
-    assert "get --raw /api/v1/namespaces/paddle-system/secrets/nats-tls-subscriber " in asked
 
 
 async def test_it_is_gone_after_a_failure_too() -> None:
@@ -80,25 +61,15 @@ async def test_it_is_gone_after_a_failure_too() -> None:
     assert not Path(access.tls_dir).exists()
 
 
-async def test_a_bus_without_tls_is_reached_plainly(cluster: Path) -> None:
-    fail(cluster, 'Error from server (NotFound): secrets "nats-tls-subscriber" not found')
-
-    async with cluster_bus_access(WHERE, role="subscriber") as access:
-        assert (access.url, access.tls_dir) == ("nats://127.0.0.1:1234", "")
-
-
-async def test_where_clients_show_tokens_one_is_made_for_the_role(cluster: Path) -> None:
-    fail(cluster, 'Error from server (NotFound): secrets "nats-tls-subscriber" not found')
-    (cluster / "authority.json").write_text(json.dumps({"data": {"ca.crt": "authority"}}))
-    (cluster / "token").write_text("a.token.made\n")
-
+async def test_a_token_of_the_role_is_borrowed_for_the_time_of_the_block(cluster: Path) -> None:
     async with cluster_bus_access(WHERE, role="subscriber") as access:
         folder = Path(access.tls_dir)
         assert Path(access.token_file).read_text() == "a.token.made"
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
         assert {path.name for path in folder.iterdir()} >= {"ca.crt", "token"}
-        assert not (folder / "tls.key").exists()
+        assert folder.stat().st_mode & 0o777 == 0o700
         assert (access.url, access.role) == ("tls://127.0.0.1:1234", "subscriber")
+        assert (access.tls_hostname, access.inbox_prefix) == ("nats", "_INBOX_subscriber")
 
     assert not folder.exists()
     asked = (cluster / "asked").read_text()
@@ -106,25 +77,22 @@ async def test_where_clients_show_tokens_one_is_made_for_the_role(cluster: Path)
 
 
 async def test_a_token_that_may_not_be_made_is_the_commands_error(cluster: Path) -> None:
-    fail(cluster, "Error from server (NotFound): not found")
-    (cluster / "authority.json").write_text(json.dumps({"data": {"ca.crt": "authority"}}))
+    (cluster / "token").unlink()
 
-    with pytest.raises(Permanent):
+    with pytest.raises(Permanent, match="tokens are forbidden"):
         async with cluster_bus_access(WHERE, role="operator"):
             raise AssertionError
 
 
 def fail(cluster: Path, error: str) -> None:
-    (cluster / "secret.json").unlink()
+    (cluster / "authority.json").unlink()
     (cluster / "error").write_text(error)
 
 
-async def test_a_secret_that_may_not_be_read_is_the_servers_own_error(cluster: Path) -> None:
-    fail(cluster, "Error from server (Forbidden): secrets is forbidden")
+async def test_a_bus_that_is_not_the_charts_is_reached_by_its_address(cluster: Path) -> None:
+    fail(cluster, 'Error from server (NotFound): configmaps "bus-ca" not found')
 
-    with pytest.raises(
-        Permanent, match=r"^ToolFailed: kubectl exited with 1: .*\(Forbidden\): secrets is forb"
-    ):
+    with pytest.raises(Permanent, match=r"NoBus: ConfigMap paddle-system/bus-ca does not exist.*NATS_URL"):
         async with cluster_bus_access(WHERE, role="operator"):
             pass
 
@@ -158,14 +126,6 @@ async def test_a_cluster_that_does_not_answer_is_named_by_where_it_is_from_with_
     refusal = "kubectl exited with 1: The connection to the server 127.0.0.1:1 was refused"
     assert str(failed.value).startswith(f"ClusterUnreachable: {named}: {refusal}; ")
     assert remedy in str(failed.value)
-
-
-async def test_what_a_secret_lacks_is_named(cluster: Path) -> None:
-    (cluster / "secret.json").write_text(secret({"ca.crt": b"authority", "tls.crt": b"certificate"}))
-
-    with pytest.raises(Permanent, match=r"nats-tls-operator has no tls\.key"):
-        async with cluster_bus_access(WHERE, role="operator"):
-            pass
 
 
 async def test_the_environment_goes_before_the_cluster(

@@ -167,19 +167,21 @@ def test_the_same_in_json(paddlewheel: Command, bus: Bus) -> None:
     }
 
 
-SECRET = "Secret paddle-system/nats-tls-evaluator"
-
-
-async def test_a_certificate_of_another_role_is_told_with_the_one_to_use(bus: Bus) -> None:
-    bus.refusal = Retry("NotPermitted", "subscriber.paddlewheel may not publish to pw.evt")
-    with pytest.raises(Permanent, match=rf"may not publish.*set NATS_URL, and NATS_TLS_DIR .* of {SECRET}"):
+async def test_a_token_of_another_role_is_reported_with_the_one_to_use(bus: Bus) -> None:
+    bus.refusal = Retry("NotPermitted", "subscriber may not publish to pw.evt")
+    with pytest.raises(Permanent, match=r"may not publish.*set NATS_URL, .* NATS_TOKEN_FILE"):
         await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
 
 
-@pytest.mark.parametrize("folder", ["", "/tls"])
-async def test_a_bus_that_does_not_answer_without_a_certificate_may_want_one(bus: Bus, folder: str) -> None:
-    bus.access = Access("nats://127.0.0.1:1", streams="assume", tls_dir=folder)
-    bus.refusal = Retry("BusUnreachable", "no connection")
-    with pytest.raises(Retry) as refused:
+async def test_a_user_without_the_right_is_told_what_to_ask_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def forbidden(*_: object) -> AsyncIterator[Access]:
+        raise Permanent("ToolFailed", "kubectl exited with 1: (Forbidden): tokens are forbidden")
+        yield bus.access
+
+    monkeypatch.setattr(service_measure, "open_access", forbidden)
+    right = "create serviceaccounts/token evaluator in namespace paddle-system"
+    with pytest.raises(Permanent, match=rf"^NoCredentials: .*ask for the right to {right}"):
         await publish(Where(), measurement(make_seen(), "lac-2", {"accuracy": 1.0}))
-    assert ("no certificate was found: if the bus has TLS" in str(refused.value)) == (not folder)

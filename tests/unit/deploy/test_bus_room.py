@@ -61,15 +61,16 @@ def test_streams_that_keep_more_count_with_their_copies() -> None:
     assert rendered(store(WHOLE + COPY), "nats.streams.PW_JOBS.maxAge=30d") == ""
 
 
+def test_twenty_teams_with_small_copies_fit_into_the_default_store() -> None:
+    small = [f"nats.subscribers[{i}].maxBytes=4Mi" for i in range(20)]
+    assert rendered(*teams(20), *small) == ""
+    assert "or a smaller maxBytes of nats.subscribers" in rendered(*teams(20))
+
+
 def test_five_servers_share_three_replicas() -> None:
     least = -(-(WHOLE + COPY) * 3 // 5)
     assert rendered(store(least), "nats.replicas=5") == ""
     assert rendered(store(least - 1), "nats.replicas=5")
-
-
-def test_without_permissions_nothing_is_copied() -> None:
-    assert rendered(store(WHOLE), "nats.tls.enabled=false") == ""
-    assert rendered(store(WHOLE - 1), "nats.tls.enabled=false")
 
 
 def test_a_server_of_ones_own_is_not_judged() -> None:

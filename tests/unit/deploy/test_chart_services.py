@@ -1,4 +1,4 @@
-"""The chart with `nats.services`: accounts, certificates and roles of services of others."""
+"""The chart with `nats.services`: accounts and roles of services of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paddlewheel.bus.admin.permissions import FACTS, INSTALLER, permissions_of, role_named
+from paddlewheel.bus.admin.permissions import FACTS, permissions_of
 from paddlewheel.bus.admin.services import DeclaredService, Publication, declared_with
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.chart_bus import services_of
@@ -55,44 +55,27 @@ def accounts_of(manifests: Manifests) -> dict[str, dict[str, Any]]:
     return {n: json.loads(body) for n, body in re.findall(r'^  "([^"]+)": (\{.*\})$', config, re.MULTILINE)}
 
 
-def users_of(account: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {user["user"]: sorted_lists(user["permissions"]) for user in account["users"]}
-
-
-def sorted_lists(permissions: dict[str, Any]) -> dict[str, Any]:
-    text = json.dumps(permissions)
-    return dict(json.loads(text, object_hook=lambda o: {k: _sorted(v) for k, v in o.items()}))
-
-
-def _sorted(value: Any) -> Any:
-    return sorted(set(value)) if isinstance(value, list) else value
-
-
 def test_installer_and_bus_auth_read_what_the_values_declare() -> None:
     assert services_of(render("paddlewheel", *BASE, *SERVICES)) == DECLARED
-    tokens = render("paddlewheel", *BASE, *SERVICES, "nats.auth=tokens")
+    tokens = render("paddlewheel", *BASE, *SERVICES)
     [container] = dict(pod_specs(tokens))["bus-auth"]["containers"]
     env = {entry["name"]: entry.get("value") for entry in container["env"]}
     [installer] = dict(pod_specs(tokens))["bus-installer"]["containers"]
     assert {"name": "BUS_INSTALLER_SERVICES", "value": env["BUS_AUTH_SERVICES"]} in installer["env"]
 
 
-def test_without_tls_and_on_a_server_of_ones_own_the_installer_makes_them_too() -> None:
-    for values in (("nats.tls.enabled=false",), ("nats.enabled=false", "nats.url=nats://bus.example:4222")):
-        assert services_of(render("paddlewheel", *BASE, *SERVICES, *values)) == DECLARED
+def test_on_a_server_of_ones_own_the_installer_makes_them_too() -> None:
+    own = ("nats.enabled=false", "nats.url=nats://bus.example:4222")
+    assert services_of(render("paddlewheel", *BASE, *SERVICES, *own)) == DECLARED
 
 
-def test_users_have_the_permissions_that_bus_auth_would_give_them(manifests: Manifests) -> None:
+def test_an_account_imports_what_bus_auth_lets_its_users_publish(manifests: Manifests) -> None:
     declared, accounts = declared_with(DECLARED), accounts_of(manifests)
 
     for service in ("notebooks", "reports"):
-        may = permissions_of(declared.role(service), declared)
-        assert users_of(accounts[service]) == {f"{service}.paddlewheel": may.as_config()}
         imported = {each["service"]["subject"] for each in accounts[service]["imports"]}
-        assert imported == may.publish
+        assert imported == permissions_of(declared.role(service), declared).publish
         assert accounts[service]["limits"] == {"max_connections": 200}
-    wanted = permissions_of(role_named(INSTALLER), declared).as_config()
-    assert users_of(accounts["PADDLEWHEEL"])["installer.paddlewheel"] == wanted
 
 
 def test_only_the_service_itself_is_given_what_it_imports(manifests: Manifests) -> None:
@@ -126,19 +109,17 @@ def test_nothing_is_left_of_the_template(manifests: Manifests) -> None:
     assert "@" not in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
 
 
-def test_it_has_a_certificate_or_with_tokens_a_role_that_nobody_is_bound_to(manifests: Manifests) -> None:
-    tokens = render("paddlewheel", *BASE, *SERVICES, "nats.auth=tokens")
-
-    assert named(manifests, "Secret", "nats-tls-notebooks")["data"]["tls.key"]
-    assert not [m for m in tokens if m["kind"] == "Secret" and m["metadata"]["name"] == "nats-tls-notebooks"]
-    [rule] = named(tokens, "Role", "bus-notebooks")["rules"]
+def test_it_has_a_role_that_nobody_is_bound_to(manifests: Manifests) -> None:
+    [rule] = named(manifests, "Role", "bus-notebooks")["rules"]
     assert rule == {
         "apiGroups": ["events.paddlepaddle.org"],
         "resources": ["busroles"],
         "resourceNames": ["notebooks"],
         "verbs": ["use"],
     }
-    bound = [m for m in tokens if m["kind"].endswith("Binding") and m["roleRef"]["name"] == "bus-notebooks"]
+    bound = [
+        m for m in manifests if m["kind"].endswith("Binding") and m["roleRef"]["name"] == "bus-notebooks"
+    ]
     assert bound == []
 
 
@@ -163,7 +144,7 @@ def test_streams_of_services_and_their_copies_count_among_what_the_server_keeps(
     [
         *(
             ((f"{FIRST}.name={name}",), f"nats.services[0].name: {name} is taken; choose a name")
-            for name in ("job-controller", "subscriber", "installer", "server", "bus-auth")
+            for name in ("job-controller", "subscriber", "installer", "bus-auth")
         ),
         *(
             (

@@ -1,4 +1,4 @@
-"""The chart with `nats.auth=tokens`: who gets which token, key and right."""
+"""The tokens, keys and rights that the chart gives to each client."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 
 from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
-from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render, services
+from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render
 
-TOKENS = ("crds.install=false", "nats.auth=tokens")
+TOKENS = ("crds.install=false",)
 KINDS = ("services", "agents", "evaluators", "watchers")
-NO_ROLE_BINDING = {"cache-runtime", "subscriber"}
-"""Recognized by their pod, and by the namespaces that they may watch."""
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +26,6 @@ def pods(manifests: Manifests) -> dict[str, Manifest]:
 
 def sources(pod: Manifest) -> list[Manifest]:
     return [s for v in pod["volumes"] if v["name"] == "bus" for s in v["projected"]["sources"]]
-
-
-def test_certificates_are_the_default() -> None:
-    assert "bus-auth" not in pods(services())
-    assert not [m for m in services() if m["metadata"]["name"].startswith("bus-auth")]
 
 
 def rights_of(role: Manifest) -> dict[tuple[str, str], list[str]]:
@@ -53,35 +46,18 @@ def bindings_of(manifests: Manifests, account: str) -> set[tuple[str, str, str]]
     }
 
 
-LOOKS_UP = {("", "pods"): ["get"], ("batch.paddlepaddle.org", "samplesets"): ["get"]}
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews"): ["create"],
     ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
 }
 
 
-def test_bus_auth_may_review_and_look_up_and_nothing_else(manifests: Manifests) -> None:
-    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth")) == LOOKS_UP
+def test_bus_auth_may_review_and_nothing_else(manifests: Manifests) -> None:
     assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
-    assert bindings_of(manifests, "bus-auth") == {
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth"),
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
-    }
+    assert bindings_of(manifests, "bus-auth") == {("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster")}
 
 
-def test_where_data_sets_are_of_one_namespace_it_looks_up_there_alone() -> None:
-    manifests = render("paddlewheel", *TOKENS, "datasetController.namespace=team-a")
-
-    role = named(manifests, "Role", "paddlewheel-bus-auth")
-    assert (role["metadata"]["namespace"], rights_of(role)) == ("team-a", LOOKS_UP)
-    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
-    assert bindings_of(manifests, "bus-auth") == {
-        ("RoleBinding", "team-a", "paddlewheel-bus-auth"),
-        ("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster"),
-    }
-
-
-def test_a_team_is_joined_by_a_binding_to_its_role_and_only_the_first_has_a_member() -> None:
+def test_a_team_is_joined_by_a_binding_to_its_role() -> None:
     teams = ("nats.subscribers[0].name=subscriber", "nats.subscribers[1].name=vision")
     room = ("nats.jetstream.maxFileStore=4Gi", "nats.persistence.size=5Gi")
     manifests = render("paddlewheel", *TOKENS, *teams, *room)
@@ -95,28 +71,33 @@ def test_a_team_is_joined_by_a_binding_to_its_role_and_only_the_first_has_a_memb
             "verbs": ["use"],
         }
     bound = [m for m in manifests if m["kind"] == "RoleBinding" and "bus-team" in m["roleRef"]["name"]]
-    assert [(m["roleRef"]["name"], [s["name"] for s in m["subjects"]]) for m in bound] == [
-        ("bus-team-subscriber", ["subscriber"])
-    ]
+    assert bound == []
 
 
-def test_a_new_key_restarts_bus_auth_and_the_servers_alike() -> None:
-    """Each rendering without a cluster makes one."""
-    marks = [
-        {
-            name: named(manifests, kind, name)["spec"]["template"]["metadata"]["annotations"][
-                "paddlepaddle.org/bus-auth-key"
-            ]
-            for kind, name in (("Deployment", "bus-auth"), ("StatefulSet", "nats"))
-        }
-        for manifests in (
-            render("paddlewheel", *TOKENS, "nats.tls.validityDays=10"),
-            render("paddlewheel", *TOKENS, "nats.tls.validityDays=20"),
-        )
-    ]
+@pytest.mark.parametrize("profile", ["development", "production"])
+def test_no_value_of_the_bus_restarts_the_servers(profile: str) -> None:
+    """The container `config` has the server reload what changes."""
+    plain = render("paddlewheel", *TOKENS, f"profile={profile}")
+    changed = render(
+        "paddlewheel",
+        *TOKENS,
+        f"profile={profile}",
+        "nats.subscribers[0].name=vision",
+        "nats.subscribers[0].namespaces={a}",
+        "nats.services[0].name=notebooks",
+        "nats.services[0].publishes[0].context=notebooks",
+        "nats.streams.PW_JOBS.maxBytes=1Gi",
+        "nats.jetstream.maxFileStore=6Gi",
+        "nats.roleLimits.watchers=7",
+        "nats.tls.serverNames={bus.example}",
+        "nats.tls.validityDays=9",
+        "rollout=b",
+    )
 
-    assert [mark["bus-auth"] == mark["nats"] for mark in marks] == [True, True]
-    assert marks[0] != marks[1]
+    before, after = (named(each, "StatefulSet", "nats")["spec"] for each in (plain, changed))
+    assert before == after
+    config, other = (named(each, "ConfigMap", "nats")["data"] for each in (plain, changed))
+    assert config != other
 
 
 def test_nobody_uses_up_the_servers_connections() -> None:
@@ -173,12 +154,9 @@ def test_bus_auths_private_key_is_mounted_by_bus_auth_alone(manifests: Manifests
     assert holders == {"bus-auth": ["all"], "nats": ["tls.crt"]}
 
 
-@pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - NO_ROLE_BINDING))
-def test_a_role_belongs_to_the_account_of_its_name_in_the_releases_namespace(
-    manifests: Manifests, role: str
-) -> None:
+@pytest.mark.parametrize("role", ["evaluator", "operator"])
+def test_a_role_for_people_can_be_bound(manifests: Manifests, role: str) -> None:
     [rule] = named(manifests, "Role", f"bus-{role}")["rules"]
-    binding = named(manifests, "RoleBinding", f"bus-{role}")
 
     assert rule == {
         "apiGroups": ["events.paddlepaddle.org"],
@@ -186,14 +164,24 @@ def test_a_role_belongs_to_the_account_of_its_name_in_the_releases_namespace(
         "resourceNames": [role],
         "verbs": ["use"],
     }
-    assert binding["roleRef"]["name"] == f"bus-{role}"
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": role, "namespace": "paddle-system"}]
+    assert not [m for m in manifests if m.get("roleRef", {}).get("name") == f"bus-{role}"]
+
+
+def test_people_get_tokens_of_the_accounts_for_people_alone(manifests: Manifests) -> None:
+    tokens, *_ = named(manifests, "Role", "bus-clients")["rules"]
+
+    assert tokens == {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts/token"],
+        "resourceNames": ["evaluator", "operator", "subscriber"],
+        "verbs": ["create"],
+    }
+
+
+@pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - {"cache-runtime"}))
+def test_the_account_of_each_role_is_in_the_releases_namespace(manifests: Manifests, role: str) -> None:
+    """dataset-controller's part of the chart has the account of agents."""
     assert named(manifests, "ServiceAccount", role)
-
-
-def test_nobody_has_a_role_by_its_pods_alone(manifests: Manifests) -> None:
-    for role in NO_ROLE_BINDING:
-        assert not [m for m in manifests if m["metadata"]["name"] == f"bus-{role}"]
 
 
 def test_the_servers_configuration_has_no_users_but_bus_auth(manifests: Manifests) -> None:
@@ -202,14 +190,6 @@ def test_the_servers_configuration_has_no_users_but_bus_auth(manifests: Manifest
     assert '"users"' not in config
     assert config.count(" users: [") == 1
     assert "verify_and_map" not in config.split("cluster {")[0]
-
-
-@pytest.mark.parametrize("values", ["nats.tls.enabled=false", "nats.enabled=false,nats.url=nats://bus:4222"])
-def test_tokens_are_sent_over_tls_to_the_charts_own_server_only(values: str) -> None:
-    ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", f"nats.auth=tokens,{values}")
-
-    assert ended.returncode != 0
-    assert "nats.auth=tokens needs nats.enabled=true and nats.tls.enabled=true" in ended.stderr
 
 
 def test_with_certificates_of_ones_own_no_key_is_made() -> None:
@@ -255,12 +235,8 @@ def test_members_of_a_service_connect_as_it_and_may_nothing_else() -> None:
     }
 
 
-def test_with_certificates_nobody_is_bound() -> None:
-    assert bindings_of(render("paddlewheel", "crds.install=false", *MEMBERS), "notifier") == set()
-
-
 def test_a_member_is_an_account_with_its_namespace() -> None:
-    value = "nats.auth=tokens,nats.subscribers[0].name=vision,nats.subscribers[0].members={notifier}"
+    value = "nats.subscribers[0].name=vision,nats.subscribers[0].members={notifier}"
     ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value)
     assert ended.returncode != 0
     assert "members" in ended.stderr

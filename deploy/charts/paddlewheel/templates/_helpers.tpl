@@ -19,7 +19,7 @@ app.kubernetes.io/name: {{ .name }}
 
 {{- define "paddlewheel.natsUrl" -}}
 {{- if .Values.nats.enabled -}}
-{{ ternary "tls" "nats" .Values.nats.tls.enabled }}://nats.{{ .Release.Namespace }}.svc:4222
+tls://nats.{{ .Release.Namespace }}.svc:4222
 {{- else -}}
 {{ .Values.nats.url }}
 {{- end -}}
@@ -54,15 +54,11 @@ capabilities: {drop: [ALL]}
 
 {{/*
 A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
-secrets and optionalSecrets (mount path -> Secret), annotations (of its pods).
+secrets and optionalSecrets (mount path -> Secret).
 */}}
 {{- define "paddlewheel.controller" -}}
-{{- $own := printf "nats-tls-%s" .name }}
 {{- $secrets := .secrets | default dict }}
-{{- $tokens := include "paddlewheel.busTokens" .root }}
-{{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
-{{- $secrets = merge (dict "/etc/paddlewheel/bus" $own) $secrets }}
-{{- end }}
+{{- $tls := include "paddlewheel.busTls" .root }}
 {{- $optional := .optionalSecrets | default dict }}
 apiVersion: v1
 kind: ServiceAccount
@@ -89,12 +85,6 @@ spec:
         prometheus.io/port: "8080"
         {{- with .root.Values.rollout }}
         paddlepaddle.org/rollout: {{ . | quote }}
-        {{- end }}
-        {{- with .annotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-        {{- if and (include "paddlewheel.busTls" .root) (not $tokens) }}
-        paddlepaddle.org/bus-certificate: {{ include "paddlewheel.busCertificateHash" (dict "root" .root "secret" $own) | quote }}
         {{- end }}
     spec:
       serviceAccountName: {{ .name }}
@@ -137,7 +127,7 @@ spec:
             {{- if .root.Values.nats.credentialsSecret }}
             - {name: nats-credentials, mountPath: /etc/paddlewheel/nats, readOnly: true}
             {{- end }}
-            {{- if $tokens }}
+            {{- if $tls }}
             - {name: bus, mountPath: /etc/paddlewheel/bus, readOnly: true}
             {{- end }}
             {{- range $path, $secret := merge (dict) $secrets $optional }}
@@ -148,7 +138,7 @@ spec:
         {{- with .root.Values.nats.credentialsSecret }}
         - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
         {{- end }}
-        {{- if $tokens }}
+        {{- if $tls }}
         - {{- include "paddlewheel.busTokenVolume" . | nindent 10 }}
         {{- end }}
         {{- range $path, $secret := $secrets }}

@@ -4,6 +4,9 @@
 {{- $replicas := int (include "paddlewheel.natsReplicas" .) -}}
 port: 4222
 http_port: 8222
+# Not an option of the program: with that, the server refuses to reload this file.
+server_name: $POD_NAME
+pid_file: /run/nats/nats.pid
 # Of each connection: each takes memory, 4 KB where it reaches all streams. Limits in what bus-auth grants are not looked at.
 max_subscriptions: 500
 jetstream {
@@ -12,67 +15,43 @@ jetstream {
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
   sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
 }
-{{- if $nats.tls.enabled }}
 tls {
   {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}
-  {{- if not (include "paddlewheel.busTokens" .) }}
-  # The DNS name in a client's certificate is its user; clients without a certificate are rejected.
-  verify_and_map: true
-  {{- end }}
   timeout: 5
 }
-{{- if include "paddlewheel.busTokens" . }}
 # Public keys of bus-auth, from its certificate.
-include "../nats-callout/keys.conf"
+include "keys.conf"
 # bus-auth is asked about every other connection.
 authorization {
   timeout: 5
   auth_callout { issuer: $BUS_AUTH_ISSUER, auth_users: [$BUS_AUTH_USER], account: BUS_AUTH, xkey: $BUS_AUTH_XKEY }
 }
-{{- end }}
 # Generated from paddlewheel.bus.admin.permissions: an account for the streams, one per role, one per team of subscribers.
 accounts {
-  {{- $all := include "paddlewheel.natsAccounts" . | fromJson }}
-  {{- $tokens := include "paddlewheel.busTokens" . }}
-  {{- range $name, $account := ternary (omit $all "BUS_AUTH") $all (eq "true" $tokens) }}
-  {{ $name | quote }}: {{ ternary (omit $account "users") $account (eq "true" (include "paddlewheel.busTokens" $)) | toRawJson }}
+  {{- range $name, $account := omit (include "paddlewheel.natsAccounts" . | fromJson) "BUS_AUTH" }}
+  {{ $name | quote }}: {{ $account | toRawJson }}
   {{- end }}
-  {{- if $tokens }}
-  {{- $reader := (.Files.Get "files/bus-accounts.json" | fromJson).reader }}
   BUS_AUTH: {
-    imports: {{ $all.BUS_AUTH.imports | toRawJson }}
-    exports: {{ $all.BUS_AUTH.exports | toRawJson }}
     users: [{
       nkey: $BUS_AUTH_USER
-      permissions: {
-        subscribe: {allow: {{ concat (list "$SYS.REQ.USER.AUTH" "_INBOX_bus-auth.>") $reader.subscribe | toRawJson }}}
-        # `_R_` is where the server has the answers to what other accounts ask.
-        publish: {
-          allow: {{ concat (list "$SYS._INBOX.>" "_R_.>") $reader.publish | toRawJson }}
-          deny: {{ $reader.publish_denied | toRawJson }}
-        }
-      }
+      permissions: {subscribe: {allow: ["$SYS.REQ.USER.AUTH", "_INBOX_bus-auth.>"]}, publish: {allow: ["$SYS._INBOX.>"]}}
     }]
   }
-  {{- end }}
 }
 # Nobody is in this account.
 system_account: SYS
-{{- end }}
 {{- if gt $replicas 1 }}
 cluster {
   name: paddlewheel
   port: 6222
   # Clients connect to the Service; pod addresses are useless to a client behind a forwarded port.
   no_advertise: true
-  {{- if $nats.tls.enabled }}
   tls {
     {{- include "paddlewheel.natsTlsFiles" . | nindent 4 }}
     # A route has full permissions: only the servers' certificate contains the route names.
     verify_cert_and_check_known_urls: true
     timeout: 5
   }
-  {{- end }}
   routes: [
     {{- range $index := until $replicas }}
     nats://nats-{{ $index }}.nats-servers.{{ $.Release.Namespace }}.svc:6222
@@ -88,26 +67,18 @@ cluster {
 {{- $accounts := $file.accounts }}
 {{- $home := index $accounts "PADDLEWHEEL" }}
 {{- $names := list }}
-{{- /* `server`: its certificate would be in the servers' Secret. */}}
-{{- $taken := concat (list "server") (keys $file.users | sortAlpha) }}
+{{- $taken := without $file.roles "subscriber" }}
 {{- range .Values.nats.subscribers }}
 {{- if or (has .name $taken) (has .name $names) }}
 {{- fail (printf "nats.subscribers: the name %s is taken; choose one that is used once and is none of %s" .name (join ", " $taken)) }}
 {{- end }}
 {{- $names = append $names .name }}
 {{- end }}
-{{- $installer := dict }}
-{{- range $home.users }}
-{{- if eq .user $file.users.installer }}
-{{- $installer = .permissions.publish }}
-{{- end }}
-{{- end }}
 {{- $lives := list }}
 {{- $streams := list }}
 {{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
 {{- $added := $file.service | toRawJson | replace "@service@" .name | fromJson }}
 {{- $account := $added.account }}
-{{- $may := (first $account.users).permissions.publish }}
 {{- $_ := set $home "exports" (concat $home.exports $added.exports) }}
 {{- $parts := list }}
 {{- range .publishes }}
@@ -123,10 +94,8 @@ cluster {
 {{- end }}
 {{- range $parts }}
 {{- $part := .part | toRawJson | replace "@context@" .context | replace "@CONTEXT@" (upper .context) | fromJson }}
-{{- $_ := set $may "allow" (concat $may.allow $part.may) }}
 {{- $_ := set $account "imports" (concat $account.imports $part.imports) }}
 {{- $_ := set $home "exports" (concat $home.exports $part.exports) }}
-{{- $_ := set $installer "allow" (concat $installer.allow $part.installer) }}
 {{- end }}
 {{- $_ := set $accounts .name $account }}
 {{- end }}
@@ -224,12 +193,12 @@ cluster {
 {{- $services | toRawJson }}
 {{- end }}
 
-{{/* The teams of subscribers as bus-installer wants them. Without permissions there are none: all read the same streams. */}}
+{{/* The teams of subscribers as bus-installer wants them. A server of your own has none: all read the same streams. */}}
 {{- define "paddlewheel.natsTeams" -}}
 {{- $teams := list }}
-{{- if and .Values.nats.enabled .Values.nats.tls.enabled }}
+{{- if .Values.nats.enabled }}
 {{- range .Values.nats.subscribers }}
-{{- $teams = append $teams (dict "name" .name "namespaces" (.namespaces | default list)) }}
+{{- $teams = append $teams (dict "name" .name "namespaces" (.namespaces | default list) "maxBytes" (.maxBytes | default "")) }}
 {{- end }}
 {{- end }}
 {{- $teams | toRawJson }}
@@ -288,25 +257,43 @@ key_file: /etc/nats-tls/tls.key
 
 {{/* Bytes that the streams, and the teams' copies of those of facts, may take on each server: on disk and in memory. */}}
 {{- define "paddlewheel.natsNeeds" -}}
-{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray | len }}
+{{- $teams := include "paddlewheel.natsTeams" . | fromJsonArray }}
 {{- $memory := 0 }}
 {{- $needs := 0 }}
+{{- $copied := list }}
 {{- range $name, $stream := (.Files.Get "files/bus-accounts.json" | fromJson).streams }}
 {{- $asked := dig $name "maxBytes" "" $.Values.nats.streams }}
 {{- $bytes := int64 $stream.bytes }}
 {{- if $asked }}
 {{- $bytes = include "paddlewheel.bytes" $asked | int64 }}
 {{- end }}
-{{- $bytes = mul $bytes (ternary (add 1 $teams) 1 $stream.copied) }}
 {{- if $stream.memory }}
 {{- $memory = add $memory $bytes }}
 {{- else }}
 {{- $needs = add $needs $bytes }}
 {{- end }}
+{{- if $stream.copied }}
+{{- $copied = append $copied (dict "bytes" $bytes "memory" $stream.memory) }}
+{{- end }}
 {{- end }}
 {{- range $service := include "paddlewheel.natsServices" . | fromJsonArray }}
 {{- range $service.publishes }}
-{{- $needs = add $needs (mul (include "paddlewheel.bytes" .maxBytes | int64) (add 1 $teams)) }}
+{{- $bytes := include "paddlewheel.bytes" .maxBytes | int64 }}
+{{- $needs = add $needs $bytes }}
+{{- $copied = append $copied (dict "bytes" $bytes "memory" false) }}
+{{- end }}
+{{- end }}
+{{- range $team := $teams }}
+{{- range $copy := $copied }}
+{{- $most := $copy.bytes }}
+{{- with $team.maxBytes }}
+{{- $most = min $most (include "paddlewheel.bytes" . | int64) }}
+{{- end }}
+{{- if $copy.memory }}
+{{- $memory = add $memory $most }}
+{{- else }}
+{{- $needs = add $needs $most }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- $share := include "paddlewheel.streamReplicas" . | int }}
@@ -323,7 +310,7 @@ key_file: /etc/nats-tls/tls.key
 {{- $least := div (add $needs 1048575) 1048576 }}
 {{- $teams := include "paddlewheel.natsTeams" $ | fromJsonArray | len }}
 {{- $beside := ternary "nats.persistence.size" "nats.resources.limits.memory" (eq $field "maxFileStore") }}
-{{- fail (printf "nats.jetstream.%s=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.%s=%dMi and %s to more than that, or remove subscribers or services" $field $store $teams $least $field $least $beside) }}
+{{- fail (printf "nats.jetstream.%s=%s is less than the streams and their copies for %d nats.subscribers may take (%dMi): set nats.jetstream.%s=%dMi and %s to more than that, or a smaller maxBytes of nats.subscribers, or remove subscribers or services" $field $store $teams $least $field $least $beside) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -338,16 +325,9 @@ key_file: /etc/nats-tls/tls.key
 {{- end }}
 {{- end }}
 
-{{/* "true" when clients authenticate by service-account tokens, else "". */}}
+{{/* "true" when clients show service-account tokens: to the chart's server, else "". */}}
 {{- define "paddlewheel.busTokens" -}}
-{{- if eq .Values.nats.auth "tokens" }}true{{ end }}
-{{- end }}
-
-{{/* Fails when tokens cannot be used with the other values. */}}
-{{- define "paddlewheel.checkTokens" -}}
-{{- if and (include "paddlewheel.busTokens" .) (not (and .Values.nats.enabled .Values.nats.tls.enabled)) }}
-{{- fail "nats.auth=tokens needs nats.enabled=true and nats.tls.enabled=true: tokens are sent over TLS only, to the chart's own server" }}
-{{- end }}
+{{- if .Values.nats.enabled }}true{{ end }}
 {{- end }}
 
 {{/* Fails when the values do not meet the guarantees of the profile. */}}
@@ -362,9 +342,6 @@ key_file: /etc/nats-tls/tls.key
 {{- end }}
 {{- if not (include "paddlewheel.natsPersistence" .) }}
 {{- $faults = append $faults "nats.persistence.enabled=false (facts are lost with the pod; set true)" }}
-{{- end }}
-{{- if not .Values.nats.tls.enabled }}
-{{- $faults = append $faults "nats.tls.enabled=false (anyone may publish anything; set true)" }}
 {{- end }}
 {{- if $faults }}
 {{- fail (printf "profile=production refuses %s; or set profile=development" (join ", " $faults)) }}

@@ -1,8 +1,8 @@
 {{/* Certificates of the bus: issued once, reused by later upgrades. */}}
 
-{{/* "true" when the services speak TLS to the bus, with a certificate of their own or with a token; else "". */}}
+{{/* "true" when the services check the server by the authority in ConfigMap bus-ca, else "". */}}
 {{- define "paddlewheel.busTls" -}}
-{{- if and .Values.nats.tls.enabled (or .Values.nats.enabled .Values.nats.tls.existing) }}true{{ end }}
+{{- if or .Values.nats.enabled .Values.nats.tls.existing }}true{{ end }}
 {{- end }}
 
 {{/* DNS names of the server's certificate: for clients, a forwarded port, and the servers among themselves. */}}
@@ -34,14 +34,6 @@ Existing certificates are kept as long as their CA and their DNS names are. Cach
 {{- $ca = genCAWithKey "paddlewheel-bus" $days (genPrivateKey "ecdsa") }}
 {{- end }}
 {{- $wanted := dict "nats-tls-server" (include "paddlewheel.busServerNames" . | fromJson).names }}
-{{- if not (include "paddlewheel.busTokens" .) }}
-{{- range $role, $user := (.Files.Get "files/bus-accounts.json" | fromJson).users }}
-{{- $_ := set $wanted (printf "nats-tls-%s" $role) (list $user) }}
-{{- end }}
-{{- range concat .Values.nats.subscribers .Values.nats.services }}
-{{- $_ := set $wanted (printf "nats-tls-%s" .name) (list (printf "%s.paddlewheel" .name)) }}
-{{- end }}
-{{- end }}
 {{- $secrets := dict }}
 {{- $names := dict }}
 {{- range $name, $dns := $wanted }}
@@ -76,38 +68,14 @@ Existing certificates are kept as long as their CA and their DNS names are. Cach
 {{- .Values.busAuth.made | toJson }}
 {{- end }}
 
-{{/*
-The annotation that changes with bus-auth's key, as JSON: a new key restarts bus-auth and the servers, which have its public half.
-A Secret of somebody else is read as it is at the upgrade.
-*/}}
-{{- define "paddlewheel.busAuthKeyHash" -}}
-{{- $certificate := "" }}
-{{- if .Values.nats.tls.existing }}
-{{- $found := lookup "v1" "Secret" .Release.Namespace "bus-auth-key" }}
-{{- if and $found $found.data }}
-{{- $certificate = index $found.data "tls.crt" }}
-{{- end }}
-{{- else }}
-{{- $certificate = index (include "paddlewheel.busAuthKey" . | fromJson) "tls.crt" }}
-{{- end }}
-{{- dict "paddlepaddle.org/bus-auth-key" (sha256sum $certificate) | toJson }}
-{{- end }}
-
-{{/* Volume with what a client shows and checks: the authority's certificate and, but for bus-auth, a token. Arguments: root, name. */}}
+{{/* Volume with the authority's certificate, and a token for the chart's server (bus-auth has a key). Arguments: root, name. */}}
 {{- define "paddlewheel.busTokenVolume" -}}
 name: bus
 projected:
   defaultMode: 288
   sources:
     - configMap: {name: bus-ca, items: [{key: ca.crt, path: ca.crt}]}
-    {{- if ne .name "bus-auth" }}
+    {{- if and (ne .name "bus-auth") (include "paddlewheel.busTokens" .root) }}
     - serviceAccountToken: {path: token, audience: paddlewheel-bus, expirationSeconds: 3600}
     {{- end }}
-{{- end }}
-
-{{/* Changes with a Secret's certificate, so that a new one restarts the pods. Arguments: root, secret. */}}
-{{- define "paddlewheel.busCertificateHash" -}}
-{{- if and (not .root.Values.nats.tls.existing) (or (eq .secret "nats-tls-server") (not (include "paddlewheel.busTokens" .root))) -}}
-{{ index (include "paddlewheel.busCertificates" .root | fromJson) "secrets" .secret "tls.crt" | sha256sum }}
-{{- end }}
 {{- end }}

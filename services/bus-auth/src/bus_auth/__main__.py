@@ -1,28 +1,45 @@
-"""`bus-auth` answers the bus; `bus-auth server-keys <certificate> <file>` writes what its server needs."""
+"""`bus-auth` answers the bus; `bus-auth server-config` writes the configuration of the server beside it."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from bus_auth.app import run
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
-from paddlewheel.bus.callout.keys import PublicKeys
+from bus_auth.server_config import ServerConfig, Sources
+from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS
 from paddlewheel.core import logging
 from paddlewheel.core.errors import Permanent
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.run import run_service
 from paddlewheel.core.settings import load_settings
+
+USAGE = (
+    "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
+)
+log = LibraryLogger(__name__)
 
 
 def main() -> int:
     """Exit code: 0 after a clean stop, 1 after an error, 2 for invalid settings or arguments."""
+    match sys.argv[1:]:
+        case []:
+            return _answer()
+        case ["server-config", config, certificate, tls, folder]:
+            logging.set_up(SERVICE)
+            sources = Sources(Path(config), Path(certificate), Path(tls))
+            return run_service(partial(_keep, ServerConfig(sources, Path(folder))))
+    sys.stderr.write(f"usage: {USAGE}\n")
+    return 2
+
+
+def _answer() -> int:
     try:
-        if sys.argv[1:2] == ["server-keys"] and len(sys.argv) == 4:
-            certificate, file = map(Path, sys.argv[2:])
-            file.write_text(server_variables(certificate))
-            return 0
         settings = load_settings(Settings)
     except Permanent as error:
         sys.stderr.write(f"{SERVICE}: {error.message}\n")
@@ -31,11 +48,17 @@ def main() -> int:
     return run_service(partial(run, settings))
 
 
-def server_variables(certificate: Path) -> str:
-    """Variables that the chart's nats.conf includes. Raises Permanent."""
-    keys = PublicKeys.of_certificate(certificate)
-    values = {"BUS_AUTH_ISSUER": keys.issuer, "BUS_AUTH_USER": keys.user, "BUS_AUTH_XKEY": keys.xkey}
-    return "".join(f'{name}: "{value}"\n' for name, value in values.items())
+async def _keep(config: ServerConfig, stop: asyncio.Event) -> None:
+    """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
+    config.update()
+    while not stop.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), SERVER_CONFIG_CHECK_INTERVAL_SECONDS)
+        try:
+            config.update()
+        except (OSError, Permanent) as error:
+            # The kubelet may be replacing the files.
+            log.warning("the server's configuration cannot be read", why=str(error))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 
 from bus_auth.authority import KubernetesAuthority
 from bus_auth.authorize import Authorizer, Policy
@@ -16,13 +15,9 @@ from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
-from paddlewheel.bus.nats.set_reader import SetReader
-from paddlewheel.bus.nats.set_requests import SetRequests
-from paddlewheel.bus.nats.set_writer import SetWriter
 from paddlewheel.core import http, telemetry
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.tasks import end
@@ -38,13 +33,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             authorizer = Authorizer(authority, policy_of(settings), clock)
             metrics = Metrics(measures.meter)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
-            access = access_of(settings, key)
-            callout = NatsCallout(access, server, clock, name=settings.pod_name)
-            reader = SetReader(access, clock, metrics.read, name=f"{settings.pod_name}-reader")
-            writer = SetWriter(access, clock, metrics.written, name=f"{settings.pod_name}-writer")
+            callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
             watch = KeyWatch(settings.key_file, key, callout, clock)
-            agents = {"reads": reader, "writes": writer}
-            await _serve(callout, agents, watch, settings.http_port, stop)
+            await _serve(callout, watch, settings.http_port, stop)
     finally:
         measures.shutdown()
 
@@ -55,7 +46,7 @@ def policy_of(settings: Settings) -> Policy:
         home=settings.pod_namespace,
         audience=settings.audience,
         lifetime=settings.lifetime,
-        teams=tuple(Team(team.name, team.namespaces) for team in settings.teams),
+        teams=tuple(each.team for each in settings.teams),
         # Spreads clients in time; nothing secret depends on it.
         spread=random.random,
         declared=declared_with(settings.services),
@@ -74,19 +65,11 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
     )
 
 
-async def _serve(
-    callout: NatsCallout,
-    agents: Mapping[str, SetRequests],
-    watch: KeyWatch,
-    port: int,
-    stop: asyncio.Event,
-) -> None:
+async def _serve(callout: NatsCallout, watch: KeyWatch, port: int, stop: asyncio.Event) -> None:
     """Until `stop`. Raises what ends one of its tasks."""
-    served = [each.run() for each in agents.values()]
-    working = [asyncio.create_task(each) for each in (callout.run(), *served, watch.run())]
+    working = [asyncio.create_task(each) for each in (callout.run(), watch.run())]
     stopping = asyncio.create_task(stop.wait())
-    asked = {name: each.is_ready for name, each in agents.items()}
-    checks = {"bus": callout.is_ready, **asked, "key": watch.is_current}
+    checks = {"bus": callout.is_ready, "key": watch.is_current}
     try:
         async with http.serve(port, checks):
             done, _ = await asyncio.wait({*working, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,14 +1,11 @@
-"""The Authority port over the API server: reviews of tokens and of access, and two kinds of objects."""
+"""The Authority port over the API server: reviews of tokens and of access."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from bus_auth.domain.accounts import read_review
 from bus_auth.domain.model import Account, Question, Shown
 from bus_auth.domain.names import GROUP
-from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PODS, SAMPLE_SETS, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
+from paddlewheel.kube.ports import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
 
 
 class KubernetesAuthority:
@@ -41,9 +38,3 @@ class KubernetesAuthority:
         }
         answer = await self._cluster.create(SUBJECT_ACCESS_REVIEWS, {"metadata": {}, "spec": spec})
         return (answer.get("status") or {}).get("allowed") is True
-
-    async def pod(self, key: Key) -> dict[str, Any]:
-        return await self._cluster.get(PODS, key)
-
-    async def sample_set(self, key: Key) -> dict[str, Any]:
-        return await self._cluster.get(SAMPLE_SETS, key)

@@ -6,18 +6,23 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bus_auth.domain.accounts import check_token, namespace_of, pod_of, queue_of, read_wish, rights_end
-from bus_auth.domain.agents import set_of
+from bus_auth.domain.accounts import (
+    SERVICE_ACCOUNT,
+    check_token,
+    namespace_of,
+    queue_of,
+    read_wish,
+    rights_end,
+)
 from bus_auth.domain.model import Account, Question, Wish
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from bus_auth.ports import Authority
-from paddlewheel.bus.admin.permissions import AGENT, OURS, SUBSCRIBER, Declared
-from paddlewheel.bus.admin.rights import Identity, SetReference, Watch, rights
+from paddlewheel.bus.admin.permissions import OURS, SUBSCRIBER, Declared
+from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Asking, Grant
-from paddlewheel.contracts.objects import uid_of
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.core.errors import Permanent
 
 
 @dataclass(frozen=True)
@@ -61,22 +66,16 @@ class Authorizer:
         return Grant(account.user, place, permissions, end)
 
     async def _identify(self, account: Account, wish: Wish, team: Team | None) -> Identity:
-        if wish.role == AGENT:
-            return Identity(AGENT, set=await self._set_of(account))
         if wish.role == SUBSCRIBER or team:
             return await self._subscriber(account, wish, team)
-        await self._check(account, Question(USE, ROLES, self._policy.home, wish.role))
+        if not self._is_own(account, wish.role):
+            await self._check(account, Question(USE, ROLES, self._policy.home, wish.role))
         return Identity(wish.role)
 
-    async def _set_of(self, account: Account) -> SetReference:
-        """By the API server's objects, never by what the client says."""
-        bound = pod_of(account)
-        try:
-            key = set_of(bound, await self._authority.pod(bound.key))
-            found = await self._authority.sample_set(key)
-        except NotFound as error:
-            raise Permanent("NotAnAgent", str(error)) from error
-        return SetReference(key.namespace, uid_of(found))
+    def _is_own(self, account: Account, name: str) -> bool:
+        """The account of the release's namespace with the name of a role or a team has that role, or is of
+        that team. Other accounts need a RoleBinding."""
+        return account.user == f"{SERVICE_ACCOUNT}{self._policy.home}:{name}"
 
     async def _subscriber(self, account: Account, wish: Wish, team: Team | None) -> Identity:
         """In the team that it names, when it belongs there and may watch all that the team has.
@@ -84,7 +83,7 @@ class Authorizer:
         `subscriber` needs no team: it then hears the namespaces that it asks for, or its own.
         """
         if team and not wish.namespaces:
-            refused = await self._forbidden(account, self._membership(team))
+            refused = await self._forbidden(account, self._membership(account, team))
             if refused is None:
                 return Identity(SUBSCRIBER, team=team.name)
             if wish.role != SUBSCRIBER:
@@ -94,10 +93,12 @@ class Authorizer:
             await self._check(account, Question(WATCH, FACTS, namespace))
         return Identity(SUBSCRIBER, watch=Watch(frozenset(watched), queue_of(account)))
 
-    def _membership(self, team: Team) -> tuple[Question, ...]:
+    def _membership(self, account: Account, team: Team) -> tuple[Question, ...]:
         """To be in its account is to share its consumers, which a right to watch does not give."""
-        member = Question(USE, TEAMS, self._policy.home, team.name)
-        return member, *(Question(WATCH, FACTS, namespace) for namespace in team.namespaces or ("",))
+        watches = tuple(Question(WATCH, FACTS, namespace) for namespace in team.namespaces or ("",))
+        if self._is_own(account, team.name):
+            return watches
+        return Question(USE, TEAMS, self._policy.home, team.name), *watches
 
     async def _check(self, account: Account, question: Question) -> None:
         """Raises Permanent when RBAC does not allow it."""

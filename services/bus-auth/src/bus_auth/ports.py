@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from bus_auth.domain.model import Account, Question, Shown
-from paddlewheel.contracts.keys import Key
 
 
 class Authority(Protocol):
@@ -20,12 +19,4 @@ class Authority(Protocol):
 
     async def allows(self, account: Account, question: Question) -> bool:
         """Whether RBAC allows it."""
-        ...
-
-    async def pod(self, key: Key) -> dict[str, Any]:
-        """Raises NotFound."""
-        ...
-
-    async def sample_set(self, key: Key) -> dict[str, Any]:
-        """Raises NotFound."""
         ...

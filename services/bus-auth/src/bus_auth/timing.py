@@ -7,3 +7,5 @@ from __future__ import annotations
 
 KEY_FILE_CHECK_INTERVAL_SECONDS = 2.0
 """The time between two looks at the key's file."""
+SERVER_CONFIG_CHECK_INTERVAL_SECONDS = 2.0
+"""The time between two looks at the files of the NATS server."""

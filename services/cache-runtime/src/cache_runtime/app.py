@@ -170,8 +170,7 @@ def identity_of(settings: CacheRuntimeSettings) -> Identity:
 async def run(settings: CacheRuntimeSettings, create_engine: EngineFactory, stop: asyncio.Event) -> None:
     """Connect and serve until `stop`."""
     measures = telemetry.set_up(SOURCE)
-    access = Access.of(settings, SOURCE).for_set(settings.set_uid)
-    bus = await connect(access, name=settings.pod_name)
+    bus = await connect(Access.of(settings, SOURCE), name=settings.pod_name)
     try:
         app = App(settings, create_engine, bus, Metrics(measures.meter))
         async with http.serve(settings.http_port, {"mounted": app.is_mounted}):

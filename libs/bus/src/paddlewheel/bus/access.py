@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
-from paddlewheel.bus.admin.rights import agent_inbox
 from paddlewheel.bus.admin.services import DeclaredService
-from paddlewheel.bus.admin.set_reads import API, read_api
-from paddlewheel.bus.admin.set_writes import write_prefix
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.streams import Limits
 
@@ -27,9 +24,8 @@ class Access:
 
     Args:
         url: `nats://host:port` or `tls://...`; several joined by commas.
-        creds_file: path of a NATS credentials file, "" = none.
-        tls_dir: folder with `ca.crt`, and `tls.crt` with `tls.key` for mutual TLS; "" = no TLS.
-            The files are read again at every connection, so that they may be replaced at any time.
+        creds_file: path of a NATS credentials file, or of a file with the seed of an nkey, "" = none.
+        tls_dir: folder with `ca.crt`, which is read for each connection; "" = no TLS.
         token_file: path of a projected service-account token, with which the server lets one in as `role`;
             "" = none. Read again at every connection: the kubelet renews it.
         nkey_seed: of a user that the server's configuration names by its public key, "" = none.
@@ -46,8 +42,6 @@ class Access:
         services: of others, whose streams and durables belong to the bus as ours do.
         limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
-        api_prefix: of requests to JetStream. Agents with tokens read through bus-auth: see `for_set`.
-        write_prefix: of the subjects of records and work, "" = none. They write through it, too.
         role: whose permissions the connection has, for log and error messages.
     """
 
@@ -66,8 +60,6 @@ class Access:
     services: tuple[DeclaredService, ...] = ()
     limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
-    api_prefix: str = API
-    write_prefix: str = ""
     role: str = ""
 
     @classmethod
@@ -86,12 +78,3 @@ class Access:
             inbox_prefix=inbox_prefix(role),
             role=role,
         )
-
-    def for_set(self, set_uid: str) -> Access:
-        """Of an agent of the data set: its own inbox, and with a token its own reads and writes."""
-        own = replace(self, inbox_prefix=agent_inbox(set_uid))
-        return own.through_bus_auth(set_uid) if self.token_file else own
-
-    def through_bus_auth(self, set_uid: str) -> Access:
-        """Whoever has the rights of one set alone asks it to read and to write."""
-        return replace(self, api_prefix=read_api(set_uid), write_prefix=write_prefix(set_uid))

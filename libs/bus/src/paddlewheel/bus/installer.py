@@ -30,8 +30,8 @@ from paddlewheel.core.run import run_service
 from paddlewheel.core.settings import ServiceSettings, load_settings
 
 SERVICE = "bus-installer"
-_AGAIN = 1.0
-"""Seconds after which it tries again what failed."""
+RETRY_INTERVAL_SECONDS = 1.0
+"""The time after which a failed installation is tried again."""
 
 log = LibraryLogger(__name__)
 
@@ -40,10 +40,18 @@ Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max
 
 
 class TeamSettings(BaseModel):
-    """One team."""
+    """One team; `max_bytes` "" means that its copies are as large as the streams."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     name: OthersName
     namespaces: tuple[Namespace, ...] = ()
+    max_bytes: str = Field(default="", pattern=f"^({SIZE})?$")
+
+    @property
+    def team(self) -> Team:
+        """The team, with its size in bytes."""
+        return Team(self.name, self.namespaces, int(measured(self.max_bytes)))
 
 
 class StreamSettings(BaseModel):
@@ -56,7 +64,7 @@ class StreamSettings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        """In bytes and seconds."""
+        """The limits in bytes and seconds."""
         return Limits(int(measured(self.max_bytes)), measured(self.max_age))
 
 
@@ -76,7 +84,7 @@ class Settings(ServiceSettings):
 
 
 class Installer:
-    """Installs until told to stop."""
+    """Installs until it is stopped."""
 
     def __init__(self, bus: NatsBus) -> None:
         self._bus = bus
@@ -87,7 +95,7 @@ class Installer:
         while not stop.is_set():
             await self._install()
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _AGAIN if self._trouble else every)
+                await asyncio.wait_for(stop.wait(), RETRY_INTERVAL_SECONDS if self._trouble else every)
 
     async def is_done(self) -> bool:
         """Everything was in place when it last looked."""
@@ -106,7 +114,7 @@ class Installer:
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Install until `stop`; ready when everything is in place."""
-    teams = tuple(Team(each.name, each.namespaces) for each in settings.teams)
+    teams = tuple(each.team for each in settings.teams)
     limits = {stream_named(name).name: each.limits for name, each in settings.streams.items()}
     measuring = telemetry.set_up(SERVICE)
     made = replace(Access.of(settings, INSTALLER), streams="make", limits=limits)

@@ -1,13 +1,11 @@
-"""How a command connects to the bus: from the environment, or with a certificate or token of the cluster."""
+"""How a command connects to the bus: from the environment, or with a token of the cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -26,10 +24,10 @@ from paddlewheel.sdk.access import resolve_access
 
 SERVER_NAME = "nats"
 """The name in the certificate of the server, which is reached at a forwarded port."""
-FILES = ("ca.crt", "tls.crt", "tls.key")
+CA = "ca.crt"
 _CLIENT_PORT = 4222
 _AUTHORITY = "bus-ca"
-"""ConfigMap of a bus whose clients authenticate with tokens."""
+"""ConfigMap with the certificate of the bus's authority."""
 _TOKEN_INTERVAL_SECONDS = TOKEN_SECONDS / 2
 
 log = LibraryLogger(__name__)
@@ -40,13 +38,13 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
     """Yield an access to the bus that is valid while the block runs.
 
     Args:
-        where: the cluster whose bus is used; None for the server of NATS_URL, with NATS_TLS_DIR (ca.crt,
-            tls.crt, tls.key) and NATS_CREDS if set.
+        where: the cluster whose bus is used; None for the server of NATS_URL, with NATS_TLS_DIR (ca.crt),
+            NATS_TOKEN_FILE and NATS_CREDS if set.
         role: the role to connect as: `subscriber` reads facts, `operator` may do everything.
 
     Raises:
         InvalidArgument: a variable names a file that cannot be used.
-        Permanent: the cluster cannot be used, or the Secret may not be read.
+        Permanent: the cluster cannot be used, or a token may not be made.
         Retry: kubectl could not forward.
     """
     if where is None:
@@ -60,62 +58,39 @@ async def bus_access(where: Target | None, *, role: str) -> AsyncIterator[Access
 async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Access]:
     """Yield an access to the bus of a cluster; see `bus_access`.
 
-    Until the block ends, the certificate of Secret `nats-tls-<role>`, or a token of the service account
-    `<role>`, is in a folder that only this user can read.
+    Until the block ends, a token of the service account `<role>` is in a folder that only this user can read.
+
+    Raises:
+        Permanent: the bus of the cluster is not the chart's, or the token may not be made.
+        Retry: kubectl could not forward.
     """
     with private_folder() as folder:
-        has_certificate = await _fetch_certificate(where, role, folder)
-        has_token = not has_certificate and await _fetch_authority(where, folder)
-        async with port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", _CLIENT_PORT) as port:
-            access = _forwarded(port, str(folder) if has_certificate or has_token else "", role)
-            if not has_token:
-                yield access
-                return
-            async with _fresh_token(where, role, folder / TOKEN):
-                yield replace(access, token_file=str(folder / TOKEN))
+        await _fetch_authority(where, folder / CA)
+        async with (
+            port_forward(where.tools, SYSTEM_NAMESPACE, "svc/nats", _CLIENT_PORT) as port,
+            _fresh_token(where, role, folder / TOKEN),
+        ):
+            yield Access(
+                f"tls://127.0.0.1:{port}",
+                tls_dir=str(folder),
+                tls_hostname=SERVER_NAME,
+                token_file=str(folder / TOKEN),
+                streams="assume",
+                inbox_prefix=inbox_prefix(role),
+                role=role,
+            )
 
 
-def _forwarded(port: int, folder: str, role: str) -> Access:
-    """Without certificate and token, the chart was installed with nats.tls.enabled=false."""
-    return Access(
-        f"{'tls' if folder else 'nats'}://127.0.0.1:{port}",
-        tls_dir=folder,
-        tls_hostname=SERVER_NAME if folder else "",
-        streams="assume",
-        inbox_prefix=inbox_prefix(role),
-        role=role,
-    )
-
-
-async def _fetch_certificate(where: Target, role: str, folder: Path) -> bool:
-    """Write the certificate of a role to a folder; False when the cluster has no certificate for it.
-
-    The content of the Secret never appears in a command line or a log.
-    """
-    name = f"nats-tls-{role}"
-    try:
-        found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{name}")
-    except NotFound:
-        return False
-    data = orjson.loads(found).get("data") or {}
-    if missing := [file for file in FILES if not data.get(file)]:
-        raise Permanent(
-            "CertificateIncomplete",
-            f"Secret {SYSTEM_NAMESPACE}/{name} has no {', '.join(missing)}; create it again",
-        )
-    for file in FILES:
-        _write_private(folder / file, base64.b64decode(data[file]))
-    return True
-
-
-async def _fetch_authority(where: Target, folder: Path) -> bool:
-    """Write the certificate of the bus's authority; False when the bus does not use tokens."""
+async def _fetch_authority(where: Target, file: Path) -> None:
+    """Write the certificate of the bus's authority. Raises Permanent."""
     try:
         found = await where.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{_AUTHORITY}")
-    except NotFound:
-        return False
-    _write_private(folder / FILES[0], str((orjson.loads(found).get("data") or {}).get(FILES[0], "")).encode())
-    return True
+    except NotFound as error:
+        raise Permanent(
+            "NoBus",
+            f"ConfigMap {SYSTEM_NAMESPACE}/{_AUTHORITY} does not exist; for a bus of your own set NATS_URL",
+        ) from error
+    _write_private(file, str((orjson.loads(found).get("data") or {}).get(CA, "")).encode())
 
 
 @asynccontextmanager

@@ -28,8 +28,8 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.errors import Permanent, Retry
 
 _NUMBER: TypeAdapter[float] = TypeAdapter(Double)
-_SECRET = f"Secret {SYSTEM_NAMESPACE}/nats-tls-{EVALUATOR}"
-_BY_HAND = f"set NATS_URL, and NATS_TLS_DIR to a folder with ca.crt, tls.crt and tls.key of {_SECRET}"
+_RIGHT = f"create serviceaccounts/token {EVALUATOR} in namespace {SYSTEM_NAMESPACE}"
+_BY_HAND = "set NATS_URL, NATS_TLS_DIR (ca.crt) and NATS_TOKEN_FILE (a token of an evaluator)"
 _NOT_PERMITTED = "NotPermitted"
 
 
@@ -96,11 +96,17 @@ async def publish(where: Where, event: Event) -> None:
     """Publish a fact, and return when it is stored.
 
     Raises:
-        Permanent: there is no bus, or no certificate for it.
+        Permanent: there is no bus, or no right to use it.
         Retry: the bus does not answer, or rejects the fact.
     """
-    async with open_access(where, EVALUATOR) as access:
-        await _published(access, event)
+    try:
+        async with open_access(where, EVALUATOR) as access:
+            await _published(access, event)
+    except Permanent as error:
+        if "(Forbidden)" not in error.message:
+            raise
+        advice = f"ask for the right to {_RIGHT}, or {_BY_HAND}"
+        raise Permanent("NoCredentials", f"{error.message}; {advice}") from error
 
 
 async def _published(access: Access, event: Event) -> None:
@@ -110,11 +116,7 @@ async def _published(access: Access, event: Event) -> None:
     except Retry as error:
         if error.reason == _NOT_PERMITTED:
             raise Permanent(error.reason, f"{error.message}; {_BY_HAND}") from error
-        if access.tls_dir:
-            raise
-        raise Retry(
-            error.reason, f"{error.message}; no certificate was found: if the bus has TLS, {_BY_HAND}"
-        ) from error
+        raise
 
 
 def print_measurement(seen: Seen, event: Event, output: Format) -> None:

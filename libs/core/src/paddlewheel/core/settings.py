@@ -30,10 +30,11 @@ class ServiceSettings(ProcessSettings):
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_creds_file: Path | None = None
+    """NATS credentials file, or a file with the seed of an nkey, for a server of your own."""
     nats_tls_dir: Path | None = None
-    """Directory with ca.crt. It also holds tls.crt and tls.key if the server requires client certificates."""
+    """Directory with ca.crt."""
     nats_token_file: Path | None = None
-    """File with a projected service account token, for a server that uses tokens instead of certificates."""
+    """File with a projected service account token, for the server of the chart."""
     nats_replicas: int = Field(default=1, ge=1, le=5)
     """Number of replicas of every stream."""
     nats_profile: Profile = "development"

@@ -20,9 +20,10 @@ def resolve_access(
 ) -> Access:
     """Use NATS_URL, NATS_TLS_DIR, NATS_TOKEN_FILE and NATS_CREDS for arguments that are not given.
 
-    NATS_TOKEN_FILE is a projected service-account token, where the bus lets in by tokens: the folder then has
-    ca.crt alone, and NATS_TEAM is the team of subscribers whose member one is. NATS_TLS_HOSTNAME is the name
-    in the server's certificate if it differs from the address.
+    NATS_TLS_DIR is a folder with ca.crt. NATS_TOKEN_FILE is a projected service-account token, and NATS_TEAM
+    the team of subscribers to join with it. NATS_CREDS is a credentials file, or a file with the seed of an
+    nkey, for a server of your own. NATS_TLS_HOSTNAME is the name in the server's certificate where it is not
+    the address.
 
     Raises:
         InvalidArgument: there is no address, or a file cannot be used; names the argument or the variable.
@@ -35,7 +36,7 @@ def resolve_access(
     if not address:
         remedy = 'pass url="nats://nats.paddle-system.svc:4222" or set NATS_URL'
         raise InvalidArgument("url", "the address of the bus is unknown", remedy)
-    _check_tls("tls_dir" if tls_dir else "NATS_TLS_DIR", folder, role)
+    _check_tls("tls_dir" if tls_dir else "NATS_TLS_DIR", folder)
     _check_credentials("creds_file" if creds_file else "NATS_CREDS", credentials)
     _check_token(token, folder)
     return Access(
@@ -50,17 +51,19 @@ def resolve_access(
     )
 
 
-def _check_tls(source: str, folder: str, role: str) -> None:
-    """A server that is away is waited for; a file that is wrong would be waited for in vain."""
+def _check_tls(source: str, folder: str) -> None:
+    """Fail at once, because waiting does not correct a file."""
     if folder and (problem := tls_problem(folder)):
-        remedy = f"a folder with ca.crt, tls.crt and tls.key is needed (Secret nats-tls-{role})"
+        remedy = "a folder with ca.crt is needed (ConfigMap bus-ca)"
         raise InvalidArgument(source, problem, f"{remedy}, or none for a bus without TLS")
 
 
 def _check_credentials(source: str, file: str) -> None:
     if file and not Path(file).is_file():
         raise InvalidArgument(
-            source, f"there is no file {file}", "a NATS credentials file is needed, or none"
+            source,
+            f"there is no file {file}",
+            "a NATS credentials file or the seed of an nkey is needed, or none",
         )
 
 

@@ -111,7 +111,7 @@ def events(
             30 days without a reader. A name is for one selection only.
         follow: False ends the loop after the stored events.
         url: address of the bus; default NATS_URL.
-        tls_dir: folder with ca.crt, tls.crt and tls.key; default NATS_TLS_DIR.
+        tls_dir: folder with ca.crt; default NATS_TLS_DIR.
         creds_file: NATS credentials; default NATS_CREDS.
         open_within: seconds after which an unreachable bus raises; None waits for it.
 

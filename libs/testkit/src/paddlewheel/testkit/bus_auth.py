@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,27 +17,23 @@ import yaml
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import INSTALLER, SUBSCRIBER, inbox_prefix
-from paddlewheel.bus.admin.set_quotas import QUOTAS
+from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import LIMITS, Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.bus.nats.listener import Listener
-from paddlewheel.bus.nats.set_reader import SetReader
-from paddlewheel.bus.nats.set_writer import SetWriter
-from paddlewheel.bus.turns import Limits
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import AlreadyExists
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
-from paddlewheel.kube.ports import NAMESPACES, PODS, SAMPLE_SETS, SUBJECT_ACCESS_REVIEWS, Object, Resource
+from paddlewheel.kube.ports import NAMESPACES, SUBJECT_ACCESS_REVIEWS, Object, Resource
 from paddlewheel.testkit.chart_bus import BUS_CA, ChartBus, Guest, entering, running
 from paddlewheel.testkit.charts import Manifest, named, pod_specs, render
 from paddlewheel.testkit.kubernetes import SERVICE_ACCOUNTS
 from paddlewheel.testkit.rights import NAMESPACE
-from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually, patiently
 
@@ -50,7 +46,6 @@ CLUSTER_ROLE_BINDINGS = Resource(
 )
 RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-VALUES = ("nats.auth=tokens",)
 AUTH = "bus-auth"
 _GROUP = "events.paddlepaddle.org"
 """Of what exists in rules only."""
@@ -64,7 +59,7 @@ class BusAuthStand:
         home: a namespace of this test alone, with its accounts and data sets.
         folder: for files and logs.
         env: further settings of bus-auth, without their prefix.
-        values: of the chart, beside `VALUES`.
+        values: of the chart.
         release: the namespace that bus-auth runs in, where roles and teams are bound; "" = `home`.
     """
 
@@ -114,13 +109,12 @@ class BusAuthStand:
 
         Its account is where the chart has it, not in `home`: by its name `make rights` knows it.
         """
-        own = ("paddlewheel-bus-auth", "paddlewheel-bus-auth-cluster")
-        for name in (*own, "paddlewheel-watch-facts"):
+        own = "paddlewheel-bus-auth-cluster"
+        for name in (own, "paddlewheel-watch-facts"):
             role = named(rendered(*self.values), "ClusterRole", name)
             await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
         await ensure_account(self.cluster, AUTH)
-        for name in own:
-            await self.bind(self._own(name), AUTH, of=NAMESPACE)
+        await self.bind(self._own(own), AUTH, of=NAMESPACE)
         await self._write_kubeconfig()
 
     async def account(self, name: str, namespace: str = "") -> None:
@@ -153,11 +147,10 @@ class BusAuthStand:
         return bound
 
     async def allow_role(self, role: str) -> str:
-        """The chart's Role and RoleBinding of a role, and its account; gives a token of it."""
-        await self._bound(role, f"bus-{role}")
-        await self.account(role)
-        await self.in_force(role, "use", "busroles", where=self._release, name=role)
-        return await self.token(role)
+        """A token of the account that has the role by its name, in the release's namespace."""
+        with suppress(AlreadyExists):
+            await self.account(role, self._release)
+        return await self.token(role, self._release)
 
     async def allow_team(self, account: str, team: str = SUBSCRIBER) -> None:
         """The account belongs to the team."""
@@ -214,11 +207,9 @@ class BusAuthStand:
         metadata = {"name": f"{role}-{self.home}", "namespace": self._release}
         made = named(rendered(*self.values), "Role", role)
         await self.create(RBAC_ROLES, {**made, "metadata": metadata})
-        found = named(rendered(*self.values), "RoleBinding", role)
-        subjects = [{**each, "name": account, "namespace": self.home} for each in found["subjects"]]
-        reference = {**found["roleRef"], "name": metadata["name"]}
-        bound = {**found, "metadata": metadata, "roleRef": reference, "subjects": subjects}
-        await self.create(ROLE_BINDINGS, bound)
+        subjects = [{"kind": "ServiceAccount", "name": account, "namespace": self.home}]
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": metadata["name"]}
+        await self.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": reference, "subjects": subjects})
 
     async def token(
         self,
@@ -226,40 +217,14 @@ class BusAuthStand:
         namespace: str = "",
         *,
         audience: str = AUDIENCE,
-        pod: Object | None = None,
         seconds: int = TOKEN_SECONDS,
     ) -> str:
-        """As the kubelet asks for a projected one (`pod`), or `kubectl create token`."""
+        """As the kubelet asks for a projected one, or `kubectl create token`."""
         where = namespace or self.home
         spec: dict[str, Any] = {"audiences": [audience] if audience else [], "expirationSeconds": seconds}
-        if pod:
-            named_pod = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"]}
-            spec["boundObjectRef"] = {**named_pod, "uid": pod["metadata"]["uid"]}
         requests = Resource("", "v1", f"serviceaccounts/{account}/token", "TokenRequest")
         body = {"apiVersion": "authentication.k8s.io/v1", "metadata": {"namespace": where}, "spec": spec}
         return str((await self.cluster.create(requests, body))["status"]["token"])
-
-    async def data_set(self, namespace: str, name: str = "digits") -> Object:
-        """A SampleSet, which no controller reconciles."""
-        found = await self.cluster.create(SAMPLE_SETS, make_sample_set(name, namespace))
-        self.made.append((SAMPLE_SETS, Key(namespace, name)))
-        return found
-
-    async def pod(self, namespace: str, name: str = "digits-0", **labels: str) -> Object:
-        """A pod of the namespace's default account; without a kubelet it waits for ever."""
-        container = {"name": "runtime", "image": "none"}
-        metadata = {"name": name, "namespace": namespace, "labels": labels}
-        await eventually(lambda: self._has_default_account(namespace))
-        spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
-        found = await self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
-        self.made.append((PODS, Key(namespace, name)))
-        return found
-
-    async def agent(self, namespace: str, name: str = "digits") -> tuple[Object, Object, str]:
-        """A data set, a pod of its cache runtime, and the token that the pod finds."""
-        owner = await self.data_set(namespace, name)
-        pod = await self.pod(namespace, f"{name}-runtime-0", **agent_labels(name))
-        return owner, pod, await self.token("default", namespace, pod=pod)
 
     def enter(self, role: str, token: str, *, prefix: str = "") -> AbstractAsyncContextManager[Guest]:
         """A client that shows a token, connected once."""
@@ -299,15 +264,6 @@ class BusAuthStand:
     def _own(self, name: str) -> str:
         """Cluster-wide names of this test alone: all tests share the API server."""
         return f"{name}-{self._release}"
-
-    async def _has_default_account(self, namespace: str) -> bool:
-        return bool(
-            [
-                a
-                for a in await self.cluster.list(SERVICE_ACCOUNTS, namespace)
-                if a["metadata"]["name"] == "default"
-            ]
-        )
 
     async def _is_ready(self) -> bool:
         from aiohttp import ClientError, ClientSession
@@ -354,18 +310,9 @@ async def ensure_account(cluster: ApiCluster, name: str) -> None:
         await cluster.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": NAMESPACE}})
 
 
-def agent_labels(name: str) -> dict[str, str]:
-    """As dataset-controller sets them on the pods of a cache runtime."""
-    return {
-        "app.kubernetes.io/managed-by": "dataset-controller",
-        "app.kubernetes.io/component": "cache-runtime",
-        "paddlepaddle.org/sampleset": name,
-    }
-
-
 def rendered(*values: str) -> tuple[Manifest, ...]:
-    """The chart with tokens."""
-    return render("paddlewheel", "crds.install=false", *VALUES, *values)
+    """The chart."""
+    return render("paddlewheel", "crds.install=false", *values)
 
 
 def env_of(deployment: str, *values: str) -> dict[str, str]:
@@ -406,22 +353,6 @@ async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = LIMIT
 
 
 @asynccontextmanager
-async def answering(
-    bus: ChartBus,
-    authorize: Authorize,
-    limits: Limits = LIMITS,
-    quotas: Mapping[str, int] = QUOTAS,
-    writer: type[SetWriter] = SetWriter,
-) -> AsyncIterator[None]:
-    """All that bus-auth does, where a function stands for Kubernetes, while the block runs."""
-    clock, access = SystemClock(), bus_auth_access(bus)
-    reads = SetReader(access, clock, lambda _: None, name=f"{AUTH}-reader")
-    writes = writer(access, clock, lambda _: None, name=f"{AUTH}-writer", quotas=quotas)
-    async with letting_in(bus, authorize, limits), _at_work(reads, writes):
-        yield
-
-
-@asynccontextmanager
 async def _at_work(*parts: Listener) -> AsyncIterator[None]:
     """Parts of bus-auth; they are ready when the block begins."""
     tasks = [asyncio.create_task(each.run()) for each in parts]
@@ -443,10 +374,10 @@ async def standing(
     """Everything runs while the block does.
 
     Args:
-        values: of the chart, beside `VALUES`.
+        values: of the chart.
         env: further settings of bus-auth, without their prefix.
     """
-    with running(folder / "bus", *VALUES, *values) as bus:
+    with running(folder / "bus", *values, passwords=False) as bus:
         stand = BusAuthStand(cluster, kubeconfig, home, folder, bus, env, values)
         try:
             await stand.install()

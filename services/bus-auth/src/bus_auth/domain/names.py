@@ -12,14 +12,3 @@ ROLES, USE = "busroles", "use"
 """Whoever may `use` the role of that name, in the release's namespace, connects to the bus as that role."""
 TEAMS = "busteams"
 """Whoever may `use` the team of that name, in the release's namespace, belongs to it."""
-
-POD_NAME = "authentication.kubernetes.io/pod-name"
-POD_UID = "authentication.kubernetes.io/pod-uid"
-"""What a review tells about the pod that a token is bound to."""
-
-AGENT_LABELS = {
-    "app.kubernetes.io/managed-by": "dataset-controller",
-    "app.kubernetes.io/component": "cache-runtime",
-}
-SET_LABEL = "paddlepaddle.org/sampleset"
-"""On the pods of a data set's cache runtime: the set's name."""

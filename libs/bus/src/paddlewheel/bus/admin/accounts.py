@@ -10,22 +10,14 @@ from paddlewheel.bus.admin.permissions import (
     FACTS,
     INSTALLER,
     OPERATOR,
-    OURS,
     ROLES,
     SUBSCRIBER,
-    Declared,
     Permissions,
     Role,
-    acts_for_sets,
-    asked_of_bus_auth,
     inbox_prefix,
-    member_of,
     permissions_of,
-    role_named,
-    user_of,
 )
 from paddlewheel.bus.admin.services import RESERVED_PREFIXES, reserved_names, service_role, stream_of_context
-from paddlewheel.bus.admin.set_reads import read_api
 from paddlewheel.bus.admin.teams import ORIGIN_API, Team, within
 from paddlewheel.bus.streams import StreamSpec, live_subject
 
@@ -37,8 +29,8 @@ RESIDENTS = (OPERATOR, INSTALLER)
 
 SYSTEM = "SYS"
 
-READER = "BUS_AUTH"
-"""The account of bus-auth, which reads and writes for agents with tokens; without tokens nobody is in it."""
+AUTH = "BUS_AUTH"
+"""The account of bus-auth, which no other account shares a subject with."""
 
 WATCHERS = "WATCHERS"
 """The account of subscribers without a team: live facts, and nothing that two of them could share."""
@@ -52,11 +44,7 @@ STREAM = stream_of_context(CONTEXT).name
 """Placeholder of the stream of a context."""
 
 _API = "$JS.API"
-_ANSWERED_MORE_THAN_ONCE = (
-    "$JS.API.CONSUMER.MSG.NEXT.",
-    "$JS.API.DIRECT.GET.",
-    f"{read_api('*')}.DIRECT.GET.",
-)
+_ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
@@ -78,22 +66,18 @@ class _StreamImport:
 
 
 def server_accounts() -> Config:
-    """Account name to its users, exports and imports; without those of teams."""
+    """Account name to its exports and imports, without the accounts of teams."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
     heard = _live(WATCHERS)
     imports = [each for name, may in tenants.items() for each in _imports_of(name, may)] + heard
     home = {
         "jetstream": "enabled",
-        "users": [user for name in RESIDENTS for user in _users_of(name)],
-        "exports": [*_services(_asking_home(tenants)), *_stream_exports(imports)],
+        "exports": [*_services(tenants), *_stream_exports(imports)],
         "imports": [],
     }
     return {
         HOME: home,
-        READER: {
-            "exports": _services(_asking_reader(tenants)),
-            "imports": [_use(HOME, subject) for subject in sorted(acts_for_sets().publish)],
-        },
+        AUTH: {},
         **{name: _tenant(name, may, imports) for name, may in tenants.items()},
         WATCHERS: {"imports": [_import(each) for each in heard]},
         SYSTEM: {},
@@ -111,8 +95,7 @@ def team_template() -> Config:
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
     return {
         "account": {
-            "users": [{"user": user_of(TEAM), "permissions": member_of(TEAM).as_config()}],
-            # Copies of streams that are not declared any longer leave room for all others.
+            # Copies of streams that are no longer declared leave room for all others.
             "jetstream": {"max_streams": 2 * len(FACTS)},
             "exports": [api],
             "imports": [each for stream in FACTS for each in _fed(team, stream.name)],
@@ -128,15 +111,13 @@ def service_template() -> Config:
     """What a service of others adds, with `SERVICE` for its name, `CONTEXT` and `STREAM` for a context.
 
     `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context
-    adds that it publishes or follows: `may` to its permissions, `imports` to its account, `exports` to those
-    of `HOME`, `installer` to the installer's permissions. `live` are its facts as they are published, and
-    `reserved` are names that it cannot have.
+    adds that it publishes or follows: `imports` to its account, `exports` to those of `HOME`. `live` are its
+    facts as they are published, and `reserved` are names that it cannot have.
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)
     return {
         "account": {
-            "users": [{"user": user_of(SERVICE), "permissions": may.as_config()}],
             "imports": [_use(HOME, each) for each in sorted(may.publish)],
         },
         "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
@@ -148,16 +129,11 @@ def service_template() -> Config:
 
 
 def _added(bare: Role, role: Role) -> Config:
-    """What the one role has beyond the other, on a bus that is ours otherwise."""
+    """What the one role has beyond the other."""
     may = sorted(permissions_of(role).publish - permissions_of(bare).publish)
-    declared = Declared((*OURS.roles, role), (*OURS.streams, *role.publishes))
-    installer = role_named(INSTALLER)
-    installs = permissions_of(installer, declared).publish - permissions_of(installer).publish
     return {
-        "may": may,
         "imports": [_use(HOME, each) for each in may],
         "exports": [_service(each, [SERVICE]) for each in may],
-        "installer": sorted(installs),
     }
 
 
@@ -199,17 +175,6 @@ def _live_import(stream: StreamSpec, importer: str) -> _StreamImport:
     return _StreamImport(live_subject(stream, facts), importer, to=facts)
 
 
-def _asking_home(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
-    """What each may ask of the services' account."""
-    asked = {name: replace(may, publish=may.publish - asked_of_bus_auth()) for name, may in tenants.items()}
-    return {**asked, READER: acts_for_sets()}
-
-
-def _asking_reader(tenants: dict[str, Permissions]) -> dict[str, Permissions]:
-    """What each may ask of bus-auth."""
-    return {name: replace(may, publish=may.publish & asked_of_bus_auth()) for name, may in tenants.items()}
-
-
 def _services(tenants: dict[str, Permissions]) -> list[Config]:
     """Every subject that somebody may publish, for those alone who may."""
     subjects = sorted({subject for may in tenants.values() for subject in may.publish})
@@ -236,10 +201,9 @@ def _stream_exports(imports: Iterable[_StreamImport]) -> list[Config]:
 
 
 def _tenant(name: str, may: Permissions, imports: Iterable[_StreamImport]) -> Config:
-    services = [_use(READER if s in asked_of_bus_auth() else HOME, s) for s in sorted(may.publish)]
+    services = [_use(HOME, subject) for subject in sorted(may.publish)]
     streams = [_import(each) for each in imports if each.importer == name]
     return {
-        "users": _users_of(name),
         "imports": [*services, *streams],
     }
 
@@ -258,7 +222,3 @@ def _heard(each: _StreamImport) -> Config:
     to = each.to and within(each.to, NAMESPACE)
     one = replace(each, subject=within(each.subject, NAMESPACE), to=to)
     return {"subject": each.subject, "all": _import(each), "one": _import(one)}
-
-
-def _users_of(name: str) -> list[Config]:
-    return [{"user": user_of(name), "permissions": permissions_of(role_named(name)).as_config()}]

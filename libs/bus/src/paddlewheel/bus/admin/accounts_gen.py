@@ -12,36 +12,47 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from paddlewheel.bus.admin.accounts import server_accounts, service_template, team_template
-from paddlewheel.bus.admin.permissions import FACTS, ROLES, SUBSCRIBER, acts_for_sets, user_of
+from paddlewheel.bus.admin.permissions import FACTS, ROLES
 from paddlewheel.bus.streams import STREAMS
 
 OUT = Path("deploy/charts/paddlewheel/files/bus-accounts.json")
+_LINE = 160
+"""The longest line, where a value can be divided."""
 
 
 def text() -> str:
-    """JSON: the accounts, what each team of subscribers and each service of others adds, for each role its
-    certificate's user, what bus-auth does for agents, and how many bytes each stream may take, once more for
-    each team if it is copied."""
-    users = {role.name: user_of(role.name) for role in ROLES if role.name != SUBSCRIBER}
+    """JSON: the accounts, what each team of subscribers and each service of others adds, the roles, and how
+    many bytes each stream may take, once more for each team if it is copied."""
     sizes = {
-        spec.name: {
-            "bytes": spec.max_bytes,
-            "copied": spec in FACTS,
-            "memory": spec.storage == "memory",
-        }
+        spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS, "memory": spec.storage == "memory"}
         for spec in STREAMS
     }
-    may = acts_for_sets()
-    reader = {
-        "publish": sorted(may.publish),
-        "publish_denied": sorted(may.publish_denied),
-        "subscribe": sorted(may.subscribe),
+    found = {
+        "accounts": server_accounts(),
+        "roles": sorted(role.name for role in ROLES),
+        "service": service_template(),
+        "streams": sizes,
+        "team": team_template(),
     }
-    accounts = {"accounts": server_accounts(), "team": team_template(), "users": users, "reader": reader}
-    found = {**accounts, "service": service_template(), "streams": sizes}
-    return json.dumps(found, indent=1, sort_keys=True) + "\n"
+    return f"{_shown(found)}\n"
+
+
+def _shown(value: Any, indent: str = "") -> str:
+    """JSON with one line for each export, import and other small value."""
+    line = json.dumps(value, sort_keys=True)
+    if not isinstance(value, dict | list) or len(indent + line) <= _LINE:
+        return line
+    deeper = f"{indent} "
+    if isinstance(value, list):
+        parts = [_shown(each, deeper) for each in value]
+    else:
+        parts = [f"{json.dumps(name)}: {_shown(value[name], deeper)}" for name in sorted(value)]
+    begin, end = "[]" if isinstance(value, list) else "{}"
+    inner = f",\n{deeper}".join(parts)
+    return f"{begin}\n{deeper}{inner}\n{indent}{end}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddlewheel.bus import streams
-from paddlewheel.bus.admin.set_reads import handed_on, read_subjects
-from paddlewheel.bus.admin.set_writes import WORK_SUBJECTS, write_subjects
 from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import StreamSpec
@@ -27,12 +25,9 @@ from paddlewheel.contracts.subjects import dead_letter_subject, event_filter
 from paddlewheel.core.errors import Permanent
 
 _API = "$JS.API"
-WORK_PURGES = "pw.feeds.purge.v1.*"
-"""The subjects on which the installer is asked to remove a data set's work; `*` is its uid."""
+WORK_SUBJECTS = "pw.work.cache.*.*.*.*.v1"
+"""Every chunk of every set."""
 _MAKING = ("INFO", "CREATE", "UPDATE")
-
-DOMAIN = "paddlewheel"
-"""A role's certificate carries the DNS name `<role>.paddlewheel`: its user's name on the server."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +150,6 @@ def inbox_prefix(role: str) -> str:
     return f"_INBOX_{role}"
 
 
-def user_of(role: str) -> str:
-    """The DNS name in the role's certificate."""
-    return f"{role}.{DOMAIN}"
-
-
 def _publishes(stream: StreamSpec) -> Permissions:
     """Publish the facts, and look up what was published."""
     subjects = _set(f"{_API}.STREAM.INFO.{stream.name}", *stream.subjects)
@@ -222,12 +212,9 @@ def _installs(declared: Declared) -> Permissions:
             # Streams that it may replace, and the copy of the unread messages in them.
             *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_replaceable),
             *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
-            # What agents ask for.
-            f"{_API}.STREAM.PURGE.{streams.WORK.name}",
             *(f"{consumer}.DELETE.{each.stream}.{each.durable}" for each in map(replays, RETIRED)),
         ),
-        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>", WORK_PURGES),
-        answers=True,
+        subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
     )
 
 
@@ -238,37 +225,14 @@ def _pulled_by(role: Role) -> tuple[Subscription, ...]:
 
 
 def _ends_work() -> Permissions:
-    """Have work removed that is no longer needed: a purge names what it removes in its body alone."""
-    return Permissions(publish=_set(WORK_PURGES))
+    """Remove work that is no longer needed."""
+    return Permissions(publish=_set(f"{_API}.STREAM.PURGE.{streams.WORK.name}"))
 
 
 def _does_work() -> Permissions:
-    """Publish chunks and read them, each by its subject, so that rights can tell whose it is."""
-    return Permissions(publish=_set(WORK_SUBJECTS, work_reads(WORK_SUBJECTS)))
-
-
-def asked_of_bus_auth() -> frozenset[str]:
-    """Where agents with tokens ask for reads and writes."""
-    return read_subjects() | frozenset(write_subjects().values())
-
-
-def acts_for_sets() -> Permissions:
-    """What bus-auth does for agents with tokens: hear what they want to read or write, have JetStream do it,
-    and ask what it holds of a set.
-
-    An account that does not import INFO gets, for all of JetStream's API, the answer that it has none.
-    """
-    asks = _set(f"{_API}.INFO", f"{_API}.STREAM.INFO.{streams.WORK.name}")
-    return Permissions(
-        publish=handed_on() | asks | frozenset(write_subjects()),
-        publish_denied=_records_of_others(streams.RUNS, _COMMANDS),
-        subscribe=asked_of_bus_auth(),
-    )
-
-
-def work_reads(subjects: str) -> str:
-    """The requests for chunks on these subjects."""
-    return f"{_API}.DIRECT.GET.{streams.WORK.name}.{subjects}"
+    """Publish chunks, and read each by its subject."""
+    reads = f"{_API}.DIRECT.GET.{streams.WORK.name}.{WORK_SUBJECTS}"
+    return Permissions(publish=_set(WORK_SUBJECTS, reads))
 
 
 def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str] = ()) -> Permissions:
@@ -280,12 +244,8 @@ def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str
     """
     return Permissions(
         publish=_set(records_in(bucket, keys)),
-        publish_denied=_records_of_others(bucket, except_records),
+        publish_denied=frozenset(records_in(bucket, f"*.*.{record}") for record in except_records),
     ) | _gets(bucket.name)
-
-
-def _records_of_others(bucket: StreamSpec, records: Iterable[str]) -> frozenset[str]:
-    return frozenset(records_in(bucket, f"*.*.{record}") for record in records)
 
 
 def records_in(bucket: StreamSpec, keys: str) -> str:
@@ -371,14 +331,11 @@ ROLES = (
         answers_commands=True,
     ),
     Role(
-        # Its certificate is stored in the namespaces of users, so it gets the least.
         AGENT,
         publishes=(streams.CACHE, streams.CACHE_PROGRESS),
         reads=(streams.RUNS, streams.NODES),
         extra=_does_work()
         | _ends_work()
-        # In place of the direct reads and writes, where agents have the rights of one set.
-        | Permissions(publish=asked_of_bus_auth())
         | _writes(streams.RUNS, RUN_RECORDS, except_records=_COMMANDS)
         | _writes(streams.NODES, NODE_RECORDS),
     ),

@@ -60,7 +60,7 @@ class DeclaredService(_Declaration):
     """One service.
 
     Args:
-        name: of its role, account and certificate.
+        name: the name of its role and of its account.
         follows: contexts whose facts it handles, each by a durable `<name>-<context>`.
     """
 
@@ -105,8 +105,8 @@ def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str
 
 
 def reserved_names() -> frozenset[str]:
-    """Our roles; beside them the servers' certificate and bus-auth's inbox have such names."""
-    return frozenset({"server", "bus-auth", *(role.name for role in ROLES)})
+    """Our roles, and bus-auth."""
+    return frozenset({"bus-auth", *(role.name for role in ROLES)})
 
 
 def _role_of(service: DeclaredService) -> Role:

@@ -25,12 +25,14 @@ class Team:
     """Who shares an account.
 
     Args:
-        name: of the account, and of its user's certificate (`<name>.paddlewheel`).
+        name: of the account, and of the user that its members connect as.
         namespaces: whose facts it gets; () means all.
+        max_bytes: the largest size of each of its copies; 0 means the size of the stream.
     """
 
     name: str
     namespaces: tuple[str, ...] = ()
+    max_bytes: int = 0
 
     @property
     def feed(self) -> str:
@@ -45,6 +47,12 @@ class Team:
     def delivery(self, stream: str) -> str:
         """The subject on which its mirror of a stream is fed."""
         return f"pw.mirror.{self.name}.{stream}"
+
+    def copy_bytes(self, stream_bytes: int) -> int:
+        """The size of its copy of a stream with this size, of which 0 or less means no limit."""
+        if not self.max_bytes:
+            return stream_bytes
+        return min(self.max_bytes, stream_bytes) if stream_bytes > 0 else self.max_bytes
 
     def filters(self, subjects: Iterable[str]) -> list[str]:
         """What it gets of a stream with these subjects."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from paddlewheel.bus.callout.claims import Asking, Grant, Request, answer_claims, read_request, user_claims
+from paddlewheel.bus.callout.hosts import Hosts, Limits
 from paddlewheel.bus.callout.keys import ANOTHER_KEY, CalloutKey
-from paddlewheel.bus.turns import Limits, Turn, Turns
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -21,9 +21,7 @@ SENDER: Final = "Nats-Server-Xkey"
 REFUSED_AFTER: Final = 1.0
 """Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
 _ERROR = "error"
-LIMITS: Final = Limits(all_at_work=32, patience=4.0)
-"""As many at work as the API server is asked questions at a time, so that what is begun has no further queue.
-The server of the bus waits for 5 s: who has had no turn shortly before could only be late, and asks again."""
+LIMITS: Final = Limits()
 
 log = LibraryLogger(__name__)
 
@@ -40,7 +38,7 @@ class CalloutServer:
         self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report, limits: Limits = LIMITS
     ) -> None:
         self._key, self._authorize, self._clock, self._report = key, authorize, clock, report
-        self._turns = Turns(limits)
+        self._hosts = Hosts(limits)
         self.met_another_key = False
         """Whether some server has asked with another key than the service's."""
 
@@ -48,8 +46,8 @@ class CalloutServer:
         """The sealed answer to one request; None answers nothing, so that the client tries again."""
         try:
             request = read_request(self._key.open(sealed, sender))
-            async with self._turns.taken(request.asking.host) as turn:
-                claims = await self._claims(request, turn)
+            async with self._hosts.turn(request.asking.host):
+                claims = await self._claims(request)
         except Permanent as error:
             log.error("authorization request unusable", reason=error.reason, why=error.message)
             self.met_another_key |= error.reason == ANOTHER_KEY
@@ -60,18 +58,17 @@ class CalloutServer:
             return None
         return None if claims is None else self._key.seal(self._key.sign(claims).encode(), sender)
 
-    async def _claims(self, request: Request, turn: Turn) -> dict[str, Any] | None:
-        """None when the server does not wait any more, be it before or after the work."""
-        if self._is_late(request):
-            return None
+    async def _claims(self, request: Request) -> dict[str, Any] | None:
+        """None when the server no longer waits, before or after the work."""
         try:
-            async with asyncio.timeout(self._left(request)):
+            async with asyncio.timeout(self._left(request)), self._hosts.place():
+                if self._is_late(request):
+                    return None
                 answer = await self._decide(request)
         except TimeoutError:
             raise Retry("TooLate", "the API server has not answered in time") from None
         if _ERROR in answer:
-            # Only its own host waits for it: refusals of many hosts must not keep out all others.
-            turn.rest()
+            # The host of the client waits, and no other host.
             await self._clock.sleep(REFUSED_AFTER)
         if self._is_late(request):
             return None

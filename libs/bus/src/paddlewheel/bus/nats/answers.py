@@ -10,7 +10,6 @@ from itertools import count
 
 from nats.aio.msg import Msg
 
-from paddlewheel.bus.admin.set_reads import is_busy
 from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 
 RESEND = 1.0
@@ -68,10 +67,8 @@ class Answers:
         self._waits.pop(token, None)
 
     def take(self, token: str, msg: Msg) -> None:
-        """An answer came; one that nobody waits for is dropped. After "busy" what may be repeated is."""
+        """An answer came; one that nobody waits for is dropped."""
         wait = self._waits.get(token)
-        if wait is not None and wait.send is not None and is_busy(msg.headers or {}):
-            return
         self.forget(token)
         if wait is not None and not wait.future.done():
             wait.future.set_result(None if _is_from_nobody(msg) else msg)

@@ -10,6 +10,8 @@ from nats.js.errors import APIError
 
 from paddlewheel.bus.nats.connection import Connection
 
+API = "$JS.API"
+
 
 async def ask_api(
     connection: Connection,
@@ -21,7 +23,7 @@ async def ask_api(
     """The answer of the stream's leader; {} for an error with code `absent`. Raises Retry."""
     async with connection.calling(f"{call} of {stream}"):
         request = b"" if body is None else json.dumps(body).encode()
-        raw = await connection.request(connection.api(call, stream), request)
+        raw = await connection.request(f"{API}.{call}.{stream}", request)
         answer: dict[str, Any] = json.loads(raw)
         if error := answer.get("error"):
             if error["err_code"] == absent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
 from paddlewheel.bus.access import Access
@@ -25,7 +24,6 @@ from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.nats.read import NatsReader
 from paddlewheel.bus.nats.work import NatsWorkStore
-from paddlewheel.bus.nats.work_requests import WorkRequests
 from paddlewheel.bus.ports import (
     CommandHandler,
     Delivery,
@@ -43,7 +41,6 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
-from paddlewheel.core.tasks import end
 
 log = LibraryLogger(__name__)
 
@@ -79,13 +76,10 @@ class NatsBus:
         )
         self._inspect = NatsInspector(self._connection, declared.streams, access)
         self._stopped: list[str] = []
-        self._work_requests = WorkRequests(self._connection)
-        self._serving: asyncio.Task[None] | None = None
         self._work = NatsWorkStore(self._connection, self._provision, self._publisher)
 
     async def start(self) -> None:
         """Connect and create the streams; an unreachable server is only logged, and waited for later."""
-        self._serve()
         try:
             await self._provision.ready()
         except Retry as error:
@@ -93,17 +87,11 @@ class NatsBus:
 
     async def install(self) -> None:
         """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
-        self._serve()
         self._provision.forget()
         # Mirrors also of a bus that has no room for one of its streams.
         await self._provision.ready()
         await self._mirrors.ensure()
         await self._provision.check()
-
-    def _serve(self) -> None:
-        """Do what agents ask for about work, from now on, if that is this role's to do."""
-        if self._provision.makes and self._serving is None:
-            self._serving = asyncio.create_task(self._work_requests.serve(), name="work requests")
 
     async def publish(self, event: Event) -> None:
         data, headers = wire.encode(event)
@@ -175,5 +163,4 @@ class NatsBus:
         return self._handlers.late()
 
     async def close(self) -> None:
-        await end(self._serving)
         await self._connection.close()

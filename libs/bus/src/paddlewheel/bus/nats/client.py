@@ -12,7 +12,6 @@ import base64
 import contextlib
 import re
 import ssl
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,8 +24,6 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from typing_extensions import override
 
-from paddlewheel.bus.admin.set_reads import MAX_BODY, is_read
-from paddlewheel.bus.admin.set_writes import MAX_HEADERS, is_write
 from paddlewheel.bus.nats.answers import Answers
 from paddlewheel.bus.nats.errors import translated
 from paddlewheel.bus.nats.tls import load_tls
@@ -37,7 +34,7 @@ from paddlewheel.core.tasks import end
 log = LibraryLogger(__name__)
 
 _REPEATABLE = re.compile(
-    r"(\$JS\.API|pw\.read\.[^.]+)\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
+    r"\$JS\.API\.(INFO$|DIRECT\.GET\b|STREAM\.MSG\.GET\b|(STREAM|CONSUMER)\.(INFO|NAMES|LIST|CREATE)\b)"
 )
 """Requests of JetStream's API that may be sent twice."""
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
@@ -292,11 +289,7 @@ class Client(nats.aio.client.Client):
 
         The server stores any bytes as headers, and subjects that are not UTF-8. nats-py's
         read loop ends at either, and would at every redelivery: consumers would never get past the message.
-        To parse a MiB of headers takes longer than all else that is done about a read, which has none, or a
-        write.
         """
-        if headers and len(headers) > (most := _most_headers(subject)):
-            headers = _escaped(headers[:most])
         try:
             await super()._process_msg(sid, subject, reply, data, headers)
         except (IndexError, ValueError):
@@ -304,13 +297,6 @@ class Client(nats.aio.client.Client):
             for block in (headers, _escaped(headers)):
                 with contextlib.suppress(IndexError, ValueError):
                     return await super()._process_msg(sid, text, reply, data, block)
-
-
-def _most_headers(subject: bytes) -> int:
-    """Bytes of headers that a message is parsed with."""
-    if is_read(subject):
-        return MAX_BODY
-    return MAX_HEADERS if is_write(subject) else sys.maxsize
 
 
 def _look_at(task: asyncio.Task[None]) -> None:

@@ -14,8 +14,6 @@ from nats.js import JetStreamContext
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import EVALUATOR
-from paddlewheel.bus.admin.set_reads import API
-from paddlewheel.bus.admin.set_writes import is_asked_for
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.renewal import Renewal
@@ -67,21 +65,7 @@ class Connection:
 
     async def jetstream(self) -> JetStreamContext:
         """JetStream's API over the live client. Raises Retry."""
-        return (await self.client()).jetstream(timeout=TIMEOUT, prefix=self._access.api_prefix)
-
-    def api(self, call: str, stream: str) -> str:
-        """Subject of a request about a stream."""
-        return f"{self._access.api_prefix}.{call}.{stream}"
-
-    def written_on(self, subject: str) -> str:
-        """Where a message for this subject is published."""
-        prefix = self._access.write_prefix
-        return f"{prefix}.{subject}" if prefix and is_asked_for(subject) else subject
-
-    @property
-    def reads_sets_alone(self) -> bool:
-        """Whether it reads through bus-auth, by subjects of one data set."""
-        return self._access.api_prefix != API
+        return (await self.client()).jetstream(timeout=TIMEOUT)
 
     @property
     def reads_nothing(self) -> bool:
@@ -244,6 +228,8 @@ class Connection:
         """Read at every connection. Raises OSError."""
         if self._access.nkey_seed:
             return {"nkeys_seed_str": self._access.nkey_seed}
+        if self._access.creds_file:
+            return _file_credentials(Path(self._access.creds_file))
         if self._access.token_file:
             token = Path(self._access.token_file).read_text().strip()
             return {"user": self._access.role, "password": token}
@@ -252,7 +238,6 @@ class Connection:
     def _options(self) -> dict[str, Any]:
         return {
             "name": self._name,
-            "user_credentials": self._access.creds_file or None,
             "tls_hostname": self._access.tls_hostname or None,
             "inbox_prefix": self._access.inbox_prefix or "_INBOX",
             "reconnect_time_wait": _RECONNECT_WAIT,
@@ -276,6 +261,12 @@ class Connection:
         if self._logged.get(event) != error:
             self._logged[event] = error
             write(event, url=self._url, error=error)
+
+
+def _file_credentials(file: Path) -> dict[str, str]:
+    """A credentials file, or a file with nothing but the seed of an nkey."""
+    text = file.read_text().strip()
+    return {"nkeys_seed_str": text} if text.startswith("S") else {"user_credentials": str(file)}
 
 
 def _text_of(error: Exception) -> str:

@@ -29,9 +29,8 @@ from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
 from pydantic import TypeAdapter
 
-from paddlewheel.bus.admin.set_reads import API, BUSY, LARGEST_BATCH
 from paddlewheel.bus.nats.answers import RESEND
-from paddlewheel.bus.nats.api import ask_api
+from paddlewheel.bus.nats.api import API, ask_api
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, FeedLostError, mapped
@@ -39,7 +38,8 @@ from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.errors import Retry
 
-BATCH = LARGEST_BATCH
+BATCH = 256
+"""Messages in one answer."""
 LOOK_EVERY = 10.0
 """Seconds after which the leader is asked without a signal: one is lost with the server that sends it."""
 _FIRST_LOOK = 1.0
@@ -214,14 +214,14 @@ class DirectFeed:
         """The next messages that one of the replicas has, [] when it has none now."""
         self._check_connected()
         request = json.dumps({"batch": BATCH, **self._position(self._wanted)}).encode()
-        subject = self._connection.api("DIRECT.GET", self.stream)
+        subject = f"{API}.DIRECT.GET.{self.stream}"
         async with self._connection.calling(subject):
             while (found := await self._get_once(subject, request)) is None:
                 pass
         return self._received(found)
 
     async def _get_once(self, subject: str, request: bytes) -> list[Msg] | None:
-        """None when it is to be asked again: it was dropped on its way, or bus-auth is busy."""
+        """None when it is to be asked again: it was dropped on its way."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
         async def take(msg: Msg) -> None:
@@ -230,17 +230,13 @@ class DirectFeed:
         inbox = self._client.new_inbox()
         answers = await self._client.subscribe(inbox, cb=take)
         try:
-            until = _now() + RESEND
             await self._client.publish(subject, request, reply=inbox)
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout(RESEND):
                     first = await arrived.get()
             except TimeoutError:
                 return None
-            found = await self._batch(first, arrived)
-            if found is None:
-                await asyncio.sleep(until - _now())
-            return found
+            return await self._batch(first, arrived)
         finally:
             with suppress(nats.errors.Error, OSError):
                 await answers.unsubscribe()
@@ -256,27 +252,18 @@ class DirectFeed:
         """One pattern; of several filters, all of the stream."""
         return self._filters[0] if len(self._filters) == 1 else self._spec.subjects[0]
 
-    async def _batch(self, msg: Msg, arrived: asyncio.Queue[Msg]) -> list[Msg] | None:
-        """All messages from the first on; None when bus-auth is busy."""
+    async def _batch(self, msg: Msg, arrived: asyncio.Queue[Msg]) -> list[Msg]:
+        """All messages from the first on."""
         found: list[Msg] = []
         while _status(msg) == "":
             found.append(self._stored(msg))
             msg = await arrived.get()
-        if _status(msg) == BUSY:
-            return None
         if _status(msg) == _NOBODY:
-            raise self._nobody()
+            raise Retry(STREAM_MISSING, f"no stream {self.stream}")
         if _status(msg) not in (_NOTHING, _END):
             raise FeedLostError(f"{self.stream}: {_status(msg)} {(msg.headers or {}).get('Description', '')}")
         self._has_more = bool(found) and found[-1].metadata.num_pending > 0
         return found
-
-    def _nobody(self) -> Retry:
-        """Why a request reached nobody."""
-        subject = self._connection.api("DIRECT.GET", self.stream)
-        if subject.startswith(API):
-            return Retry(STREAM_MISSING, f"no stream {self.stream}")
-        return Retry("BusRefused", f"{subject}: no stream {self.stream}, or bus-auth does not run")
 
     def _received(self, found: list[Msg]) -> list[Msg]:
         """Those that are wanted; the position is behind all."""

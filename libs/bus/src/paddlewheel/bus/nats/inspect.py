@@ -14,8 +14,8 @@ from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import judge_durability
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
 from paddlewheel.bus.admin.services import PREFIX
-from paddlewheel.bus.admin.set_reads import API
 from paddlewheel.bus.admin.teams import fed_by
+from paddlewheel.bus.nats.api import API
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.mirrors import ask, mirror_status
 from paddlewheel.bus.nats.monitor import ask_monitors

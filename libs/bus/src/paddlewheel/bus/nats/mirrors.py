@@ -161,7 +161,7 @@ class Mirrors:
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
         """With the storage and the limits of the live origin, which an operator may have raised."""
-        same = ("max_age", "max_bytes", "max_msgs_per_subject", "max_msg_size", "storage")
+        same = ("max_age", "max_msgs_per_subject", "max_msg_size", "storage")
         feed = {"name": team.feed, "deliver_subject": team.delivery(spec.name)}
         return {
             "name": spec.name,
@@ -171,6 +171,7 @@ class Mirrors:
             "num_replicas": self._replicas,
             "mirror": {"name": spec.name, "external": {"api": ORIGIN_API, "deliver": ""}, "consumer": feed},
             "metadata": {_OF: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
+            "max_bytes": team.copy_bytes(origin["config"]["max_bytes"]),
             **{field: origin["config"][field] for field in same},
         }
 

@@ -109,11 +109,6 @@ class Provision:
         """All streams exist that the server has room for, as far as we know; costs nothing."""
         return self._done
 
-    @property
-    def makes(self) -> bool:
-        """Streams and consumers are this role's to make."""
-        return self._access.streams == "make"
-
     def reads_directly(self, stream: str) -> bool:
         """Without a consumer."""
         return self._access.reads == "directly" and bool(stream_named(stream).live)

@@ -7,15 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nats.aio.msg import Msg
 from nats.js.errors import APIError
 
-from paddlewheel.bus.admin.set_reads import is_busy
-from paddlewheel.bus.admin.set_writes import is_unknown
 from paddlewheel.bus.nats import connection as timing
-from paddlewheel.bus.nats.answers import RESEND
 from paddlewheel.bus.nats.api import ask_api
-from paddlewheel.bus.nats.client import NOT_PERMITTED, Client
+from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
@@ -84,12 +80,8 @@ class StreamPublisher:
         if receipt is None:
             self._provision.forget()
             why = self._provision.why_missing(stream_of(message.subject).name)
-            raise Retry(STREAM_MISSING, f"{message.subject}: {self._nobody(message)}{why}")
+            raise Retry(STREAM_MISSING, f"{message.subject}: no stream takes it now{why}")
         return receipt
-
-    def _nobody(self, message: RawMessage) -> str:
-        is_direct = self._connection.written_on(message.subject) == message.subject
-        return "no stream takes it now" if is_direct else "no stream takes it now, or bus-auth does not run"
 
     async def _is_another(self, stream: str, sequence: int, subject: str) -> bool:
         """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
@@ -100,8 +92,6 @@ class StreamPublisher:
         if self._connection.reads_nothing:
             return False
         try:
-            if self._connection.reads_sets_alone:
-                return await self._is_not_own(stream, sequence, subject)
             found = await ask_api(
                 self._connection, "STREAM.MSG.GET", stream, {"seq": sequence}, absent=NO_MESSAGE
             )
@@ -110,16 +100,6 @@ class StreamPublisher:
                 raise
             return False
         return bool(found) and found["message"]["subject"] != subject
-
-    async def _is_not_own(self, stream: str, sequence: int, subject: str) -> bool:
-        """As far as who may ask for its own subject alone can tell: a message that was removed out of the
-        middle of the stream is taken for another's. Raises Retry."""
-        wanted = {"next_by_subj": subject, "seq": sequence}
-        found = await ask_api(self._connection, "STREAM.MSG.GET", stream, wanted, absent=NO_MESSAGE)
-        if found and int(found["message"]["seq"]) == sequence:
-            return False
-        info = await ask_api(self._connection, "STREAM.INFO", stream)
-        return sequence >= int(info["state"]["first_seq"])
 
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""
@@ -130,28 +110,15 @@ class StreamPublisher:
             raise Permanent(
                 "TooLarge", f"{message.subject}: {size} bytes, the server takes {client.max_payload}"
             )
-        answer = await self._ask(client, message)
-        if answer is not None and is_unknown(answer.headers or {}):
-            raise Unavailable("BusUnreachable", f"{message.subject}: not known to be stored")
+        # A repeated id is stored once; a write at a revision would fail the second time.
+        answer = await client.ask(
+            message.subject,
+            message.data,
+            timing.TIMEOUT,
+            headers=dict(message.headers) or None,
+            repeat=MESSAGE_ID in message.headers,
+        )
         return None if answer is None else _receipt(message.subject, answer.data)
-
-    async def _ask(self, client: Client, message: RawMessage) -> Msg | None:
-        """The answer. What bus-auth was too busy for is not stored, and is sent again while there is time."""
-        now = asyncio.get_running_loop().time
-        until = now() + timing.TIMEOUT
-        while True:
-            # A repeated id is stored once; a write at a revision would fail the second time.
-            answer = await client.ask(
-                self._connection.written_on(message.subject),
-                message.data,
-                until - now(),
-                headers=dict(message.headers) or None,
-                repeat=MESSAGE_ID in message.headers,
-            )
-            is_late = now() + 2 * RESEND > until
-            if answer is None or is_late or not is_busy(answer.headers or {}):
-                return answer
-            await asyncio.sleep(RESEND)
 
 
 def wire_size(headers: Mapping[str, str], data: bytes) -> int:

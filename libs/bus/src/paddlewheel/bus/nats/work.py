@@ -7,11 +7,11 @@ names itself and whoever asks for it asks again.
 from __future__ import annotations
 
 from paddlewheel.bus.markers import DONE
+from paddlewheel.bus.nats.api import API, ask_api
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
-from paddlewheel.bus.nats.work_requests import ask_to_purge, purge
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import WORK, stream_of
 from paddlewheel.core.errors import Permanent, Retry
@@ -34,7 +34,7 @@ class NatsWorkStore:
 
     async def get(self, subject: str) -> bytes | None:
         client = await self._connection.client()
-        answer = await client.ask(f"$JS.API.DIRECT.GET.{WORK.name}.{subject}", b"", TIMEOUT, repeat=True)
+        answer = await client.ask(f"{API}.DIRECT.GET.{WORK.name}.{subject}", b"", TIMEOUT, repeat=True)
         if answer is None:
             self._provision.forget()
             raise Retry(STREAM_MISSING, f"{subject}: no stream {WORK.name}")
@@ -50,7 +50,4 @@ class NatsWorkStore:
 
     async def purge(self, subject: str) -> None:
         await self._provision.ready()
-        if self._provision.makes:
-            await purge(self._connection, subject)
-        else:
-            await ask_to_purge(self._connection, subject)
+        await ask_api(self._connection, "STREAM.PURGE", WORK.name, {"filter": subject})

@@ -60,7 +60,7 @@ def _server() -> dict[str, Any]:
     return {
         "host": "nats.{releaseNamespace}.svc:4222",
         "protocol": "nats",
-        "description": "As the chart installs it. Secret nats-tls-subscriber has the certificate.",
+        "description": "As the chart installs it. Clients show service-account tokens.",
         "variables": {"releaseNamespace": {"default": "paddle-system"}},
         "security": [{"$ref": "#/components/securitySchemes/clientCertificate"}],
     }
