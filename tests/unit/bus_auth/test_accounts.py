@@ -20,7 +20,7 @@ from bus_auth.domain.accounts import (
 )
 from bus_auth.domain.agents import set_of
 from bus_auth.domain.model import Account, BoundPod, Shown, Wish
-from bus_auth.domain.names import AGENT_LABELS, POD_NAME, POD_UID, SET_LABEL
+from bus_auth.domain.names import AGENT_LABELS, POD_NAME, POD_UID, SET_ANNOTATION, SET_LABEL
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 
@@ -170,7 +170,16 @@ AGENT = {**AGENT_LABELS, SET_LABEL: "digits"}
 
 
 def test_an_agents_set_is_in_its_own_namespace() -> None:
-    assert set_of(POD, pod(**AGENT)) == Key("team", "digits")
+    assert set_of(POD, pod(**AGENT), "home") == Key("team", "digits")
+
+
+@pytest.mark.parametrize(
+    ("home", "expected"), [("team", Key("other", "images")), ("home", Key("team", "digits"))]
+)
+def test_only_a_pod_of_the_release_is_the_agent_of_a_set_elsewhere(home: str, expected: Key) -> None:
+    found = pod(**AGENT)
+    found["metadata"]["annotations"] = {SET_ANNOTATION: "other/images"}
+    assert set_of(POD, found, home) == expected
 
 
 @pytest.mark.parametrize(
@@ -186,4 +195,4 @@ def test_an_agents_set_is_in_its_own_namespace() -> None:
 )
 def test_other_pods_have_none(found: dict[str, Any]) -> None:
     with pytest.raises(Permanent, match="NotAnAgent"):
-        set_of(POD, found)
+        set_of(POD, found, "home")

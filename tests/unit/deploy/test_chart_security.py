@@ -102,12 +102,15 @@ def test_a_service_mounts_only_its_own_certificate(service: str) -> None:
     pod = dict(pod_specs(services()))[service]
     env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     prefix = service.replace("-", "_").upper()
-    expected = {env[f"{prefix}_NATS_TLS_DIR"]: f"nats-tls-{service}"}
-    if service == "dataset-controller":
-        # It copies the certificate of runtime pods to their namespaces.
-        expected[env[f"{prefix}_RUNTIME_NATS_TLS_DIR"]] = "nats-tls-cache-runtime"
+    assert mounted(pod) == {env[f"{prefix}_NATS_TLS_DIR"]: f"nats-tls-{service}"}
 
-    assert mounted(pod) == expected
+
+def test_runtime_pods_mount_the_certificate_of_agents() -> None:
+    pod = dict(pod_specs(services()))["dataset-controller"]
+    env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
+
+    assert env["DATASET_CONTROLLER_RUNTIME_NATS_SECRET"] == "nats-tls-cache-runtime"
+    assert "nats-tls-cache-runtime" in secrets(services())
 
 
 def test_services_use_existing_certificates() -> None:
@@ -324,18 +327,13 @@ def test_a_source_is_granted_once_so_that_no_grant_is_dropped() -> None:
     assert f"{path}[1].name: images is named twice" in ended.stderr
 
 
-def test_agents_in_listed_namespaces_do_not_reach_the_api_server() -> None:
-    values = (
-        "networkPolicies.runtime.namespaces={team-a}",
-        "networkPolicies.runtime.apiServer={10.0.0.1/32,fd00::1/128}",
-    )
-    [policy] = [
-        m for m in render("paddlewheel", "crds.install=false", *values)
-        if m["kind"] == "NetworkPolicy" and m["metadata"]["namespace"] == "team-a"
-    ]  # fmt: skip
+def test_agents_do_not_reach_the_api_server() -> None:
+    value = "networkPolicies.runtime.apiServer={10.0.0.1/32,fd00::1/128}"
+    policy = named(render("paddlewheel", "crds.install=false", value), "NetworkPolicy", "cache-runtime")
 
     assert policy["spec"]["podSelector"]["matchLabels"] == RUNTIME
-    assert policy["spec"]["policyTypes"] == ["Egress"]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": "service", "protocol": "TCP"}]}]
     blocks = [peer["ipBlock"] for rule in policy["spec"]["egress"] for peer in rule["to"]]
     assert {block["cidr"]: block["except"] for block in blocks} == {
         "0.0.0.0/0": ["10.0.0.1/32"],
@@ -343,13 +341,12 @@ def test_agents_in_listed_namespaces_do_not_reach_the_api_server() -> None:
     }
 
 
-def test_unknown_api_server_addresses_are_an_error() -> None:
-    value = "networkPolicies.runtime.namespaces={team-a}"
+def test_without_a_cluster_only_connections_to_agents_are_limited() -> None:
+    """The addresses of the API server are unknown then; a rule for all others would deny nothing."""
+    policy = named(services(), "NetworkPolicy", "cache-runtime")
 
-    ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", value)
-
-    assert ended.returncode != 0
-    assert "networkPolicies.runtime.apiServer" in ended.stderr
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy["spec"]
 
 
 def test_network_policies_can_be_disabled() -> None:

@@ -72,7 +72,7 @@ class Authorizer:
         """By the API server's objects, never by what the client says."""
         bound = pod_of(account)
         try:
-            key = set_of(bound, await self._authority.pod(bound.key))
+            key = set_of(bound, await self._authority.pod(bound.key), self._policy.home)
             found = await self._authority.sample_set(key)
         except NotFound as error:
             raise Permanent("NotAnAgent", str(error)) from error

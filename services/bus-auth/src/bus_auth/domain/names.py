@@ -21,5 +21,7 @@ AGENT_LABELS = {
     "app.kubernetes.io/managed-by": "dataset-controller",
     "app.kubernetes.io/component": "cache-runtime",
 }
+SET_ANNOTATION = "paddlepaddle.org/sampleset"
+"""The annotation `<namespace>/<set>` of the same pods in the namespace of the release."""
 SET_LABEL = "paddlepaddle.org/sampleset"
 """On the pods of a data set's cache runtime: the set's name."""
