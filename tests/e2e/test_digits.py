@@ -21,11 +21,14 @@ from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.target import Target
 from paddlewheel.cli.tools import run
+from paddlewheel.contracts.dataset_names import runtime_name
 from paddlewheel.contracts.generated.cache_v1 import RunEnded, RunStarted
 from paddlewheel.contracts.generated.jobs_v1 import JobStarting
 from paddlewheel.testkit.faults import kill_program
 
 pytestmark = pytest.mark.timeout(900)
+
+RUNTIME = runtime_name(NAMESPACE, SAMPLE_SET, SYSTEM_NAMESPACE)
 
 
 class Fault:
@@ -74,6 +77,7 @@ async def small_run(where: Target, folder: Path, fault: Fault | None = None, dig
 
 
 async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_path: Path) -> None:
+    await enforce(paddlewheel_cluster, "baseline")
     outcome = await small_run(paddlewheel_cluster, tmp_path)
 
     assert outcome.shortfalls == []
@@ -83,19 +87,52 @@ async def test_digits_are_trained_to_a_model(paddlewheel_cluster: Target, tmp_pa
     assert outcome.prediction is not None
     assert outcome.bad_version is not None
     assert outcome.bad_version.reason == "TooManyErrors"
-    assert await places(paddlewheel_cluster, f"{JOB}-worker-") == await places(
-        paddlewheel_cluster, f"{SAMPLE_SET}-runtime-"
+    assert await places(paddlewheel_cluster, NAMESPACE, f"{JOB}-worker-") == await places(
+        paddlewheel_cluster, SYSTEM_NAMESPACE, f"{RUNTIME}-"
     ), "worker i runs on the node of partition i"
     assert await warnings_in(paddlewheel_cluster, NAMESPACE, f"{JOB}-worker") == [], (
         "a healthy job has no Warning events"
     )
-    assert await kubernetes_as_seen_by(paddlewheel_cluster, f"{SAMPLE_SET}-runtime-0") == {
+    assert await kubernetes_as_seen_by(paddlewheel_cluster, f"{RUNTIME}-0") == {
         "credentials": False,
         "secrets": "refused",
     }
     nodes, fetching = await serve_what_a_job_publishes(paddlewheel_cluster, tmp_path)
     assert len(nodes) == REPLICAS
     assert sorted(fetching) == sorted(set(nodes)), "replicas of a node fetch a model once"
+    assert await objects_of_the_runtime(paddlewheel_cluster, NAMESPACE) == []
+    assert len(await objects_of_the_runtime(paddlewheel_cluster, SYSTEM_NAMESPACE)) == 4
+
+
+@pytest.mark.long
+async def test_digits_are_trained_in_a_restricted_namespace(
+    paddlewheel_cluster: Target, tmp_path: Path
+) -> None:
+    """The bad version of the model is left out: its container has no securityContext."""
+    await enforce(paddlewheel_cluster, "restricted")
+    try:
+        options = DemoOptions(digits=300, epochs=1, model_out=tmp_path, serves=False)
+        outcome = await run_workload(options, SilentView(), paddlewheel_cluster, Outcome())
+    finally:
+        await enforce(paddlewheel_cluster, "baseline")
+
+    assert outcome.shortfalls == []
+    assert outcome.results["epochs"] == 1
+    assert await objects_of_the_runtime(paddlewheel_cluster, NAMESPACE) == []
+
+
+async def enforce(where: Target, level: str) -> None:
+    """Enforce a level of Pod Security in the demo's namespace."""
+    name = {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": level}}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": name}
+    await where.tools.run("kubectl", "apply", "-f", "-", stdin=orjson.dumps(manifest))
+
+
+async def objects_of_the_runtime(where: Target, namespace: str) -> list[str]:
+    """The names of its pods, StatefulSet and Service. Secrets are not listed: the chart has some, too."""
+    named = ("-l", "app.kubernetes.io/managed-by=dataset-controller", "-o", "name")
+    kinds = "pods,statefulsets,services"
+    return (await where.tools.run("kubectl", "get", kinds, "-n", namespace, *named)).split()
 
 
 REPLICAS = 4
@@ -143,7 +180,7 @@ async def serve_what_a_job_publishes(where: Target, folder: Path) -> tuple[list[
         await where.tools.run("kubectl", "apply", "-f", "-", stdin=orjson.dumps(manifest))
     ready = ("paddleservice/fetched", "--for=condition=Ready", "--timeout=240s")
     await where.tools.run("kubectl", "wait", "--namespace", NAMESPACE, *ready)
-    pods = await places(where, "fetched-")
+    pods = await places(where, NAMESPACE, "fetched-")
     fetching = [node for name, node in pods.items() if await has_fetched(where, f"fetched-{name}")]
     return list(pods.values()), fetching
 
@@ -171,20 +208,16 @@ print(json.dumps({"credentials": os.path.exists(folder), "secrets": answer}))
 async def kubernetes_as_seen_by(where: Target, pod: str) -> dict[str, Any]:
     """Whether a pod has credentials for the API server, and how the server answers without them."""
     inside = ("python", "-c", ASK_KUBERNETES)
-    said = await where.tools.run("kubectl", "exec", "-n", NAMESPACE, pod, "-c", "runtime", "--", *inside)
+    place = ("-n", SYSTEM_NAMESPACE, pod, "-c", "runtime")
+    said = await where.tools.run("kubectl", "exec", *place, "--", *inside)
     return dict(orjson.loads(said))
 
 
-async def places(where: Target, prefix: str) -> dict[str, str]:
+async def places(where: Target, namespace: str, prefix: str) -> dict[str, str]:
     """Node by index, of the pods with this name prefix."""
-    pods = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in await _items(where, "pods")}
+    found = orjson.loads(await where.tools.run("kubectl", "get", "pods", "-n", namespace, "-o", "json"))
+    pods = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in found["items"]}
     return {name.removeprefix(prefix): node for name, node in pods.items() if name.startswith(prefix)}
-
-
-async def _items(where: Target, kind: str) -> list[dict[str, Any]]:
-    return list(
-        orjson.loads(await where.tools.run("kubectl", "get", kind, "-n", NAMESPACE, "-o", "json"))["items"]
-    )
 
 
 @pytest.mark.long
@@ -203,7 +236,7 @@ async def test_nats_is_killed_during_the_warmup(paddlewheel_cluster: Target, tmp
 async def test_agent_pod_is_deleted_during_the_warmup(paddlewheel_cluster: Target, tmp_path: Path) -> None:
     async def delete() -> None:
         await delete_pods(
-            paddlewheel_cluster, NAMESPACE, f"statefulset.kubernetes.io/pod-name={SAMPLE_SET}-runtime-1"
+            paddlewheel_cluster, SYSTEM_NAMESPACE, f"statefulset.kubernetes.io/pod-name={RUNTIME}-1"
         )
 
     fault = Fault(warmup_has_begun, delete)

@@ -22,6 +22,7 @@ from dataset_controller.domain.paths import Places
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.parse import resolve_spec
+from paddlewheel.contracts.keys import Key
 from paddlewheel.testkit.samplesets import make_sample_set
 from paddlewheel.testkit.storage import binary, run_juicefs
 from paddlewheel.testkit.wait import eventually
@@ -29,6 +30,7 @@ from paddlewheel.testkit.wait import eventually
 pytestmark = pytest.mark.long
 
 OWNER = SetIdentity("default", "digits", "uid-1")
+SECRET = Key("paddle-system", "digits-volume")
 OPTIONS: dict[str, Any] = {
     "metrics": "127.0.0.1:0", "attr-cache": 7200, "entry-cache": 2, "dir-entry-cache": 3,
     "enable-xattr": True, "get-timeout": 5, "put-timeout": 6, "io-retries": 7, "max-uploads": 8,
@@ -43,14 +45,14 @@ def volume_of(directory: Path) -> dict[str, Any]:
     obj = make_sample_set(cache={"levels": levels}, csi={"juiceFSMountOptions": OPTIONS})
     obj["metadata"]["uid"] = OWNER.uid
     spec: dict[str, Any] = render.volume(
-        OWNER, resolve_spec(obj, Places(cache_roots=(str(directory),))), has_csi=True, claim_uid="claim-uid"
+        OWNER, resolve_spec(obj, Places(cache_roots=(str(directory),))), SECRET, claim_uid="claim-uid"
     )["spec"]
     return spec
 
 
 def secrets_of(engine: dict[str, str]) -> dict[str, str]:
     """What the kubelet gives the driver."""
-    data = render.volume_secret(OWNER, engine)["data"]
+    data = render.volume_secret(OWNER, SECRET, engine)["data"]
     return {name: base64.b64decode(value).decode() for name, value in data.items()}
 
 

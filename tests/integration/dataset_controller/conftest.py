@@ -12,11 +12,12 @@ from typing import Any, Self
 
 import pytest
 
-from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.dataset_names import node_label, runtime_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import Object, Objects
 from paddlewheel.testkit.kubernetes import set_pod_status, toleration
 from paddlewheel.testkit.samplesets import ScriptedRuntime, make_sample_set, make_secret
@@ -36,6 +37,8 @@ class DataServiceHarness(ServiceHarness):
     def __init__(self, spec: ServiceSpec, backends: Backends) -> None:
         super().__init__(spec, backends)
         self.changes: Objects = []
+        self.home = self.namespace
+        """The namespace of the release."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
@@ -49,6 +52,19 @@ class DataServiceHarness(ServiceHarness):
             finally:
                 await self._clean_up()
                 await end(*tasks)
+
+    async def move_home(self) -> str:
+        """Create another namespace for the release than the one of the sets, and give its name."""
+        self.home = f"{self.namespace}-home"
+        await self.cluster.create(ports.NAMESPACES, {"metadata": {"name": self.home}})
+        return self.home
+
+    def env(self, replica: str = "replica-0", **settings: str) -> dict[str, str]:
+        return super().env(replica, **{"POD_NAMESPACE": self.home, **settings})
+
+    def runtime_key(self, name: str = "digits") -> Key:
+        """The runtime of a set."""
+        return Key(self.home, runtime_name(self.namespace, name, self.home))
 
     async def create_set(self, name: str = "digits", **spec: Any) -> Key:
         """A set that may use the test's nodes, and its Secret."""
@@ -75,14 +91,15 @@ class DataServiceHarness(ServiceHarness):
                 self.changes.append(change.obj)
 
     async def _run_pods(self) -> None:
-        """Run every scheduled pod of the namespace, and end those that are being deleted."""
-        async for change in self.cluster.watch(ports.PODS, self.namespace):
-            if change.type != "DELETED":
+        """Run every scheduled pod of the test's namespaces, and end those that are being deleted."""
+        async for change in self.cluster.watch(ports.PODS):
+            is_ours = key_of(change.obj).namespace in (self.namespace, self.home)
+            if is_ours and change.type != "DELETED":
                 with suppress(NotFound):
                     await self._run_pod(change.obj)
 
     async def _run_pod(self, pod: Object) -> None:
-        key = self.key(pod["metadata"]["name"])
+        key = key_of(pod)
         if "deletionTimestamp" in pod["metadata"]:
             await self.cluster.delete(ports.PODS, key, grace_seconds=0)
         elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
@@ -96,6 +113,9 @@ class DataServiceHarness(ServiceHarness):
                 with suppress(PaddlewheelError):
                     await self.cluster.delete(resource, key)
                     await self.cluster.patch(resource, key, {"metadata": {"finalizers": None}})
+        if self.home != self.namespace:
+            with suppress(NotFound):
+                await self.cluster.delete(ports.NAMESPACES, Key("", self.home))
         for volume in await self.cluster.list(ports.PERSISTENT_VOLUMES):
             if volume["spec"].get("claimRef", {}).get("namespace") == self.namespace:
                 await self.cluster.delete(ports.PERSISTENT_VOLUMES, Key("", volume["metadata"]["name"]))

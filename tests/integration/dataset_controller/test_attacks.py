@@ -39,20 +39,21 @@ ACCOUNT = "dataset-controller"
 
 
 class Account:
-    """The service's account in a test's own namespace, with exactly the rights of the chart's rendering."""
+    """The service's account in a namespace of its own, with exactly the rights of the chart's rendering."""
 
     def __init__(self, data: DataServiceHarness, directory: Path) -> None:
         self._data, self.kubeconfig = data, directory / "account.kubeconfig"
 
     async def create(self) -> None:
         """The account, its rights, and a kubeconfig with its token."""
-        await self._data.create({"metadata": {"name": ACCOUNT}}, ACCOUNTS)
+        home = await self._data.move_home()
+        await self._data.cluster.create(ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": home}})
         for manifest in services():
             if self._is_of_account(manifest):
                 await self._create(manifest)
         given = yaml.safe_load(Path(self._data.backends.kubeconfig).read_text())
-        home = ["-n", self._data.namespace]
-        token = kubectl(self._data.backends.kubeconfig, "create", "token", ACCOUNT, *home).stdout.strip()
+        where = ["-n", home]
+        token = kubectl(self._data.backends.kubeconfig, "create", "token", ACCOUNT, *where).stdout.strip()
         assert token
         given["users"] = [{"name": user["name"], "user": {"token": token}} for user in given["users"]]
         self.kubeconfig.write_text(yaml.safe_dump(given))
@@ -80,7 +81,7 @@ class Account:
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
         """What is of the cluster gets a name of this test alone: others install the chart there."""
-        home, kind = self._data.namespace, manifest["kind"]
+        home, kind = self._data.home, manifest["kind"]
         made: Object = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
         if kind.startswith("Cluster"):
             made["metadata"]["name"] += f"-{home}"
@@ -123,14 +124,17 @@ ATTEMPTS = {
 async def test_attack_the_services_account_reads_secrets_of_a_namespace_that_is_not_served(
     data: DataServiceHarness, account: Account
 ) -> None:
-    """Among them those of its own: the keys of the bus."""
+    """In its own namespace, it may read Secrets by name."""
     await data.create(make_secret("nats-ca", values={"tls.key": "KEY"}), ports.SECRETS)
     for name, arguments in ATTEMPTS.items():
         tried = account.kubectl("-n", data.namespace, *arguments)
         assert (tried.returncode != 0, "orbidden" in tried.stderr) == (True, True), (name, tried)
         assert "KEY" not in tried.stdout
-    stateful_set = account.kubectl("-n", data.namespace, "auth", "can-i", "create", "statefulsets.apps")
-    assert stateful_set.stdout.strip() == "no"
+    for verb in ("create", "patch"):
+        stateful_set = account.kubectl("-n", data.namespace, "auth", "can-i", verb, "statefulsets.apps")
+        assert stateful_set.stdout.strip() == "no"
+    listed = account.kubectl("-n", data.home, "get", "secrets")
+    assert (listed.returncode != 0, "orbidden" in listed.stderr) == (True, True)
 
 
 async def test_attack_the_services_account_lists_secrets_of_a_namespace_that_is_served(
@@ -139,7 +143,14 @@ async def test_attack_the_services_account_lists_secrets_of_a_namespace_that_is_
     await account.serve(data.namespace)
     await data.create(make_secret("own"), ports.SECRETS)
     assert account.kubectl("-n", data.namespace, "get", "secret", "own").returncode == 0
-    for arguments in (["get", "secrets"], ["get", "secrets", "--watch", "--request-timeout=5s"]):
+    refused = (
+        ["get", "secrets"],
+        ["get", "secrets", "--watch", "--request-timeout=5s"],
+        ["create", "secret", "generic", "x"],
+        ["create", "deployment", "x", "--image=x"],
+        ["run", "x", "--image=x"],
+    )
+    for arguments in refused:
         tried = account.kubectl("-n", data.namespace, *arguments)
         assert (tried.returncode != 0, "orbidden" in tried.stderr) == (True, True), tried
 
@@ -147,20 +158,24 @@ async def test_attack_the_services_account_lists_secrets_of_a_namespace_that_is_
 async def test_a_namespace_is_served_once_it_is_bound_and_the_rights_suffice(
     data: DataServiceHarness, account: Account
 ) -> None:
-    """From the refusal to the end of the set's life, with no right but the chart's."""
+    """From the refusal to the end of the set's life, only with the rights of the chart."""
     await data.start(KUBECONFIG=str(account.kubeconfig))
     key = await data.create_set()
     refused = await data.wait_condition(key, "Accepted", "NamespaceNotServed")
     assert f"kubectl -n {data.namespace} create rolebinding {NAMESPACE_ROLE}" in refused["message"]
-    assert f"--serviceaccount={data.namespace}:{ACCOUNT}" in refused["message"]
+    assert f"--serviceaccount={data.home}:{ACCOUNT}" in refused["message"]
     await account.serve(data.namespace)
     await data.wait_phase(key, "Ready")
     job = make_sample_job(type="sync", secretRef={"name": "digits"})
     job["metadata"]["namespace"] = data.namespace
     created = await data.create(job, ports.SAMPLE_JOBS)
     await data.wait_phase(created, "Succeeded", resource=ports.SAMPLE_JOBS)
+    assert await data.objects(ports.STATEFUL_SETS) == []
+    assert await data.exists(data.runtime_key(), ports.STATEFUL_SETS)
     await data.cluster.delete(ports.SAMPLE_SETS, key)
     await data.wait_gone(key)
+    assert not await data.exists(data.runtime_key(), ports.STATEFUL_SETS)
+    assert not await data.exists(data.runtime_key(), ports.SECRETS)
     conditions = [c for o in data.changes for c in o.get("status", {}).get("conditions", ())]
     assert not [c["message"] for c in conditions if c["type"] == "Reconciled" and c["status"] == "False"]
 

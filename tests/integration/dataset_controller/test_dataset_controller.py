@@ -18,8 +18,6 @@ from paddlewheel.contracts.dataset_names import (
     claim_name,
     node_label,
     pv_name,
-    runtime_name,
-    runtime_service_name,
     set_label,
 )
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -348,7 +346,7 @@ async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServ
     before = await data.wait_objects(ports.PODS, 2)
     without_label: list[str] = []
     watching = asyncio.create_task(note_lost_labels(data, without_label))
-    await data.cluster.delete(ports.STATEFUL_SETS, data.key(runtime_name("digits")), propagation="Orphan")
+    await data.cluster.delete(ports.STATEFUL_SETS, data.runtime_key(), propagation="Orphan")
     await eventually(lambda: owner_of_pods(data, "Parallel"), what="a Parallel one has the pods")
     await data.wait_phase(key, "Ready")
     await eventually(lambda: has_settled(data), what="it has found its pods")
@@ -365,11 +363,11 @@ async def test_an_old_runtime_becomes_parallel_and_keeps_its_pods(data: DataServ
 
 async def make_ordered(data: DataServiceHarness) -> None:
     """As a version made it whose pods start one after the other."""
-    key = data.key(runtime_name("digits"))
+    key = data.runtime_key()
     made = await data.get(key, ports.STATEFUL_SETS)
     await data.cluster.delete(ports.STATEFUL_SETS, key, propagation="Orphan")
     await data.wait_gone(key, ports.STATEFUL_SETS)
-    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
+    kept = ("name", "namespace", "labels", "annotations")
     metadata = {name: made["metadata"][name] for name in kept}
     spec = {**made["spec"], "podManagementPolicy": "OrderedReady"}
     await data.cluster.create(ports.STATEFUL_SETS, {**made, "metadata": metadata, "spec": spec, "status": {}})
@@ -485,8 +483,8 @@ async def test_no_child_of_somebody_else_is_used(data: DataServiceHarness) -> No
     await data.wait_phase(key, "Ready")
     await data.take_away(key, ports.PERSISTENT_VOLUMES, Key("", pv_name(data.namespace, "digits")))
     await data.take_away(key, ports.PERSISTENT_VOLUME_CLAIMS, data.key(claim_name("digits")))
-    await data.take_away(key, ports.SERVICES, data.key(runtime_service_name("digits")))
-    await data.take_away(key, ports.STATEFUL_SETS, data.key(runtime_name("digits")))
+    await data.take_away(key, ports.SERVICES, data.key("digits-runtime-service"))
+    await data.take_away(key, ports.STATEFUL_SETS, data.runtime_key())
 
 
 @pytest.mark.long

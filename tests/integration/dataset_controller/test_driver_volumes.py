@@ -27,7 +27,8 @@ def volume_of(namespace: str) -> Object:
     owner = SetIdentity(f"{namespace}-{'n' * 63}"[:63], SET, "uid-1")
     obj = make_sample_set(SET, csi={"juiceFSMountOptions": {"sub-dir": "train/a b", "writeback": True}})
     obj["metadata"]["uid"] = owner.uid
-    return render.volume(owner, resolve_spec(obj), has_csi=True, claim_uid="claim-uid")
+    secret = render.driver_secret_key(Key("paddle-system", "digits-runtime"))
+    return render.volume(owner, resolve_spec(obj), secret, claim_uid="claim-uid")
 
 
 def mount_pod(namespace: str, volume: Object) -> Object:

@@ -26,9 +26,9 @@ from paddlewheel.kube.ports import (
     CONFIG_MAPS,
     PADDLE_JOBS,
     PADDLE_SERVICES,
+    PERSISTENT_VOLUME_CLAIMS,
     SAMPLE_JOBS,
     SAMPLE_SETS,
-    SECRETS,
     SERVICES,
     TRIGGERS,
     Object,
@@ -65,9 +65,10 @@ class Row:
 
 
 HEADLESS: Object = {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}
+CLAIM: Object = {"spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}
 ROWS = (
     Row("job-controller", PADDLE_JOBS, make_paddle_job(), CONFIG_MAPS, {}),
-    Row("dataset-controller", SAMPLE_SETS, make_sample_set(), SECRETS, {}),
+    Row("dataset-controller", SAMPLE_SETS, make_sample_set(), PERSISTENT_VOLUME_CLAIMS, CLAIM),
     Row("serving-controller", PADDLE_SERVICES, make_service(), SERVICES, HEADLESS),
     Row("trigger-controller", TRIGGERS, make_trigger(), SAMPLE_JOBS, make_sample_job()),
 )

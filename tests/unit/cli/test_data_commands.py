@@ -279,7 +279,7 @@ def test_a_set_that_is_ready_is_explained_by_its_failed_run() -> None:
     status = {"phase": "Failed", "reason": "MountLost", "message": "no answer"}
     said = explain_sample_set(ready(), [{**make_sample_job("digits-sync-x"), "status": status}])
     assert said.text().startswith("default/digits-sync-x is Failed: MountLost\n")
-    assert said.remedy.endswith("-l paddlepaddle.org/sampleset=digits")
+    assert said.remedy.endswith("-l paddlepaddle.org/sampleset=default.digits")
     assert said.as_json() == {
         "sampleSet": "default/digits",
         "run": "default/digits-sync-x",

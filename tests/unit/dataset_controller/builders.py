@@ -21,12 +21,15 @@ from dataset_controller.domain.sampleset.model import (
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
 from paddlewheel.contracts.dataset_names import home_label, node_label, set_label
+from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_report, make_sample_job, make_sample_set, make_secret
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222")
 OWNER_UID = "uid-1"
+RUNTIME = Key("default", "digits-runtime")
+"""The runtime of a set in the namespace of the release, with the names of the published contract."""
 CLAIM_UID, VOLUME_UID = "claim-uid", "volume-uid"
 LABEL = node_label("default", "digits")
 HOME = home_label("default", "digits")
@@ -110,6 +113,7 @@ def make_observed(
         pods=tuple(make_pod(i) for i in range(ready)),
         nodes=nodes,
         reports=tuple(make_report(OWNER_UID, i, NOW) for i in range(ready)),
+        runtime=RUNTIME,
     )
     return replace(seen, **changes)
 
@@ -137,12 +141,13 @@ def make_children(own: SampleSet, replicas: int, ready: int) -> Children:
     spec, owner = spec_of(own), own.identity
     claim = render.claim(owner) | {"status": {"phase": "Bound"}}
     claim["metadata"]["uid"] = CLAIM_UID
-    volume = render.volume(owner, spec, False, CLAIM_UID)
+    volume = render.volume(owner, spec, None, CLAIM_UID)
     volume["metadata"]["uid"] = VOLUME_UID
-    runtime = render.stateful_set(owner, spec, CONFIG, replicas)
+    runtime = render.stateful_set(owner, RUNTIME, spec, CONFIG, replicas)
     runtime["status"] = {"replicas": replicas, "readyReplicas": ready}
     values = {"engine.name": "old"}
-    return Children(volume, claim, render.secret(owner, values), render.service(owner), runtime)
+    secret, service = render.secret(owner, RUNTIME, values), render.service(owner, RUNTIME)
+    return Children(volume, claim, secret, service, runtime)
 
 
 def make_observed_job(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,9 +14,10 @@ import pytest
 from dataset_controller.app import build
 from dataset_controller.config import Settings
 from paddlewheel.bus.streams import DATASETS, NODES_BUCKET, RUNS_BUCKET
-from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.dataset_names import node_label, runtime_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import annotations_of, spec_of, uid_of
+from paddlewheel.core.errors import AlreadyExists
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Resource
@@ -28,6 +29,9 @@ from paddlewheel.testkit.samplesets import ScriptedRuntime, make_sample_set, mak
 SET = Key("default", "digits")
 JOB = Key("default", "job")
 RUNTIME = Key("default", "digits-runtime")
+HOME = "paddle-system"
+"""The namespace of the release where it is not that of the set."""
+FAR_RUNTIME = Key(HOME, runtime_name("default", "digits", HOME))
 LABEL = node_label("default", "digits")
 ROUNDS = 100
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -43,7 +47,8 @@ class Kubernetes:
 
     async def start(self) -> None:
         for name in self.nodes:
-            await self.cluster.create(ports.NODES, {"metadata": {"name": name}})
+            with suppress(AlreadyExists):
+                await self.cluster.create(ports.NODES, {"metadata": {"name": name}})
 
     async def settle(self) -> None:
         """One step of every controller."""
@@ -241,6 +246,13 @@ OpenData = Callable[..., AbstractAsyncContextManager[DataHarness]]
 def open_data() -> OpenData:
     """Opens a harness with settings of one's own."""
     return lambda **settings: DataHarness(**settings).opened()
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[DataHarness]:
+    """The same, with the service in another namespace than the sets."""
+    async with DataHarness(pod_namespace=HOME).opened() as harness:
+        yield harness
 
 
 @pytest.fixture

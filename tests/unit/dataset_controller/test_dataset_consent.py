@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.conftest import RUNTIME, SET, DataHarness, OpenData
+from tests.unit.dataset_controller.conftest import FAR_RUNTIME, RUNTIME, SET, DataHarness, OpenData
 
 from dataset_controller.domain.consent import SHARED_WITH, check_consent, check_namespace
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -205,8 +205,9 @@ async def test_of_another_namespace_only_the_one_secret_is_asked_for(
 
 
 async def test_a_set_is_deleted_where_the_namespace_is_not_served_any_more(
-    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+    far: DataHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    data = far
     await data.ready_set(partitions=2)
     withdraw_rights(data, monkeypatch, "default")
     await data.delete(SET)
@@ -218,14 +219,17 @@ async def test_a_set_is_deleted_where_the_namespace_is_not_served_any_more(
     assert clear.clear.partitions == [0, 1]
     assert await data.labels() == {}
     assert await data.objects(ports.PERSISTENT_VOLUMES) == []
-    # Left to the garbage collector, which finds the set in their owner references.
-    for resource in (ports.PERSISTENT_VOLUME_CLAIMS, ports.SERVICES, ports.STATEFUL_SETS):
+    # The garbage collector finds the set in the claim's owner reference.
+    assert await data.objects(ports.PERSISTENT_VOLUME_CLAIMS) == []
+    for resource in (ports.SERVICES, ports.STATEFUL_SETS):
         assert await data.objects(resource) == []
+    assert [secret["metadata"]["name"] for secret in await data.objects(ports.SECRETS)] == ["digits"]
 
 
 async def test_a_deletion_that_lacks_rights_says_so_while_it_lasts(
-    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+    far: DataHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    data = far
     await data.ready_set()
     data.runtime.script = {"clear": RunPhase.RUNNING}
     withdraw_rights(data, monkeypatch, "default")
@@ -233,7 +237,7 @@ async def test_a_deletion_that_lacks_rights_says_so_while_it_lasts(
     await data.wait(6)
     waits = await data.expect_condition("Ready", "NamespaceNotServed")
     assert "kubectl -n default create rolebinding paddlewheel-dataset-namespace" in waits["message"]
-    assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
+    assert await data.exists(FAR_RUNTIME, ports.STATEFUL_SETS)
 
 
 def withdraw_rights(data: DataHarness, monkeypatch: pytest.MonkeyPatch, namespace: str) -> None:

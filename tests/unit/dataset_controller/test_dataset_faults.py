@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarness, OpenData
+from tests.unit.dataset_controller.conftest import JOB, RUNTIME, SET, DataHarness
 
 from dataset_controller import reconciler
-from dataset_controller.domain.names import BUS_FILES
 from paddlewheel.bus.ports import Entry
 from paddlewheel.bus.streams import RUNS_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import RunPhase
@@ -143,22 +141,6 @@ async def test_users_that_cannot_be_listed_stop_the_deletion_and_are_shown(
         assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
     await data.wait(70)
     assert not await data.exists(SET)
-
-
-async def test_a_certificate_that_cannot_be_read_keeps_nothing_else_from_being_done(
-    open_data: OpenData, tmp_path: Path
-) -> None:
-    async with open_data(runtime_nats_tls_dir=tmp_path) as data:
-        await data.start_set()
-        condition = await data.expect_condition("Reconciled", "BusCertificateMissing")
-        assert "ca.crt" in condition["message"]
-        assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
-        assert not await data.exists(RUNTIME, ports.SECRETS)
-        for name in BUS_FILES:
-            (tmp_path / name).write_text(name)
-        await data.wait(31)
-        await data.expect_condition("Reconciled", "Recovered")
-        assert "bus.tls.key" in (await data.get(RUNTIME, ports.SECRETS))["data"]
 
 
 async def test_a_bug_in_a_plan_becomes_a_condition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import CacheSpec, RuntimeConfig, SetSpec
 from paddlewheel.contracts.crds.options import JuiceFSMountOptions, kebab_case
-from paddlewheel.contracts.dataset_names import SET_NAME_MAX, pv_name
+from paddlewheel.contracts.dataset_names import SET_NAME_MAX, pv_name, runtime_name, set_reference
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, UNMOUNT_SECONDS, UPLOAD_SECONDS
 
@@ -44,21 +45,40 @@ SPEC = SetSpec(
     warmup=None,
 )
 CONFIG = RuntimeConfig("runtime:1", "nats://bus:4222", "Always", {"LOG_LEVEL": "debug"})
-SELECTOR = {"paddlepaddle.org/juicefs-digits": "true", "name": "digits-runtime"}
+RUNTIME = Key("paddle-system", runtime_name("team-a", "digits", "paddle-system"))
+SELECTOR = {"paddlepaddle.org/juicefs-digits": "true", "name": RUNTIME.name}
 MNT = "/var/lib/paddlewheel/mnt/uid-1"
 CACHES = "cache-" + hashlib.sha256(b"/ssd").hexdigest()[:12]
 """Name of the volume of the root /ssd."""
 
 
+LABELS = {
+    "app.kubernetes.io/managed-by": "dataset-controller",
+    "paddlepaddle.org/juicefs-digits": "true",
+    "paddlepaddle.org/sampleset": "team-a.digits",
+}
+ANNOTATIONS = {
+    "CreatedBy": "paddle-operator",
+    "paddlepaddle.org/sampleset": "team-a/digits",
+    "paddlepaddle.org/sampleset-uid": "uid-1",
+}
+
+
 def metadata(name: str) -> dict[str, Any]:
+    """The metadata of an object in the namespace of the release."""
     return {
         "name": name,
+        "namespace": "paddle-system",
+        "labels": dict(LABELS),
+        "annotations": dict(ANNOTATIONS),
+    }
+
+
+def claim_metadata() -> dict[str, Any]:
+    return {
+        "name": "digits",
         "namespace": "team-a",
-        "labels": {
-            "app.kubernetes.io/managed-by": "dataset-controller",
-            "paddlepaddle.org/juicefs-digits": "true",
-            "paddlepaddle.org/sampleset": "digits",
-        },
+        "labels": dict(LABELS),
         "annotations": {"CreatedBy": "paddle-operator"},
         "ownerReferences": [
             {
@@ -79,11 +99,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "PersistentVolume",
         "metadata": {
             "name": "team-a.digits",
-            "labels": {
-                "app.kubernetes.io/managed-by": "dataset-controller",
-                "paddlepaddle.org/juicefs-digits": "true",
-                "paddlepaddle.org/sampleset": "digits",
-            },
+            "labels": dict(LABELS),
             "annotations": {"CreatedBy": "paddle-operator", "paddlepaddle.org/sampleset-uid": "uid-1"},
         },
         "spec": {
@@ -106,7 +122,7 @@ def volume(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_without_a_csi_driver_the_volume_is_the_path_that_agents_mount_on_labelled_nodes() -> None:
     label = {"key": "paddlepaddle.org/juicefs-team-a.digits", "operator": "Exists"}
-    assert render.volume(OWNER, SPEC, False, "claim-uid") == volume(
+    assert render.volume(OWNER, SPEC, None, "claim-uid") == volume(
         {
             "hostPath": {"path": "/var/lib/paddlewheel/mnt/uid-1/view/data", "type": "Directory"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}},
@@ -118,7 +134,7 @@ def test_with_a_csi_driver_the_volume_names_the_sets_own_secret_and_all_mount_op
     """Twice: the driver makes a mount pod that was lost again from `spec.mountOptions` alone."""
     caches = "cache-dir=/ssd/a/team-a/uid-1:/ssd/b/team-a/uid-1"
     options = ["buffer-size=300", caches, "cache-size=4096", "writeback"]
-    assert render.volume(OWNER, SPEC, True, "claim-uid") == volume(
+    assert render.volume(OWNER, SPEC, render.driver_secret_key(RUNTIME), "claim-uid") == volume(
         {
             "mountOptions": options,
             "csi": {
@@ -126,7 +142,7 @@ def test_with_a_csi_driver_the_volume_names_the_sets_own_secret_and_all_mount_op
                 "fsType": "juicefs",
                 "volumeHandle": "team-a.digits",
                 "volumeAttributes": {"mountOptions": ",".join(options)},
-                "nodePublishSecretRef": {"name": "digits-runtime-volume", "namespace": "team-a"},
+                "nodePublishSecretRef": {"name": f"{RUNTIME.name}-volume", "namespace": "paddle-system"},
             },
         }
     )
@@ -137,7 +153,8 @@ def test_with_a_csi_driver_the_volume_names_the_sets_own_secret_and_all_mount_op
 def test_a_volumes_name_fits_a_label_value(namespace: str, has_csi: bool) -> None:
     """As such the driver's mount pods have the handle, and where the handle is no volume's name, the driver
     does not find the volume again."""
-    made = render.volume(SetIdentity(namespace, "s" * SET_NAME_MAX, "uid-1"), SPEC, has_csi, "claim-uid")
+    secret = render.driver_secret_key(RUNTIME) if has_csi else None
+    made = render.volume(SetIdentity(namespace, "s" * SET_NAME_MAX, "uid-1"), SPEC, secret, "claim-uid")
     name = made["metadata"]["name"]
     assert re.fullmatch("[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name)
     assert len(name) <= 63
@@ -175,7 +192,7 @@ def test_the_claim_is_bound_to_its_volume_by_name_and_label() -> None:
     assert render.claim(OWNER) == {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": metadata("digits"),
+        "metadata": claim_metadata(),
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "volumeMode": "Filesystem",
@@ -188,20 +205,20 @@ def test_the_claim_is_bound_to_its_volume_by_name_and_label() -> None:
 
 
 def test_the_secret_has_a_file_for_each_value() -> None:
-    assert render.secret(OWNER, {"engine.name": "vol", "bus.ca.crt": "é"}) == {
+    assert render.secret(OWNER, RUNTIME, {"engine.name": "vol", "engine.bucket": "é"}) == {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata("digits-runtime"),
+        "metadata": metadata(RUNTIME.name),
         "type": "Opaque",
-        "data": {"bus.ca.crt": "w6k=", "engine.name": "dm9s"},
+        "data": {"engine.bucket": "w6k=", "engine.name": "dm9s"},
     }
 
 
 def test_the_service_is_headless() -> None:
-    assert render.service(OWNER) == {
+    assert render.service(OWNER, RUNTIME) == {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata("digits-runtime-service"),
+        "metadata": metadata(f"{RUNTIME.name}-service"),
         "spec": {
             "clusterIP": "None",
             "selector": SELECTOR,
@@ -211,7 +228,7 @@ def test_the_service_is_headless() -> None:
 
 
 def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
-    made, meta = render.stateful_set(OWNER, SPEC, CONFIG, 2), metadata("digits-runtime")
+    made, meta = render.stateful_set(OWNER, RUNTIME, SPEC, CONFIG, 2), metadata(RUNTIME.name)
     digest = render.template_digest(made["spec"]["template"])
     meta["annotations"] = {**meta["annotations"], "paddlepaddle.org/template": digest}
     assert made == {
@@ -222,17 +239,17 @@ def test_the_stateful_set_has_a_pod_for_each_partition() -> None:
             "replicas": 2,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "RollingUpdate"},
-            "serviceName": "digits-runtime-service",
+            "serviceName": f"{RUNTIME.name}-service",
             "selector": {"matchLabels": SELECTOR},
             "template": {
                 "metadata": {
                     "labels": {
                         "app.kubernetes.io/managed-by": "dataset-controller",
                         "app.kubernetes.io/component": "cache-runtime",
-                        "paddlepaddle.org/sampleset": "digits",
+                        "paddlepaddle.org/sampleset": "team-a.digits",
                         **SELECTOR,
                     },
-                    "annotations": {"CreatedBy": "paddle-operator"},
+                    "annotations": ANNOTATIONS,
                 },
                 "spec": pod_of(SPEC, CONFIG),
             },
@@ -250,7 +267,7 @@ AT_HOME = {
 
 
 def pod_of(spec: SetSpec, config: RuntimeConfig) -> dict[str, Any]:
-    template = render.stateful_set(OWNER, spec, config, 1)["spec"]["template"]
+    template = render.stateful_set(OWNER, RUNTIME, spec, config, 1)["spec"]["template"]
     return dict(template["spec"])
 
 
@@ -282,7 +299,7 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         "volumes": [
             {"name": "mnt", "hostPath": {"path": MNT, "type": "DirectoryOrCreate"}},
             {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}},
-            {"name": "secrets", "secret": {"secretName": "digits-runtime", "defaultMode": 0o400}},
+            {"name": "secrets", "secret": {"secretName": RUNTIME.name, "defaultMode": 0o400}},
             {"name": CACHES, "hostPath": {"path": "/ssd", "type": "DirectoryOrCreate"}},
         ],
     }
@@ -325,7 +342,10 @@ def test_a_runtime_pod_mounts_the_set_its_keys_and_its_caches() -> None:
         {"name": "CACHE_RUNTIME_CACHE_ROOTS", "value": '["/ssd"]'},
         {"name": "CACHE_RUNTIME_LOCAL_SOURCES", "value": "[]"},
         {"name": "CACHE_RUNTIME_CACHE_SIZE_MIB", "value": "4096"},
-        {"name": "CACHE_RUNTIME_MOUNT_OPTIONS", "value": '{"buffer-size": "300", "writeback": "true"}'},
+        {
+            "name": "CACHE_RUNTIME_MOUNT_OPTIONS",
+            "value": '{"free-space-ratio": "0.2", "buffer-size": "300", "writeback": "true"}',
+        },
         {"name": "CACHE_RUNTIME_SECRETS_DIR", "value": "/etc/paddlewheel/secrets"},
         {"name": "CACHE_RUNTIME_FLUSH_WAIT", "value": "600"},
         {"name": "CACHE_RUNTIME_STATE_DIR", "value": "/run/paddlewheel"},
@@ -353,15 +373,75 @@ def test_a_runtime_pod_is_scheduled_as_its_set_says() -> None:
     assert pod["tolerations"] == list(tolerations)
 
 
+def test_a_runtime_pod_runs_where_and_as_the_operator_says() -> None:
+    settings = Settings.model_validate(
+        {
+            "runtime_service_account": "cache-runtime",
+            "runtime_node_selector": {"pool": "gpu"},
+            "runtime_tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "runtime_free_space_ratio": "0.3",
+        }
+    )
+    mine = replace(SPEC, tolerations=({"key": "mine", "operator": "Exists"},))
+    pod = pod_of(mine, settings.runtime)
+    assert pod["serviceAccountName"] == "cache-runtime"
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["nodeSelector"] == {"pool": "gpu"}
+    assert [each["key"] for each in pod["tolerations"]] == ["gpu", "mine"]
+    assert free_space(pod) == "0.3"
+
+
+def test_the_free_space_of_a_set_comes_before_that_of_the_operator() -> None:
+    own = replace(SPEC, mount_options=(("free-space-ratio", "0.05"),))
+    assert free_space(pod_of(own, CONFIG)) == "0.05"
+
+
+def free_space(pod: dict[str, Any]) -> str:
+    env = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+    return str(json.loads(env["CACHE_RUNTIME_MOUNT_OPTIONS"])["free-space-ratio"])
+
+
+@pytest.mark.parametrize("ratio", ["1", "-0.1", "20%", ""])
+def test_a_free_space_that_is_no_share_is_refused(ratio: str) -> None:
+    with pytest.raises(ValidationError, match="runtime_free_space_ratio"):
+        Settings.model_validate({"runtime_free_space_ratio": ratio})
+
+
+LONG = "n" * 63, "s" * SET_NAME_MAX
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "runtime", "label"),
+    [
+        ("paddle-system", "digits", "digits-runtime", "paddle-system.digits"),
+        ("paddle-demo", "digits", "digits-paddle-demo-84051a3064-runtime", "paddle-demo.digits"),
+        ("1st", "digits", "digits-1st-29ae71af67-runtime", "1st.digits"),
+        (*LONG, f"{'s' * 33}-2e99343675-runtime", f"ns.73dcf99641.{'s' * 44}"),
+    ],
+)
+def test_a_runtimes_names_are_readable_and_fit(namespace: str, name: str, runtime: str, label: str) -> None:
+    found = runtime_name(namespace, name, "paddle-system")
+    assert (found, set_reference(namespace, name)) == (runtime, label)
+    # The StatefulSet's revision label appends 11 characters, its Service 8.
+    assert len(found) <= 52
+    assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", found), "also a valid name of a Service"
+    assert len(label) <= 63
+
+
+def test_sets_whose_names_join_to_the_same_text_have_different_runtimes() -> None:
+    joined = [("c", "a-b"), ("b-c", "a"), ("c-d", "a-b"), ("d", "a-b-c")]
+    assert len({runtime_name(namespace, name, "home") for namespace, name in joined}) == len(joined)
+
+
 def test_a_runtime_pod_with_a_bus_certificate_differs_by_a_volume_a_mount_and_a_variable() -> None:
-    without, pod = pod_of(SPEC, CONFIG), pod_of(SPEC, replace(CONFIG, has_bus_certificate=True))
+    without, pod = pod_of(SPEC, CONFIG), pod_of(SPEC, replace(CONFIG, bus_secret="nats-tls-agents"))
     [plain], [container] = without.pop("containers"), pod.pop("containers")
     mode_and_files = {
-        "secretName": "digits-runtime",
+        "secretName": "nats-tls-agents",
         "items": [
-            {"key": "bus.ca.crt", "path": "ca.crt"},
-            {"key": "bus.tls.crt", "path": "tls.crt"},
-            {"key": "bus.tls.key", "path": "tls.key"},
+            {"key": "ca.crt", "path": "ca.crt"},
+            {"key": "tls.crt", "path": "tls.crt"},
+            {"key": "tls.key", "path": "tls.key"},
         ],
         "defaultMode": 0o400,
     }
@@ -397,7 +477,7 @@ def test_a_lent_directory_that_a_node_lacks_does_not_become_an_empty_one() -> No
 def test_runtime_pods_ask_for_what_the_operator_says() -> None:
     wanted = {"requests": {"memory": "1Gi"}, "limits": {"memory": "4Gi"}}
     settings = Settings.model_validate({"runtime_resources": wanted})
-    template = render.pod_template(OWNER, SPEC, settings.runtime)
+    template = render.pod_template(OWNER, RUNTIME, SPEC, settings.runtime)
     [container] = template["spec"]["containers"]
     assert container["resources"] == wanted
     assert Settings().runtime.resources == {"requests": {"cpu": "50m", "memory": "128Mi"}}

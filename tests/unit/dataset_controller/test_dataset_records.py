@@ -469,7 +469,7 @@ async def test_reports_on_a_set_that_is_gone_are_not_kept() -> None:
     """Its agents end after it, and report to the last."""
     clock, cluster, woken = ManualClock(NOW), MemoryCluster(), list[Key]()
     own = await cluster.create(ports.SAMPLE_SETS, make_sample_set())
-    uid, nodes, watch = own["metadata"]["uid"], NodeRecords(clock), make_watch(cluster, "", clock)
+    uid, nodes, watch = own["metadata"]["uid"], NodeRecords(clock), make_watch(cluster, "", "default", clock)
     wakes = Wakes(watch, woken.append, Mock(), forget_reports=nodes.forget)
     reports = [Entry(f"{each}.0", to_json(NodeStatus()), i) for i, each in enumerate([uid, "gone"])]
     await nodes.follow(Told(None, *reports), wakes.report_changed)

@@ -15,6 +15,7 @@ from tests.unit.dataset_controller.builders import (
     LABEL,
     NOW,
     OWNER_UID,
+    RUNTIME,
     VOLUME_UID,
     ago,
     make_labels,
@@ -67,7 +68,6 @@ from paddlewheel.operator.domain.plan import Create, Delete, KubernetesEvent, Pa
 from paddlewheel.testkit.samplesets import ENGINE, make_report, make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
-RUNTIME = Key("default", "digits-runtime")
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
 WARMUP = WarmupOperation(strategy="sequence", threads=50)
 ORIGIN = SyncOrigin(SYNC.source)
@@ -127,7 +127,7 @@ def observe(phase: str, ready: int = 1, *conditions: Condition, **changes: Any) 
     seen = make_observed(phase, ready=ready, **changes)
     own = replace(seen.sample_set, status=replace(seen.status, conditions=conditions, **status))
     if seen.children.secret is not None and "children" not in changes:
-        secret = render.secret(own.identity, VALUES)
+        secret = render.secret(own.identity, RUNTIME, VALUES)
         seen = replace(seen, children=replace(seen.children, secret=secret))
     return replace(seen, sample_set=own)
 
@@ -190,7 +190,7 @@ def test_a_new_set_gets_its_secret_and_its_claim() -> None:
             cache_directories=(),
         ),
         actions=(
-            Create("Secret", render.secret(own.identity, VALUES)),
+            Create("Secret", render.secret(own.identity, RUNTIME, VALUES)),
             Create("PersistentVolumeClaim", render.claim(own.identity)),
         ),
         requeue_after=1.0,
@@ -201,7 +201,7 @@ def test_the_volume_follows_the_claim_and_is_its_own_from_the_start() -> None:
     full = observe("", 0)
     own, claim = full.sample_set, {**(full.children.claim or {}), "status": {"phase": "Pending"}}
     todo = decide(replace(full, children=Children(claim=claim, secret=full.children.secret)))
-    volume = render.volume(own.identity, spec_of(own), False, CLAIM_UID)
+    volume = render.volume(own.identity, spec_of(own), None, CLAIM_UID)
     assert todo.actions == (Create("PersistentVolume", volume),)
     assert volume["spec"]["claimRef"]["uid"] == CLAIM_UID
 
@@ -305,8 +305,8 @@ def test_a_bound_set_gets_its_runtime() -> None:
             announcements=(fact("Bound"),),
         ),
         actions=(
-            Create("Service", render.service(own.identity)),
-            Create("StatefulSet", render.stateful_set(own.identity, spec_of(own), CONFIG, 1)),
+            Create("Service", render.service(own.identity, RUNTIME)),
+            Create("StatefulSet", render.stateful_set(own.identity, RUNTIME, spec_of(own), CONFIG, 1)),
         ),
         events=normal("Bound", "phase is Bound"),
         requeue_after=0.0,
@@ -773,7 +773,9 @@ def test_figures_from_before_the_end_of_the_sync_do_not_count() -> None:
 def test_a_set_without_sync_says_so() -> None:
     spec = {"noSync": True}
     not_needed = condition("Synced", True, "NotNeeded", "spec.noSync is set")
-    secret = render.secret(make_set().identity, {**VALUES, "source.access-key": "", "source.secret-key": ""})
+    secret = render.secret(
+        make_set().identity, RUNTIME, {**VALUES, "source.access-key": "", "source.secret-key": ""}
+    )
     seen = observe("Mount", spec=spec, source_secret=None)
     seen = replace(seen, children=replace(seen.children, secret=secret))
     assert decide(seen) == SetPlan(
@@ -908,7 +910,7 @@ def test_no_runtime_is_made_for_other_directories_than_those_that_nodes_use(is_g
         assert todo.status.cache_directories == before.cache_directories
         said = todo.status.condition("Ready" if is_going else "Accepted")
         assert said is not None
-        assert ("in /ssd/a/default/uid-1, which it would not use any more" in said.message) is (runtimes == 0)
+        assert ("in /ssd/a/default/uid-1, which it would no longer use" in said.message) is (runtimes == 0)
 
 
 @pytest.mark.parametrize(
@@ -1642,7 +1644,7 @@ def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> N
     refused = condition("Accepted", False, "InvalidSpec", message)
     status = SetStatus(observed_generation=3, conditions=(refused,))
     expected = SetPlan(status, events=warning("InvalidSpec", message), requeue_after=5.0)
-    seen = ObservedSet(make_set(spec={"partitions": -1}))
+    seen = ObservedSet(make_set(spec={"partitions": -1}), runtime=RUNTIME)
     assert decide(seen) == expected
     known = replace(seen, sample_set=replace(seen.sample_set, status=status))
     assert decide(known) == replace(expected, events=())
@@ -1664,9 +1666,9 @@ def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> N
 
 
 def test_a_child_of_another_owner_stops_everything() -> None:
-    stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children
+    stranger = make_observed("Ready", ready=1, meta={"uid": "another", "namespace": "other"}).children
     message = (
-        "PersistentVolume default.digits exists and does not belong to this SampleSet;"
+        "PersistentVolume other.digits exists and does not belong to this SampleSet;"
         " delete it or rename the set"
     )
     refused = condition("Accepted", False, "OwnedByAnother", message)
@@ -1677,11 +1679,25 @@ def test_a_child_of_another_owner_stops_everything() -> None:
     )
 
 
+def test_what_a_former_set_of_the_name_has_left_is_removed() -> None:
+    """Its finalizer was removed by force, and the namespace of the release has no owner references."""
+    left = make_observed("Ready", ready=1, meta={"uid": "former"}).children
+    seen = observe("NotBound", children=replace(left, volume=None, claim=None))
+    removed = [(a.kind, a.key) for a in decide(seen).actions if isinstance(a, Delete)]
+    service = Key("default", "digits-runtime-service")
+    assert removed == [("Secret", RUNTIME), ("Service", service), ("StatefulSet", RUNTIME)]
+
+
 def mounted_by_driver(seen: ObservedSet) -> ObservedSet:
     """The same, but the volume is the driver's."""
     own, children = seen.sample_set, seen.children
     assert children.volume is not None
-    volume = {**children.volume, "spec": render.volume(own.identity, spec_of(own), True, CLAIM_UID)["spec"]}
+    volume = {
+        **children.volume,
+        "spec": render.volume(own.identity, spec_of(own), render.driver_secret_key(RUNTIME), CLAIM_UID)[
+            "spec"
+        ],
+    }
     return replace(seen, children=replace(children, volume=volume))
 
 
@@ -1835,23 +1851,23 @@ def secret_actions(seen: ObservedSet) -> tuple[object, ...]:
     return decide_secrets(seen, read_secrets(seen, spec_of(seen.sample_set)))
 
 
-def test_the_secret_contains_the_keys_of_jobs_and_the_bus_certificate() -> None:
+def test_the_secret_contains_the_keys_of_jobs() -> None:
     jobs = (RunKeys("r1", Credentials("A", "S")), RunKeys("r2", Credentials()))
     plain = {name: value for name, value in ENGINE.items() if name != "access-key"}
     seen = make_observed(
         engine_secret=make_secret(values=plain),
         children=Children(),
         job_keys=jobs,
-        bus_certificate={"ca.crt": "CA"},
     )
     values = {
         **VALUES,
         "engine.access-key": "",
-        "bus.ca.crt": "CA",
         "job-r1.access-key": "A",
         "job-r1.secret-key": "S",
     }
-    assert secret_actions(seen) == (Create("Secret", render.secret(seen.sample_set.identity, values)),)
+    assert secret_actions(seen) == (
+        Create("Secret", render.secret(seen.sample_set.identity, RUNTIME, values)),
+    )
 
 
 JOB_ENTRIES = {"job-r1.access-key": "QQ==", "job-r1.secret-key": "Uw=="}
@@ -1859,7 +1875,7 @@ JOB_ENTRIES = {"job-r1.access-key": "QQ==", "job-r1.secret-key": "Uw=="}
 
 def with_job_entries(seen: ObservedSet) -> ObservedSet:
     """The runtime's Secret is up to date, and has the keys of job run r1 as well."""
-    secret = render.secret(seen.sample_set.identity, VALUES)
+    secret = render.secret(seen.sample_set.identity, RUNTIME, VALUES)
     secret["data"] = {**secret["data"], **JOB_ENTRIES}
     return replace(seen, children=replace(seen.children, secret=secret))
 
@@ -1882,7 +1898,10 @@ def test_keys_of_a_job_are_taken_back_also_while_the_sets_own_secrets_are_invali
 
 
 def test_a_secret_that_has_changed_is_replaced_entry_by_entry() -> None:
-    old = {**render.secret(make_set().identity, {}), "data": {"engine.name": "b2xk", "job-r0.access-key": ""}}
+    old = {
+        **render.secret(make_set().identity, RUNTIME, {}),
+        "data": {"engine.name": "b2xk", "job-r0.access-key": ""},
+    }
     seen = make_observed(children=Children(secret=old))
     entries = {**render.encode(VALUES), "job-r0.access-key": None}
     assert secret_actions(seen) == (Patch("Secret", RUNTIME, {"data": entries}),)
@@ -1892,7 +1911,7 @@ def test_a_secret_that_has_changed_is_replaced_entry_by_entry() -> None:
 
 
 def test_kubelets_are_notified_of_keys_that_a_job_waits_for() -> None:
-    secret = render.secret(make_set().identity, VALUES)
+    secret = render.secret(make_set().identity, RUNTIME, VALUES)
     secret["metadata"]["resourceVersion"] = "8"
     pods = (
         make_pod(0),
@@ -1912,7 +1931,6 @@ def test_kubelets_are_notified_of_keys_that_a_job_waits_for() -> None:
 def test_a_secret_is_left_alone_while_a_part_of_it_cannot_be_read() -> None:
     seen = make_observed()
     assert decide_secrets(seen, None) == ()
-    assert secret_actions(replace(seen, bus_certificate=None)) == ()
 
 
 # --- deletion
@@ -1930,7 +1948,7 @@ def going(seconds: float, ready: int = 0, **changes: Any) -> ObservedSet:
     seen = make_observed("Ready", ready=ready, meta=meta, status=status, **changes)
     if "children" in changes:
         return seen
-    secret = render.secret(seen.sample_set.identity, VALUES)
+    secret = render.secret(seen.sample_set.identity, RUNTIME, VALUES)
     return replace(seen, children=replace(seen.children, secret=secret))
 
 
@@ -2001,18 +2019,14 @@ def test_a_deleted_set_waits_for_its_users(users: tuple[str, ...], names: str) -
 
 
 @pytest.mark.parametrize("kept", ["InUse", "StagedWrites"])
-def test_a_deleted_set_that_waits_gets_new_keys_and_certificates(kept: str) -> None:
+def test_a_deleted_set_that_waits_gets_new_keys(kept: str) -> None:
     """Without them its clients upload nothing, and it waits for ever."""
     seen = going(1, 1, conditions=[], **({"users": ("a",)} if kept == "InUse" else {"reports": STAGED}))
     assert removal(seen).actions == ()
-    new = replace(
-        seen,
-        engine_secret=make_secret(values={**ENGINE, "access-key": "NEW"}),
-        bus_certificate={"tls.crt": "NEW"},
-    )
+    new = replace(seen, engine_secret=make_secret(values={**ENGINE, "access-key": "NEW"}))
     [update] = removal(new).actions
     assert (update.kind, update.key) == ("Secret", RUNTIME)
-    wanted = VALUES | {"engine.access-key": "NEW", "bus.tls.crt": "NEW"}
+    wanted = VALUES | {"engine.access-key": "NEW"}
     assert update.patch["data"] == render.encode(wanted)
     refused = replace(new, engine_secret=None)
     assert removal(refused).actions == (), "what it has is left as it is"
@@ -2082,12 +2096,12 @@ def test_labels_follow_the_mounts_of_a_set_that_is_refused() -> None:
     # Nobody knows how many partitions it has.
     assert decide(mistyped(lost, 0)).actions == ()
     # The pods are somebody else's.
-    stranger = make_observed("Ready", ready=1, meta={"uid": "another"}).children.stateful_set
+    other = make_observed("Ready", ready=1, meta={"uid": "another", "namespace": "other"}).children
+    stranger = other.stateful_set
     of_stranger = replace(back, children=replace(back.children, stateful_set=stranger))
     assert decide(of_stranger).actions == ()
     # The other children are not what mounts.
-    service = make_observed("Ready", ready=1, meta={"uid": "another"}).children.service
-    assert home_changes(replace(lost, children=replace(lost.children, service=service))) == ["node-0"]
+    assert home_changes(replace(lost, children=replace(lost.children, service=other.service))) == ["node-0"]
 
 
 def test_the_time_to_clean_up_begins_when_the_users_have_gone() -> None:
@@ -2422,7 +2436,7 @@ def test_what_an_agent_has_reported_when_it_had_unmounted_and_ended_stays_true()
         assert freedom(ended) == condition("Free", True, "Terminating")
     # Its next agent may have mounted, and not told, and a driver mounts by itself.
     own = seen.sample_set
-    volume = render.volume(own.identity, spec_of(own), True, CLAIM_UID)
+    volume = render.volume(own.identity, spec_of(own), render.driver_secret_key(RUNTIME), CLAIM_UID)
     by_csi = replace(seen, pods=(), children=replace(seen.children, volume=volume))
     for kept in (seen, by_csi):
         assert freedom(kept) == condition("Free", False, "StagedWrites")

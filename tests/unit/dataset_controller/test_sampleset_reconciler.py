@@ -79,11 +79,15 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     ]
     for obj in (volume, *owned):
         assert obj["metadata"]["labels"][set_label("digits")] == "true"
-        assert obj["metadata"]["labels"]["paddlepaddle.org/sampleset"] == "digits"
+        assert obj["metadata"]["labels"]["paddlepaddle.org/sampleset"] == "default.digits"
         assert obj["metadata"]["annotations"]["CreatedBy"] == "paddle-operator"
-    pods = await data.cluster.list(ports.PODS, label_selector="paddlepaddle.org/sampleset=digits")
+    pods = await data.cluster.list(ports.PODS, label_selector="paddlepaddle.org/sampleset=default.digits")
     assert [pod["metadata"]["name"] for pod in pods] == ["digits-runtime-0"]
-    assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in owned} == {uid}
+    [claim, *runtime] = owned
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == uid
+    for obj in (volume, *runtime):
+        assert "ownerReferences" not in obj["metadata"]
+        assert obj["metadata"]["annotations"]["paddlepaddle.org/sampleset-uid"] == uid
     assert volume["spec"]["hostPath"]["path"] == f"/var/lib/paddlewheel/mnt/{uid}/view/data"
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
     assert sorted(created) == [
@@ -99,7 +103,7 @@ async def test_of_runtime_pods_containers_and_volumes_are_not_kept(data: DataHar
     (pod,) = await data.cluster.list(ports.PODS)
     assert set(pod["spec"]) > {"containers", "volumes", "nodeName"}
     assert kept_of_pod(pod) == {**pod, "spec": {"nodeName": "node-0"}}
-    informer = make_watch(data.cluster, "", data.clock).of("Pod")
+    informer = make_watch(data.cluster, "", "default", data.clock).of("Pod")
     task = asyncio.create_task(informer.run())
     await informer.wait_synced()
     await end(task)

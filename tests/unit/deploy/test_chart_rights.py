@@ -38,12 +38,12 @@ RIGHTS: dict[str, Rights] = {
         ("", "events"): {"get", "list", "create", "patch"},
     },
     "dataset-controller": {
-        (GROUP, "samplesets"): {*SEE, "patch"},
+        (GROUP, "samplesets"): {*READ, "patch"},
         (GROUP, "samplesets/status"): {"patch"},
         (GROUP, "samplejobs"): {*SEE, "patch", "delete"},
         (GROUP, "samplejobs/status"): {"patch"},
-        ("apps", "statefulsets"): READ,
-        ("", "services"): READ,
+        ("apps", "statefulsets"): SEE,
+        ("", "services"): SEE,
         ("", "persistentvolumeclaims"): READ,
         ("", "pods"): SEE,
         ("", "events"): {"get", "create", "patch"},
@@ -89,14 +89,21 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
 """For kinds that are in no namespace; also those of a service that serves one namespace alone."""
 
 NAMESPACE_RIGHTS: Rights = {
-    ("", "secrets"): {"get", "create", "patch", "delete"},
-    ("apps", "statefulsets"): {"create", "patch", "delete"},
-    ("", "services"): {"create", "delete"},
+    ("", "secrets"): {"get", "patch", "delete"},
+    ("apps", "statefulsets"): {"delete"},
+    ("", "services"): {"delete"},
     ("", "persistentvolumeclaims"): {"create", "patch", "delete"},
-    ("", "pods"): {"patch"},
     (GROUP, "samplesets/finalizers"): {"update"},
 }
-"""Of dataset-controller, in each namespace that is served."""
+"""The rights of dataset-controller in each namespace that is served."""
+RUNTIME_RIGHTS: Rights = {
+    ("", "secrets"): {"get", "create", "patch", "delete"},
+    ("apps", "statefulsets"): OWN,
+    ("", "services"): OWN - {"patch"},
+    ("", "pods"): {*SEE, "patch"},
+}
+"""The rights of dataset-controller in the namespace of the release."""
+RUNTIME_ROLE = "paddlewheel-dataset-runtimes"
 NAMESPACE_ROLE = "paddlewheel-dataset-namespace"
 ONE = tuple(f"{name}Controller.namespace=team-a" for name in ("job", "dataset", "trigger", "serving"))
 """Every service serves one namespace."""
@@ -164,6 +171,7 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     ]
 
     own = [("Role", service)] if service in SHARES else []
+    own += [("Role", RUNTIME_ROLE)] if service == "dataset-controller" else []
     cluster = [("ClusterRole", cluster_role(service))] if service in CLUSTER_RIGHTS else []
     assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *cluster, *own]
 
@@ -183,6 +191,21 @@ def test_a_service_of_one_namespace_has_a_role_there_and_next_to_nothing_in_the_
         if m["kind"] == "ClusterRoleBinding" and any(s["name"] == service for s in m["subjects"])
     ]
     assert in_the_cluster == [cluster_role(service)] * (service in CLUSTER_RIGHTS)
+
+
+def test_only_in_the_releases_namespace_there_are_rights_to_run_pods() -> None:
+    role = named(services(), "Role", RUNTIME_ROLE)
+    assert (role["metadata"]["namespace"], rights_of(role)) == ("paddle-system", RUNTIME_RIGHTS)
+    elsewhere = {**RIGHTS["dataset-controller"], **NAMESPACE_RIGHTS}
+    for kind in (("apps", "statefulsets"), ("", "pods"), ("", "secrets"), ("", "services")):
+        assert "create" not in elsewhere[kind]
+
+
+def test_agents_have_an_account_without_rights() -> None:
+    account = named(services(), "ServiceAccount", "cache-runtime")
+    assert account["automountServiceAccountToken"] is False
+    bound = [m for m in services() if m["kind"].endswith("Binding") and "cache-runtime" in str(m["subjects"])]
+    assert bound == []
 
 
 def test_a_namespace_is_served_only_where_it_is_bound() -> None:

@@ -108,6 +108,11 @@ def test_gate_waits_for_the_release_in_the_pod_network() -> None:
         "image": "example/gate:1",
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "command": ["/gate", "--file", "/etc/paddlewheel/gate/released"],
         "volumeMounts": [{"name": "paddlewheel-gate", "mountPath": "/etc/paddlewheel/gate"}],
     }

@@ -1,4 +1,6 @@
-{{/* The API server's addresses as {"cidrs": [...]}: its Service's and its endpoints', which plugins see after DNAT. */}}
+{{/*
+The API server's addresses as {"cidrs": [...]}: its Service's and its endpoints', which plugins see after DNAT. [] without a cluster.
+*/}}
 {{- define "paddlewheel.apiServer" -}}
 {{- $cidrs := .Values.networkPolicies.runtime.apiServer }}
 {{- if not $cidrs }}
@@ -17,9 +19,6 @@
 {{- range $address := $addresses | uniq }}
 {{- $cidrs = append $cidrs (printf "%s/%s" $address (ternary "128" "32" (contains ":" $address))) }}
 {{- end }}
-{{- end }}
-{{- if not $cidrs }}
-{{- fail "networkPolicies.runtime.apiServer: the API server's addresses cannot be looked up without a cluster; set its CIDRs" }}
 {{- end }}
 {{- dict "cidrs" $cidrs | toJson }}
 {{- end }}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from dataset_controller.domain.paths import Places
-from dataset_controller.domain.sampleset.model import RESOURCES, RuntimeConfig
+from dataset_controller.domain.sampleset.model import FREE_SPACE_RATIO, RESOURCES, RuntimeConfig
 from paddlewheel.contracts.places import CACHE_ROOTS, checked_root
 from paddlewheel.operator.settings import OperatorSettings
 
@@ -19,7 +18,7 @@ Root = Annotated[str, AfterValidator(checked_root)]
 
 
 class Resources(BaseModel):
-    """Of a container."""
+    """Requests and limits of a container."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,10 +45,20 @@ class Settings(OperatorSettings):
     runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     runtime_nats_url: str = ""
     """Address of the bus for runtime pods, when it differs from this service's."""
-    runtime_nats_tls_dir: Path | None = None
-    """Folder with ca.crt, tls.crt and tls.key of the runtime pods; copied into each set's runtime Secret."""
-    runtime_nats_tokens: bool = False
-    """Runtime pods show service-account tokens; only ca.crt is taken from `runtime_nats_tls_dir`."""
+    runtime_nats_secret: str = ""
+    """Secret of this namespace with ca.crt, tls.crt and tls.key, which runtime pods mount."""
+    runtime_nats_authority: str = ""
+    """ConfigMap of this namespace with ca.crt; runtime pods then show service-account tokens."""
+    runtime_service_account: str = ""
+    """Service account of the runtime pods in this namespace; "" means the default one."""
+    runtime_priority_class: str = "system-node-critical"
+    """Priority class of the runtime pods: without them, no pod on their node can read the data."""
+    runtime_node_selector: dict[str, str] = Field(default_factory=dict)
+    """JSON object: labels of the nodes that runtime pods may use."""
+    runtime_tolerations: tuple[dict[str, str | int], ...] = ()
+    """JSON list: tolerations of the runtime pods, as in a pod; a set's own are added."""
+    runtime_free_space_ratio: str = Field(default=FREE_SPACE_RATIO, pattern=r"^0(\.\d+)?$")
+    """Share of a cache's disk that stays free, from 0 to below 1, unless a set has its own value."""
     runtime_resources: Resources = Field(default_factory=lambda: Resources(requests=RESOURCES["requests"]))
     """JSON object: requests and limits of the runtime pods, as in a container."""
     runtime_settings: dict[str, str] = Field(default_factory=dict)
@@ -74,8 +83,13 @@ class Settings(OperatorSettings):
             nats_url,
             self.runtime_pull_policy,
             self.runtime_settings,
-            has_bus_certificate=self.runtime_nats_tls_dir is not None,
-            has_bus_token=self.runtime_nats_tokens,
+            bus_secret=self.runtime_nats_secret,
+            bus_authority=self.runtime_nats_authority,
             places=self.places,
             resources=self.runtime_resources.model_dump(exclude_unset=True),
+            service_account=self.runtime_service_account,
+            priority_class=self.runtime_priority_class,
+            node_selector=self.runtime_node_selector,
+            tolerations=self.runtime_tolerations,
+            free_space_ratio=self.runtime_free_space_ratio,
         )

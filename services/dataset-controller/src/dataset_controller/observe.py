@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dataset_controller.bus_certificate import BusCertificate
 from dataset_controller.domain import names
 from dataset_controller.domain.names import ENDED, Cond, JobPhase, SetPhase
 from dataset_controller.domain.paths import Places
@@ -23,26 +22,27 @@ from dataset_controller.domain.sampleset.model import (
     mounts_by_csi,
 )
 from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
+from dataset_controller.domain.sampleset.policies.ownership import is_ours
+from dataset_controller.domain.sampleset.render import volume_secret_key
 from dataset_controller.domain.secrets import SecretSeen
 from dataset_controller.domain.sources import RunKeys
 from dataset_controller.pod_lists import PodLists, User
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
 from dataset_controller.timing import USERS_CHECK_INTERVAL_SECONDS, USERS_UNKNOWN_GRACE_SECONDS
-from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET
+from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET, copy_of
 from paddlewheel.contracts.dataset_names import (
     claim_name,
+    contract_runtime_name,
     home_label,
     node_label,
     pv_name,
     runtime_name,
     runtime_service_name,
-    volume_secret_name,
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import deleted_at, spec_of
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import CSI_DRIVERS, Object
 from paddlewheel.operator.domain.plan import Trouble
@@ -72,24 +72,24 @@ class Observer:
         nodes: NodeRecords,
         pods: PodLists,
         reads: Reads,
-        certificate: BusCertificate,
         places: Places,
         secrets: SecretReads,
         clock: Clock,
+        home: str,
     ) -> None:
         self._watch = watch
         self._runs = runs
         self._nodes = nodes
         self._pod_lists = pods
         self._reads = reads
-        self._certificate = certificate
         self._secrets = secrets
         self._clock = clock
+        self._home = home
         self._started = clock.monotonic()
         self._users_of: dict[str, tuple[float, tuple[str, ...]]] = {}
         """By uid of the set, with the moment from which they are looked up again."""
         self._unused: dict[str, _Unused] = {}
-        """By uid of the set, of those that had no users when they were looked up last."""
+        """The sets without users at the last check, by uid."""
         self._parse_set: Memo[SampleSet] = Memo(partial(parse_set, places=places))
         self._parse_job: Memo[SampleJob] = Memo(partial(parse_job, places=places))
         self._parse_pod: Memo[RuntimePod | None] = Memo(parse_runtime_pod)
@@ -99,19 +99,24 @@ class Observer:
         obj = self._watch.of(SET).get(key)
         if obj is None:
             return None
-        own, pods = self._parse_set(obj), self._pods(key)
+        own = self._parse_set(obj)
+        runtime = Key(self._home, runtime_name(key.namespace, key.name, self._home))
+        old = Key(key.namespace, contract_runtime_name(key.name))
+        place = old if self._is_in_old_place(own, old) else runtime
         kept, is_new = self._kept_users(own), self._needs_new_list(own)
-        users = await self._users(own, is_new=is_new) if kept is None else kept
-        certificate = self._read_certificate()
+        is_asked = bool(own.deleted_at) or place != runtime
+        users = () if not is_asked else await self._users(own, is_new=is_new) if kept is None else kept
         engine = await self._named(own, own.spec.engine_secret if own.spec else None)
         source = await self._named(own, own.spec.source_secret if own.spec else None)
         patient, has_csi = not own.deleted_at, self._has_csi()
-        runtime_secret = Key(key.namespace, runtime_name(key.name))
-        runtime = await self._secrets.read(runtime_secret, patient=patient)
-        children = self._children(own, _found(runtime))
-        volume_secret = Key(key.namespace, volume_secret_name(key.name))
+        # Also shows whether this service has rights in the namespace of the set.
+        old_secret = await self._secrets.read(old, patient=patient)
+        secret = old_secret if place == old else await self._secrets.read(place, patient=patient)
+        children = self._children(own, place, _found(secret))
         is_needed = mounts_by_csi(children.volume, has_csi)
+        volume_secret = volume_secret_key(children.volume, runtime)
         driver = await self._secrets.read(volume_secret, patient=patient) if is_needed else None
+        pods = self._pods(place)
         job_keys = await self._job_keys(key)
         jobs = self._jobs(key)
         return ObservedSet(
@@ -133,11 +138,12 @@ class Observer:
             unused_since=self._unused_since(own.uid),
             has_csi=has_csi,
             figures_due=figures_due,
-            bus_certificate=None if isinstance(certificate, Trouble) else certificate,
+            runtime=runtime,
+            left_behind=() if place == old else self._left_behind(own, old, _found(old_secret)),
             are_records_known=self._are_records_known,
-            is_runtime_secret_known=not isinstance(runtime, Trouble) and not isinstance(driver, Trouble),
-            unserved=self._secrets.refusal(runtime_secret, runtime),
-            troubles=tuple(found for found in (users, certificate) if isinstance(found, Trouble)),
+            is_runtime_secret_known=not isinstance(secret, Trouble) and not isinstance(driver, Trouble),
+            unserved=self._secrets.refusal(old, old_secret),
+            troubles=(users,) if isinstance(users, Trouble) else (),
         )
 
     async def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
@@ -179,33 +185,49 @@ class Observer:
     def _are_records_known(self) -> bool:
         return self._runs.is_known and self._nodes.is_known
 
-    def _pods(self, key: Key) -> tuple[RuntimePod, ...]:
-        runtime = str(Key(key.namespace, runtime_name(key.name)))
-        parsed = (self._parse_pod(raw) for raw in self._watch.of(names.POD).by_index(BY_SET, runtime))
+    def _pods(self, runtime: Key) -> tuple[RuntimePod, ...]:
+        copy = copy_of(self._watch, names.POD, runtime.namespace)
+        parsed = (self._parse_pod(raw) for raw in copy.by_index(BY_SET, str(runtime)))
         return tuple(pod for pod in parsed if pod is not None)
+
+    def _is_in_old_place(self, own: SampleSet, old: Key) -> bool:
+        """The runtime is in the set's namespace, or its last pods end there: only then do pods with its name
+        count, which a user of the namespace may create."""
+        if old.namespace == self._home:
+            return False
+        found = copy_of(self._watch, names.STATEFUL_SET, old.namespace).get(old)
+        if found is not None:
+            return is_ours(found, own.uid)
+        may_end_there = own.status.holds(Cond.RUNTIME_MIGRATION_PENDING) or bool(own.deleted_at)
+        return may_end_there and bool(self._pods(old))
+
+    def _left_behind(self, own: SampleSet, old: Key, secret: Object | None) -> tuple[tuple[str, Object], ...]:
+        """The Service and Secret in the set's namespace of a runtime that has been moved."""
+        if old.namespace == self._home:
+            return ()
+        services = copy_of(self._watch, names.SERVICE_KIND, old.namespace)
+        service = services.get(Key(old.namespace, runtime_service_name(old.name)))
+        found = (names.SERVICE_KIND, service), (names.SECRET, secret)
+        return tuple((kind, obj) for kind, obj in found if obj is not None and is_ours(obj, own.uid))
 
     def _has_csi(self) -> bool:
         return self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None
 
-    def _children(self, own: SampleSet, secret: Object | None) -> Children:
-        """All but the Secret of the CSI driver."""
-        key = own.key
-
-        def child(kind: str, name: str) -> Object | None:
-            return self._watch.of(kind).get(Key(key.namespace, name))
-
-        claim = child(names.CLAIM, claim_name(key.name))
+    def _children(self, own: SampleSet, runtime: Key, secret: Object | None) -> Children:
+        """The children without the Secret of the CSI driver."""
+        service = Key(runtime.namespace, runtime_service_name(runtime.name))
+        claim = self._watch.of(names.CLAIM).get(Key(own.key.namespace, claim_name(own.key.name)))
         return Children(
             volume=self._volume(own, claim),
             claim=claim,
             secret=secret,
-            service=child(names.SERVICE_KIND, runtime_service_name(key.name)),
-            stateful_set=child(names.STATEFUL_SET, runtime_name(key.name)),
+            service=copy_of(self._watch, names.SERVICE_KIND, service.namespace).get(service),
+            stateful_set=copy_of(self._watch, names.STATEFUL_SET, runtime.namespace).get(runtime),
         )
 
     def _volume(self, own: SampleSet, claim: Object | None) -> Object | None:
-        """What the claim is bound to, else what the set owns under any name, as of an older version, else
-        what has the name that its volume would get."""
+        """The volume that the claim is bound to, else one that the set owns under any name, for example of an
+        older version, else the one with the name that a new volume would get."""
         volumes = self._watch.of(names.VOLUME)
         named = volumes.get(Key("", str(spec_of(claim or {}).get("volumeName") or "")))
         owned = volumes.by_index(BY_OWNER, own.uid)
@@ -258,7 +280,7 @@ class Observer:
         return await self._secrets.named(job_secret_key(job), job.key.namespace, patient=patient)
 
     def _kept_users(self, own: SampleSet) -> tuple[str, ...] | None:
-        """Those of a set that waits, which every report of an agent wakes, are not looked up each time."""
+        """The users of a set that waits are not listed for each report of an agent, which wakes the set."""
         until, users = self._users_of.get(own.uid, (float("-inf"), ()))
         is_recent = self._clock.monotonic() < until
         return users if is_recent and not own.status.holds(Cond.FREE) else None
@@ -269,9 +291,7 @@ class Observer:
         return not users or own.status.holds(Cond.FREE)
 
     async def _users(self, own: SampleSet, *, is_new: bool) -> Users:
-        """Pods that use the claim; listed, for they matter only while the set is being deleted."""
-        if not own.deleted_at:
-            return ()
+        """Pods that use the claim. They are listed, because few sets need them."""
         claim = claim_name(own.key.name)
         found_claim = self._watch.of(names.CLAIM).get(Key(own.key.namespace, claim))
         may_start = found_claim is not None and not deleted_at(found_claim)
@@ -284,7 +304,8 @@ class Observer:
             return found
         users = _names_of(found.users.get(claim, ()), may_start=may_start)
         self._users_of[own.uid] = self._clock.monotonic() + USERS_CHECK_INTERVAL_SECONDS, users
-        self._note_use(own.uid, found.at, is_used=bool(users))
+        if own.deleted_at:
+            self._note_use(own.uid, found.at, is_used=bool(users))
         return users
 
     def _note_use(self, uid: str, at: float, *, is_used: bool) -> None:
@@ -296,16 +317,10 @@ class Observer:
         self._unused[uid] = replace(before, seen_at=at)
 
     def _unused_since(self, uid: str) -> datetime | None:
-        """By the clock as it is now: it may have been set meanwhile."""
+        """The time by the present clock, which may have been set meanwhile."""
         if (unused := self._unused.get(uid)) is None:
             return None
         return self._clock.now() - timedelta(seconds=self._clock.monotonic() - unused.since)
-
-    def _read_certificate(self) -> dict[str, str] | Trouble:
-        try:
-            return dict(self._certificate.read())
-        except Retry as error:
-            return Trouble("read", "BusCertificate", Key("", "runtime"), error.reason, error.message)
 
 
 def _found(secret: Object | Trouble | None) -> Object | None:
@@ -313,5 +328,5 @@ def _found(secret: Object | Trouble | None) -> Object | None:
 
 
 def _names_of(users: Iterable[User], *, may_start: bool) -> tuple[str, ...]:
-    """With `may_start`, also those that no node has taken yet: none takes them once the claim goes."""
+    """With `may_start`, pods without a node count, too. Without the claim they can never start."""
     return tuple(sorted(user.name for user in users if may_start or user.is_placed))

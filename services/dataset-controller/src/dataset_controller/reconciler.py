@@ -16,6 +16,7 @@ from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig
 from dataset_controller.domain.sampleset.plan import plan as plan_set
 from dataset_controller.domain.sampleset.policies.warmup import hold_next
 from dataset_controller.observe import Observer
+from dataset_controller.orphans import Orphans
 from dataset_controller.timing import FIGURES_WRITE_INTERVAL_SECONDS, PROGRESS_WRITE_INTERVAL_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -49,14 +50,20 @@ class SampleSetKind:
 
     facts = set_facts.FACTS
 
-    def __init__(self, observer: Observer, applier: Applier, config: RuntimeConfig, clock: Clock) -> None:
+    def __init__(
+        self, observer: Observer, applier: Applier, orphans: Orphans, config: RuntimeConfig, clock: Clock
+    ) -> None:
         self._observer = observer
         self._applier = applier
+        self._orphans = orphans
         self._config = config
         self._pace = Pace(FIGURES_WRITE_INTERVAL_SECONDS, clock)
 
     async def observe(self, key: Key) -> ObservedSet | None:
-        return await self._observer.sample_set(key, figures_due=self._pace.is_due(key))
+        seen = await self._observer.sample_set(key, figures_due=self._pace.is_due(key))
+        if seen is None:
+            await self._orphans.remove(key)
+        return seen
 
     def plan(self, seen: ObservedSet, now: datetime) -> SetPlan:
         return plan_set(seen, self._config, now)

@@ -43,6 +43,9 @@ POD_LIST_IDLE_GRACE_SECONDS = 60.0
 USERS_CHECK_INTERVAL_SECONDS = 5.0
 """The time between two looks at the users of a set that waits for them to end; in between, the last answer
 holds."""
+MIGRATION_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks at the users of a set whose runtime is to move to the namespace of the
+release."""
 USERS_UNKNOWN_GRACE_SECONDS = 3 * USERS_CHECK_INTERVAL_SECONDS
 """After this time without a look at a set's users, it is unknown who has used the set meanwhile."""
 

@@ -1,8 +1,9 @@
-"""What this service watches, and which objects each change wakes. Nothing is decided here."""
+"""The informers of this service, and the objects that each change wakes. No decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 from dataset_controller.domain import names
@@ -21,8 +22,10 @@ from dataset_controller.domain.indexes import (
     owner_of_volume,
     run_of_job,
     runtime_of_pod,
+    runtimes_of_set,
     set_name,
     set_of_job,
+    set_of_runtime,
     set_of_waiting_job,
 )
 from paddlewheel.contracts.keys import Key
@@ -30,7 +33,7 @@ from paddlewheel.contracts.objects import spec_of
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import key_of, labels_of, uid_of
+from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import (
     CSI_DRIVERS,
     NODES,
@@ -54,22 +57,33 @@ SET, JOB = SAMPLE_SETS.kind, SAMPLE_JOBS.kind
 BY_UID, BY_LABEL, BY_SET, BY_RUN, BY_OWNER = "uid", "label", "set", "run", "owner"
 BY_WAITING = "waiting"
 """Jobs by the set whose other runs they are cancelling."""
-RUNTIME_SUFFIX = "-runtime"
+BY_RUNTIME = "runtime"
+"""Sets by the keys that their runtime has, or had in earlier releases."""
 
 Wake = Callable[[Key], None]
 V = TypeVar("V")
 
 
-def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
-    """Informers of everything a plan depends on but Secrets. `namespace` "" means all."""
-    managed = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, SERVICES, STATEFUL_SETS)
+def make_watch(watches: Watches, namespace: str, home: str, clock: Clock) -> Watch:
+    """Informers of everything a plan depends on, without Secrets.
+
+    Args:
+        namespace: the namespace of the sets; "" means all.
+        home: the namespace of the release, with the runtimes. Earlier releases created them in `namespace`.
+    """
+    managed = (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS)
+    runtime = ((SERVICES, whole), (STATEFUL_SETS, whole), (PODS, kept_of_pod))
     informers = [
         Informer(
             watches,
             SAMPLE_SETS,
             namespace,
             clock=clock,
-            indexes={BY_UID: lambda obj: [uid_of(obj)], BY_LABEL: label_of_set},
+            indexes={
+                BY_UID: lambda obj: [uid_of(obj)],
+                BY_LABEL: label_of_set,
+                BY_RUNTIME: partial(runtimes_of_set, home=home),
+            },
         ),
         Informer(
             watches,
@@ -85,9 +99,22 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
         Informer(watches, NODES, clock=clock, indexes={BY_LABEL: labels_of_node}),
         Informer(watches, CSI_DRIVERS, clock=clock),
         *(_managed(watches, resource, namespace, clock) for resource in managed),
-        _managed(watches, PODS, namespace, clock, kept_of_pod),
+        *(_managed(watches, resource, namespace and home, clock, keep) for resource, keep in runtime),
     ]
-    return Watch({informer.resource.kind: informer for informer in informers})
+    found = {informer.resource.kind: informer for informer in informers}
+    if namespace and namespace != home:
+        old = [_managed(watches, resource, namespace, clock, keep) for resource, keep in runtime]
+        found |= {_kind_in(informer.resource.kind, namespace): informer for informer in old}
+    return Watch(found)
+
+
+def copy_of(watch: Watch, kind: str, namespace: str) -> Informer:
+    """The informer with a runtime's objects of this kind in this namespace."""
+    return watch.stores.get(_kind_in(kind, namespace)) or watch.of(kind)
+
+
+def _kind_in(kind: str, namespace: str) -> str:
+    return f"{kind} in {namespace}"
 
 
 def _managed(
@@ -104,8 +131,14 @@ def _managed(
     )
 
 
+def sets_of_runtimes(watch: Watch) -> set[Key]:
+    """The keys of the sets that have a runtime in the namespace of the release. Such a set may be gone."""
+    runtimes = (obj for kind in (names.STATEFUL_SET, names.SERVICE_KIND) for obj in watch.of(kind).list())
+    return {key for obj in runtimes if (key := set_of_runtime(obj)) is not None}
+
+
 def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
-    """By the key of a SampleJob that of its set: one replica decides which jobs of a set run, and when."""
+    """Maps a SampleJob's key to that of its set: one replica decides which jobs of a set run, and when."""
 
     def set_of(key: Key) -> Key | None:
         job = watch.of(JOB).get(key)
@@ -115,7 +148,7 @@ def set_of_jobs(watch: Watch) -> Callable[[Key], Key | None]:
 
 
 def are_being_bound(watch: Watch) -> Callable[[Key], bool]:
-    """By the key of a SampleSet."""
+    """Whether the SampleSet of a key is being bound."""
     sets = watch.of(SET)
 
     def is_one(key: Key) -> bool:
@@ -126,7 +159,8 @@ def are_being_bound(watch: Watch) -> Callable[[Key], bool]:
 
 
 class Views(Generic[V]):
-    """What others see of each object of a kind, to compare it with what they see after a change."""
+    """The parts of each object of a kind that others depend on, to find out whether a change concerns
+    them."""
 
     def __init__(self, view_of: Callable[[Object], V]) -> None:
         self._view_of = view_of
@@ -184,8 +218,8 @@ class Wakes:
             self._job_changed(change)
         elif kind == names.NODE:
             self._node_changed(change)
-        elif kind in self._by_kind:
-            self._by_kind[kind](change.obj)
+        elif handle := self._by_kind.get(kind.partition(" ")[0]):
+            handle(change.obj)
 
     def run_changed(self, run: RunKey) -> None:
         """The runtime has written a run's state."""
@@ -223,8 +257,8 @@ class Wakes:
         self._wake_waiting(change)
 
     def _wake_waiting(self, change: Change) -> None:
-        """When what they wait for may have changed: jobs of its set that have not begun, and those that it
-        keeps from being deleted."""
+        """Wakes jobs that wait for this one: jobs of its set that have not begun, and jobs whose deletion it
+        delays."""
         key = key_of(change.obj)
         before, after = self._jobs_as_others_see.taken_in(change)
         if after == before:
@@ -252,9 +286,9 @@ class Wakes:
                 self._wake_set(key_of(sample_set))
 
     def _pod_changed(self, obj: Object) -> None:
-        runtime = labels_of(obj).get("name", "")
-        if runtime.endswith(RUNTIME_SUFFIX):
-            self._wake_set(Key(key_of(obj).namespace, runtime.removesuffix(RUNTIME_SUFFIX)))
+        for runtime in runtime_of_pod(obj):
+            for sample_set in self._sets.by_index(BY_RUNTIME, runtime):
+                self._wake_set(key_of(sample_set))
 
     def _volume_changed(self, obj: Object) -> None:
         claim = spec_of(obj).get("claimRef") or {}
@@ -262,6 +296,9 @@ class Wakes:
             self._wake_set(Key(str(claim.get("namespace", "")), str(claim["name"])))
 
     def _child_changed(self, obj: Object) -> None:
+        """Wakes the set of the object. If it does not exist, the object is then removed."""
+        if (key := set_of_runtime(obj)) is not None:
+            self._wake_set(key)
         for owner in obj["metadata"].get("ownerReferences") or ():
             if owner.get("kind") == SET and owner.get("apiVersion") == names.API_VERSION:
                 self._wake_set(Key(key_of(obj).namespace, str(owner.get("name", ""))))

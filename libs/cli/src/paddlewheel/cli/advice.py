@@ -120,7 +120,7 @@ def advice_for(reason: Reason, message: str, *, is_placed: bool = False) -> str:
     return "; ".join((*(named or [general]), *placed))
 
 
-_SEE_THE_RUNTIME = "kubectl -n {namespace} describe pods -l paddlepaddle.org/sampleset={name}"
+_SEE_THE_RUNTIME = "kubectl describe pods -A -l paddlepaddle.org/sampleset={namespace}.{name}"
 _EDIT = "kubectl -n {namespace} edit {object}"
 _EDIT_SET = "kubectl -n {namespace} edit sampleset {name}"
 _SHOW = "paddlewheel data show {key}"
@@ -148,7 +148,6 @@ DATA_ADVICE: Mapping[Reason, str] = {
     Reason.CACHE_MOVED: f"put spec.cache back, or recreate the set as the message describes: {_EDIT_SET}",
     Reason.UNKNOWN_ENGINE: f"set spec.csi.driver to a known engine, or leave it out: {_EDIT}",
     Reason.VOLUME_LAYOUT_CHANGED: "delete the set as the message describes, and apply its manifest again",
-    Reason.BUS_CERTIFICATE_MISSING: "have the operator repair the certificates of dataset-controller's pod",
     Reason.WAITING_FOR_VOLUME: "nothing, while it is new; else: kubectl -n {namespace} describe pvc {name}",
     Reason.WAITING_FOR_MOUNT: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
     Reason.WAITING_FOR_SYNC: f"nothing, while it is new; else: {_SEE_THE_RUNTIME}",
@@ -180,6 +179,7 @@ DATA_ADVICE: Mapping[Reason, str] = {
     Reason.WRITES_GIVEN_UP: "nothing, or remove the node from the annotation before the set continues",
     Reason.NOTHING_STAGED: "nothing: it is uploaded",
     Reason.IN_USE: "delete the pods that are named, or let them end",
+    Reason.MOVING: _BY_ITSELF,
     # Children
     Reason.FAILED_CREATE: _ALLOW,
     Reason.FAILED_UPDATE: _ALLOW,

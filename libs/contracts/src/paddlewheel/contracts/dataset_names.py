@@ -58,24 +58,44 @@ def pv_name(namespace: str, set_name: str) -> str:
     return f"ns.{digest}.{set_name}"
 
 
-def runtime_name(set_name: str) -> str:
-    """The runtime's StatefulSet and Secret; pod i is `<set>-runtime-<i>`."""
+def set_reference(namespace: str, set_name: str) -> str:
+    """The value of the label `paddlepaddle.org/sampleset` on the runtime's objects: `<namespace>.<set>`.
+
+    One that would be longer than 63 characters is `ns.<digest of the namespace>.<set>`.
+    """
+    return pv_name(namespace, set_name)
+
+
+def runtime_name(namespace: str, set_name: str, home: str) -> str:
+    """The runtime's StatefulSet and Secret in the namespace of the release, `home`; pod i is `<name>-<i>`.
+
+    A set of that namespace has the published contract's name, `<set>-runtime`. Others are
+    `<set>-<namespace>-<digest>-runtime`; set and namespace together have 33 characters at most.
+    """
+    if namespace == home:
+        return contract_runtime_name(set_name)
+    digest = hashlib.sha256(f"{namespace}/{set_name}".encode()).hexdigest()[:10]
+    return contract_runtime_name(f"{f'{set_name}-{namespace}'[: SET_NAME_MAX - 11].rstrip('-')}-{digest}")
+
+
+def contract_runtime_name(set_name: str) -> str:
+    """The runtime's StatefulSet and Secret as the published contract names them, in the set's namespace."""
     return f"{set_name}-runtime"
 
 
-def volume_secret_name(set_name: str) -> str:
-    """The Secret that the JuiceFS CSI driver mounts the volume with."""
-    return f"{runtime_name(set_name)}-volume"
+def volume_secret_name(runtime: str) -> str:
+    """The Secret that the JuiceFS CSI driver mounts the volume with, by the name of the runtime."""
+    return f"{runtime}-volume"
+
+
+def runtime_service_name(runtime: str) -> str:
+    """The headless Service of the runtime pods, by the name of the runtime."""
+    return f"{runtime}-service"
 
 
 def runtime_pod_name(set_name: str, partition: int) -> str:
-    """The runtime pod that holds the partition."""
-    return f"{runtime_name(set_name)}-{partition}"
-
-
-def runtime_service_name(set_name: str) -> str:
-    """The headless Service of the runtime pods."""
-    return f"{set_name}-runtime-service"
+    """The runtime pod as the published contract names it: the value of a node's label `set_label`."""
+    return f"{contract_runtime_name(set_name)}-{partition}"
 
 
 def _short(set_name: str) -> str:

@@ -168,7 +168,6 @@ class Reason(StrEnum):
         " that somebody has deleted is not made again.",
     )
     UNKNOWN_ENGINE = "UnknownEngine", "The cache engine is not known."
-    BUS_CERTIFICATE_MISSING = "BusCertificateMissing", "The runtime's certificate for the bus is missing."
     WAITING_FOR_VOLUME = "WaitingForVolume", "The claim is not bound yet."
     BOUND = "Bound", "The claim is bound."
     WAITING_FOR_MOUNT = "WaitingForMount", "No partition has mounted the data yet."
@@ -250,7 +249,8 @@ class Reason(StrEnum):
         "What nodes have that the set has left is in no store, and the user has given it up.",
     )
     NOTHING_STAGED = "NothingStaged", "No node that the set has left has writes any more."
-    IN_USE = "InUse", "The set is being deleted, and pods still use its data."
+    IN_USE = "InUse", "Pods still use the data of a set that is being deleted, or whose runtime is to move."
+    MOVING = "RuntimeMoving", "The runtime moves from the set's namespace to that of the release."
 
     # SampleJob
     UNKNOWN_OPERATION = "UnknownOperation", "The operation is not known."

@@ -179,6 +179,7 @@ class Operator:
         reconciler: Passes,
         falls_with: FallsWith = _by_itself,
         is_first: Callable[[Key], bool] = lambda _: False,
+        left_behind: Callable[[], Iterable[Key]] = tuple,
     ) -> Control:
         """Reconcile the objects of a watched kind that belong to this replica.
 
@@ -186,8 +187,12 @@ class Operator:
             falls_with: returns, for the key of an object, the key of another object. Both objects belong to
                 the same replica. None if the object is gone: then every replica forgets it.
             is_first: whether a changed object has priority over other changed objects.
+            left_behind: keys of objects that may be gone, but have children that must be removed.
         """
         keys = self.watch.of(kind).keys
+
+        def all_keys() -> Iterable[Key]:
+            return {*keys(), *left_behind()}
 
         def owns(key: Key) -> bool:
             with_key = falls_with(key)
@@ -197,7 +202,7 @@ class Operator:
             kind.lower(),
             reconciler.reconcile,
             clock=self.clock,
-            keys=keys,
+            keys=all_keys,
             owns=owns,
             is_first=is_first,
             workers=self.settings.workers,

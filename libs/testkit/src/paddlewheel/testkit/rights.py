@@ -79,8 +79,14 @@ def requested() -> frozenset[Right]:
 
 
 def by_consent() -> frozenset[Right]:
-    """What a namespace gives to be served. A refusal tells dataset-controller that one has not."""
-    return granted(everywhere()) - granted(services())
+    """The rights that a namespace gives to be served. Without them, dataset-controller is refused there."""
+    by_default = {_name(manifest) for manifest in services()}
+    consent = [m for m in everywhere() if "Binding" not in m["kind"] or _name(m) not in by_default]
+    return granted(consent)
+
+
+def _name(manifest: Manifest) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
 
 
 def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:

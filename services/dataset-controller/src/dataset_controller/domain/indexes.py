@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_controller.domain.names import OWNER_ANNOTATION, Cond, JobPhase, SetPhase
+from dataset_controller.domain.names import OWNER_ANNOTATION, SET_ANNOTATION, Cond, JobPhase, SetPhase
 from dataset_controller.domain.sampleset.policies.labels import HOME_PREFIX, PREFIX
-from paddlewheel.contracts.dataset_names import node_label
+from paddlewheel.contracts.dataset_names import contract_runtime_name, node_label, runtime_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import (
     Object,
@@ -27,8 +27,8 @@ _SUCCEEDED, _FAILED = JobPhase.SUCCEEDED.value, JobPhase.FAILED.value
 
 
 def as_jobs_see(sample_set: Object) -> tuple[Any, ...]:
-    """What a SampleJob depends on of its set: identity and spec, from which a run's operation is made, and
-    phase and mounted partitions, for which a run waits. Figures, conditions and facts are not among it."""
+    """The parts of a SampleSet that its SampleJobs depend on: identity and spec, from which a run's operation
+    is made, and phase and mounted partitions, for which a run waits; no figures, conditions or facts."""
     status = status_of(sample_set)
     ready = (status.get("runtimeStatus") or {}).get("readyReplicas")
     request = uid_of(sample_set), generation_of(sample_set), deleted_at(sample_set)
@@ -37,8 +37,8 @@ def as_jobs_see(sample_set: Object) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class JobAsOthersSee:
-    """What other SampleJobs of a set depend on of one that they wait for: its end, its place in the line, and
-    what is asked for.
+    """The parts of a SampleJob that other jobs depend on while they wait for it: its end, its place in the
+    line, and its request.
 
     Args:
         sets: where they find it; one, or none.
@@ -110,7 +110,7 @@ def label_of_set(obj: Object) -> list[str]:
 
 
 def set_name(job: Object) -> str:
-    """Of a job with a run, the set of the run: its spec may have been edited since."""
+    """The set of the job's run, if it has one: the job's spec may have been edited since."""
     running_on = status_of(job).get("sampleSetName") if status_of(job).get("jobName") else ""
     return str(running_on or (spec_of(job).get("sampleSetRef") or {}).get("name") or "")
 
@@ -130,18 +130,18 @@ def run_of_job(obj: Object) -> list[str]:
 
 
 def labels_of_node(obj: Object) -> list[str]:
-    """Of a node."""
+    """The labels of sets on a node."""
     return list(as_sets_see(obj))
 
 
 def as_sets_see(node: Object) -> dict[str, str]:
-    """What a SampleSet depends on of a node: the labels of sets."""
+    """The part of a node that SampleSets depend on: the labels of sets."""
     return {name: value for name, value in labels_of(node).items() if name.startswith((PREFIX, HOME_PREFIX))}
 
 
 def labels_to_wake(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
-    """Those by which the sets are found that a change of a node's labels is about. A node may hold many sets:
-    if each looked again whenever one of the others is mounted there, a thousand would not end."""
+    """The labels of the sets that a change of a node's labels concerns. A node may hold many sets: if a
+    change woke all of them, a thousand sets would wake each other without end."""
     named = {*before, *after}
     found: set[str] = set()
     for changed in (name for name in named if before.get(name) != after.get(name)):
@@ -163,15 +163,28 @@ def _is_about(label: str, exact: str) -> bool:
 
 
 def kept_of_pod(pod: Object) -> dict[str, Any]:
-    """What is read of a runtime pod: containers and volumes, of which nothing is, are most of it."""
+    """The parts of a runtime pod that are read. Containers and volumes, which are most of a pod, are not."""
     spec = {name: value for name, value in spec_of(pod).items() if name == "nodeName"}
     return {**pod, "spec": spec}
 
 
 def runtime_of_pod(obj: Object) -> list[str]:
-    """Pods by `<namespace>/<set>-runtime`; other kinds have no such label."""
+    """Pods by the key of their runtime's StatefulSet; other kinds have no such label."""
     name = labels_of(obj).get("name")
     return [str(Key(key_of(obj).namespace, name))] if name else []
+
+
+def runtimes_of_set(obj: Object, home: str) -> list[str]:
+    """The key of a SampleSet's runtime in the namespace of the release, and the one of earlier releases."""
+    key = key_of(obj)
+    runtime = Key(home, runtime_name(key.namespace, key.name, home))
+    return list({str(runtime), str(Key(key.namespace, contract_runtime_name(key.name)))})
+
+
+def set_of_runtime(obj: Object) -> Key | None:
+    """The key of the set of a StatefulSet or Service in the namespace of the release."""
+    namespace, _, name = annotations_of(obj).get(SET_ANNOTATION, "").partition("/")
+    return Key(namespace, name) if name else None
 
 
 def owner_of_volume(obj: Object) -> list[str]:

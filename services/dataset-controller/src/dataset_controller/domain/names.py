@@ -23,22 +23,26 @@ API_VERSION = "batch.paddlepaddle.org/v1alpha1"
 CREATED_BY = {"CreatedBy": "paddle-operator"}
 """The annotation of the published contract on generated objects."""
 OWNER_ANNOTATION = "paddlepaddle.org/sampleset-uid"
-"""On cluster-scoped objects, which cannot have an owner in a namespace."""
+"""The uid of the set, on objects outside its namespace, which cannot have it as their owner."""
 SET_LABEL = "paddlepaddle.org/sampleset"
-"""On every child and runtime pod: the set's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
+"""The label `<namespace>.<set>` of every child and runtime pod, for `kubectl logs -l` and the like."""
+SET_ANNOTATION = SET_LABEL
+"""The annotation `<namespace>/<set>`, in full length, of the objects of a runtime."""
 VOLUME_ANNOTATION = "paddlepaddle.org/volume-uid"
-"""On a claim: its volume, once Kubernetes' volume binder has noticed it."""
+"""The volume of a claim, when Kubernetes' volume binder has noticed it."""
 BIND_COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 """Kubernetes' own, on a claim whose volume is bound to it: its phase is left to the binder."""
 TEMPLATE_ANNOTATION = "paddlepaddle.org/template"
-"""On the runtime's StatefulSet: digest of the pod template that was rendered."""
+"""The digest of the rendered pod template, on the runtime's StatefulSet."""
 SECRET_VERSION_ANNOTATION = "paddlepaddle.org/runtime-secret-version"  # noqa: S105 - a name, not a secret
-"""On runtime pods: changing it makes the kubelet refresh the mounted Secret at once."""
+"""An annotation of runtime pods: a change makes the kubelet refresh the mounted Secret at once."""
+MOVE_ANNOTATION = "paddlepaddle.org/move-runtime"
+"""With any value on a set: its runtime is moved to the namespace of the release while pods use the set."""
 DISCARD_ANNOTATION = "paddlepaddle.org/discard-staged-writes"
-"""On a set that is being deleted or made smaller: nodes whose writes, which no store has, are given up for
-that; their names, with commas between them."""
+"""The nodes, joined by commas, whose staged writes are given up, on a set that is being deleted or made
+smaller."""
 MANAGED_LABELS = {"app.kubernetes.io/managed-by": SERVICE}
-"""On every child: only objects with it are watched."""
+"""The labels of every child: only objects with them are watched."""
 MANAGED_SELECTOR = f"app.kubernetes.io/managed-by={SERVICE}"
 RUNTIME_LABELS = {**MANAGED_LABELS, "app.kubernetes.io/component": "cache-runtime"}
 STORAGE_CLASS = "paddle-operator"
@@ -51,14 +55,9 @@ STATE_DIR = "/run/paddlewheel"
 """The runtime pod's own files."""
 BUS_DIR = "/etc/paddlewheel/bus"
 AUTHORITY = "ca.crt"
-"""By this a runtime pod knows the bus."""
+"""The file by which a runtime pod recognizes the bus."""
 BUS_FILES = (AUTHORITY, "tls.crt", "tls.key")
-"""Certificate and key with which a runtime pod connects to the bus, unless it shows a token."""
-
-
-def bus_key(file: str) -> str:
-    """The entry of the runtime's Secret that contains one of `BUS_FILES`."""
-    return f"bus.{file}"
+"""The files with which a runtime pod connects to the bus without a token."""
 
 
 def set_finalizer(name: str) -> str:
@@ -95,7 +94,7 @@ class JobPhase(StrEnum):
 
 
 BEGUN = (JobPhase.PENDING, JobPhase.RUNNING)
-"""Its run was requested, and has not ended as far as its status says."""
+"""Its run was requested, and its end is not in the status."""
 ENDED = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 
 
@@ -110,11 +109,13 @@ class Cond:
     WARMED = "Warmed"
     CACHE_FITS = "CacheFits"
     SCALING = "Scaling"
+    RUNTIME_MIGRATION_PENDING = "RuntimeMigrationPending"
+    """Only while the runtime is still in the set's namespace, where earlier releases created it."""
     STAGED_WRITES = "StagedWrites"
-    """On nodes that no partition is on any more."""
+    """The condition is about nodes without a partition."""
     READY = "Ready"
     FREE = "Free"
-    """Only while the set is being deleted: nothing keeps it any more."""
+    """Only while the set is being deleted: True when nothing keeps it."""
     STARTED = "Started"
     OTHERS_CANCELLED = "OthersCancelled"
     COMPLETE = "Complete"

@@ -309,12 +309,21 @@ def _file_gate(options: Options, spec: Manifest, option: str, file: str, annotat
     return container
 
 
+_RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Pod Security `restricted` requires this of every container. The user is that of the job's pod."""
+
+
 def _gate_container(image: str) -> Manifest:
     return {
         "name": names.GATE_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
+        "securityContext": _RESTRICTED,
     }
 
 

@@ -13,6 +13,7 @@ from paddlewheel.cli.demo.digits import JOB, NAMESPACE, SAMPLE_SET, SERVICE
 from paddlewheel.cli.demo.model import Run
 from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.tools import Tools
+from paddlewheel.contracts.dataset_names import runtime_name
 from paddlewheel.contracts.generated.cacheprogress_v1 import RunProgressed
 from paddlewheel.contracts.generated.datasets_v1 import (
     SampleSetReady,
@@ -139,10 +140,9 @@ def _take_epoch(run: Run, line: bytes) -> None:
 async def fetch_model(run: Run) -> str:
     """Copy the model out of the data set through a runtime pod; return its folder, or ""."""
     run.options.model_out.mkdir(parents=True, exist_ok=True)
-    pod = f"{SAMPLE_SET}-runtime-0"
-    source = (
-        f"{NAMESPACE}/{pod}:/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/view/data/models/digits"
-    )
+    pod = f"{runtime_name(NAMESPACE, SAMPLE_SET, SYSTEM_NAMESPACE)}-0"
+    model = f"/var/lib/paddlewheel/mnt/{run.applied.sample_set_uid}/view/data/models/digits"
+    source = f"{SYSTEM_NAMESPACE}/{pod}:{model}"
     await run.tools.run("kubectl", "cp", source, str(run.options.model_out))
     files = [path for path in run.options.model_out.rglob("*") if path.is_file()]
     return str(run.options.model_out) if files else ""

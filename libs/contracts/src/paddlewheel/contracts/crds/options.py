@@ -100,7 +100,7 @@ class JuiceFSMountOptions(CrdModel):
     free_space_ratio: Annotated[
         str,
         says(
-            "Share of the disk to keep free, from 0 to below 1; JuiceFS: 0.1.",
+            "Share of the disk to keep free, from 0 to below 1; without it, the operator's: 0.2 by default.",
             maxLength=32,
             **rules(
                 rule(

@@ -22,15 +22,19 @@ from paddlewheel.contracts.generated.cache_v1 import (
     WarmupOperation,
 )
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import Object, spec_of
+from paddlewheel.contracts.objects import Object, key_of, spec_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import Trouble
 
 RESOURCES: Mapping[str, Mapping[str, str | int | float]] = {"requests": {"cpu": "50m", "memory": "128Mi"}}
-"""Of runtime pods where the operator asks for no others. Without a limit of memory: what is cached in memory
-counts as the pod's, and one that exceeds its limit takes the mount with it."""
+"""The default resources of runtime pods, without a limit of memory: caches in memory count as the pod's, and
+a pod that exceeds its limit takes the mount with it."""
+
+NO_RUNTIME = Key("", "")
+FREE_SPACE_RATIO = "0.2"
+"""More than the share below which a kubelet evicts pods: 15 % of the disk of images, 10 % of its own."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +42,34 @@ class RuntimeConfig:
     """The installation's settings of runtime pods.
 
     Args:
-        has_bus_certificate: they connect to the bus with the certificate in the set's runtime Secret.
-        has_bus_token: they show a service-account token instead; the Secret has the authority's certificate
-            only.
+        bus_secret: the Secret with the certificate with which they connect to the bus.
+        bus_authority: the ConfigMap with the bus' `ca.crt`; the pods then show service-account tokens.
         places: directories of the nodes that they may use.
-        resources: of each pod, as in a container.
+        resources: requests and limits of each pod, like a container's.
+        service_account: "" means the namespace's default.
+        priority_class: "" means none.
+        tolerations: a set's own are added.
+        free_space_ratio: the share of a cache's disk that stays free, unless a set has its own.
     """
 
     image: str
     nats_url: str
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
-    has_bus_certificate: bool = False
-    has_bus_token: bool = False
+    bus_secret: str = ""
+    bus_authority: str = ""
     places: Places = DEFAULT_PLACES
     resources: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=lambda: RESOURCES)
+    service_account: str = ""
+    priority_class: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    free_space_ratio: str = FREE_SPACE_RATIO
+
+    @property
+    def has_bus_files(self) -> bool:
+        """Files for the connection to the bus are mounted."""
+        return bool(self.bus_secret or self.bus_authority)
 
 
 @dataclass(frozen=True)
@@ -108,12 +125,12 @@ class CacheMark:
 
 @dataclass(frozen=True)
 class CacheChange:
-    """What a SampleJob has done to the caches, or to what they hold.
+    """A change of the caches, or of their contents, by a SampleJob.
 
     Args:
         reason: Warmed, PartlyCached, CacheCleared or DataChanged.
         paths: what a warmup has loaded, or where a sync has copied to; "" is the set's root.
-        file: of a warmup of the files in a list.
+        file: the list of a warmup of listed files.
         sampler: whose order a warmup has followed: it decides which files a partition has.
         bytes: that a warmup has loaded.
         since: when a warmup began, as `mark.at`.
@@ -128,17 +145,17 @@ class CacheChange:
     since: str = ""
 
     def render(self) -> dict[str, str]:
-        """For `status` of the SampleSet."""
+        """The form in the status of the SampleSet."""
         return {"time": self.mark.at, "sampleJobName": self.mark.job, "reason": self.reason.value}
 
 
 @dataclass(frozen=True)
 class Warmth:
-    """What the last warmup that made the set warm has left in the caches.
+    """The contents of the caches after the last warmup that made the set warm.
 
     Args:
-        bytes: that it has loaded; 0 when nobody knows.
-        held: of these, in the caches by the agents' first reports after that; 0 before them.
+        bytes: loaded by the warmup; 0 when that is unknown.
+        held: the part that the agents' first reports after that found in the caches; 0 before them.
     """
 
     bytes: int = 0
@@ -151,10 +168,10 @@ _EXPLAINED_BY = ((Cond.ACCEPTED, "False"), (Cond.RECONCILED, "False"), (Cond.REA
 
 @dataclass(frozen=True)
 class SyncOrigin:
-    """Where an attempt of the first sync copies from.
+    """The source of an attempt of the first sync.
 
     Args:
-        uri: of its source; "" when none was recorded.
+        uri: "" when none was recorded.
         overwrites: an earlier one had another source, so files of the same size may be of that one.
     """
 
@@ -173,13 +190,14 @@ class SetStatus(ObjectStatus):
     warmup_nodes: tuple[str, ...] = ()
     """Nodes of the partitions that this warmup was for; elsewhere the set is cold."""
     warmup_series: int = 0
-    """How often it was begun anew, with other options or for other nodes: part of the run's id."""
+    """The number of times it was started again, with other options or for other nodes: part of the run's
+    id."""
     warmup_digest: str = ""
-    """Of what it was asked for; "" when an older release has begun it."""
+    """The digest of the request; "" when an older release started it."""
     runtime: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     cache_mark: CacheMark = CacheMark()
-    """The last change of the caches that Warmed tells of: no older job counts any more."""
+    """The last change of the caches that is part of Warmed: older jobs do not count."""
     invalidation: CacheChange | None = None
     """The last one that no warmup makes good which began before it."""
     warmed_at: str = ""
@@ -190,7 +208,7 @@ class SetStatus(ObjectStatus):
     was_writeback: bool = False
     """Pods write to the cache of their node first, or did once: nodes may have what no store has."""
     nodes_with_writes: tuple[str, ...] = ()
-    """That StagedWrites tells of: the bus may lose the reports that named them."""
+    """The nodes in StagedWrites: the bus may lose the reports that named them."""
 
     @property
     def was_mounted(self) -> bool:
@@ -198,7 +216,7 @@ class SetStatus(ObjectStatus):
         return self.phase not in (SetPhase.NOT_BOUND, SetPhase.BOUND)
 
     def render(self) -> dict[str, Any]:
-        """For `status` of the SampleSet."""
+        """The form in the status of the SampleSet."""
         jobs = {
             "syncJobName": self.sync_job,
             "syncSource": self.sync_origin.uri,
@@ -247,7 +265,7 @@ class SampleSet(Stored):
         return SetIdentity(self.key.namespace, self.key.name, self.uid)
 
     def run_key(self, run_id: str) -> RunKey:
-        """Of the run's records."""
+        """The key of the run's records."""
         return RunKey(self.uid, run_id)
 
 
@@ -256,7 +274,7 @@ class RuntimePod:
     """One runtime pod, parsed once per version.
 
     Args:
-        index: of its partition.
+        index: the index of its partition.
         node: "" while it is not scheduled.
         is_ready: by its readiness probe, and not being deleted.
         has_agent: its container runs.
@@ -288,7 +306,7 @@ class Children:
 
 
 def mounts_by_csi(volume: Object | None, has_csi: bool) -> bool:
-    """Whether the volume is the CSI driver's, also when that is not installed any more, or will be."""
+    """Whether the volume is the CSI driver's, also when that was uninstalled, or will be."""
     return has_csi if volume is None else "csi" in spec_of(volume)
 
 
@@ -297,24 +315,23 @@ class ObservedSet:
     """Everything one decision about a SampleSet is made from.
 
     Args:
-        nodes: those that carry the set's label or one of its runtime pods.
+        nodes: nodes with the set's label or one of its runtime pods.
         runs: states of the set's runs by run id.
         reports: the latest report of each partition's agent.
         replayed: partitions whose report came with what the bus listed when this service started, or after a
             lost connection: it may be of any age.
-        job_keys: of the unfinished sync runs of SampleJobs.
+        job_keys: the keys of the unfinished sync runs of SampleJobs.
         cache_changes: by SampleJobs that are still there, the oldest first.
-        mirrored_at: when the last SampleJob began that has left nothing but what its source has; "" without
-            one that is still there.
+        mirrored_at: when the last existing SampleJob began that has left only files of its source; ""
+            without one.
         cancelled_runs: ids of the runs that SampleJobs with `spec.terminate` end.
-        users: names of other pods that use the claim, looked up only for a set that is being deleted; None
-            when that failed.
+        users: names of other pods that use the claim, looked up only for a set that is being deleted or
+            whose runtime is to move; None when that failed.
         are_users_fresh: they were looked up just now, not a few seconds ago.
-        unused_since: of a set that is being deleted, when it was first found without users; None while it has
-            some.
+        unused_since: when a set that is being deleted was first found without users; None while it has some.
         figures_due: enough time has passed since the figures were last written.
-        bus_certificate: file name to text, with which runtime pods connect to the bus; None when it cannot be
-            read.
+        runtime: the runtime's StatefulSet and Secret, in the namespace of the release.
+        left_behind: the Service and Secret of a runtime that has been moved there from the set's namespace.
         are_records_known: False until `runs` and `reports` have all that was on the bus when this service
             started: what is not among them may exist all the same.
         is_runtime_secret_known: False when one of the set's own Secrets could not be read.
@@ -340,11 +357,20 @@ class ObservedSet:
     unused_since: datetime | None = None
     has_csi: bool = False
     figures_due: bool = True
-    bus_certificate: Mapping[str, str] | None = field(default_factory=dict, repr=False)
+    runtime: Key = NO_RUNTIME
+    left_behind: tuple[tuple[str, Object], ...] = ()
     are_records_known: bool = True
     is_runtime_secret_known: bool = True
     unserved: Problem | None = None
     troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def is_in_old_place(self) -> bool:
+        """The runtime is in the set's namespace, where earlier releases created it."""
+        found = [pod.key for pod in self.pods]
+        if self.children.stateful_set is not None:
+            found.append(key_of(self.children.stateful_set))
+        return any(key.namespace != self.runtime.namespace for key in found)
 
     @property
     def mounts_by_csi(self) -> bool:
@@ -362,4 +388,4 @@ class ObservedSet:
 
 
 SetPlan = operator.Plan[SetStatus]
-"""What to do about one SampleSet."""
+"""The plan for one SampleSet."""

@@ -19,7 +19,8 @@ from dataset_controller.domain.sampleset.policies.admission import Admission, ad
 from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import follow_mounts
-from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours
+from dataset_controller.domain.sampleset.policies.migration import decide_migration
+from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours, remove_left_over
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
@@ -73,7 +74,11 @@ def _refuse(seen: ObservedSet, problem: Problem | None, now: datetime) -> SetPla
     status = observed_status(own, judged_status(own, problem, now), now)
     return SetPlan(
         status,
-        actions=(*decide_secrets(own, None), *_labels(seen, own, now)),
+        actions=(
+            *remove_left_over(seen.children, seen.sample_set.key, seen.sample_set.uid),
+            *decide_secrets(own, None),
+            *_labels(seen, own, now),
+        ),
         events=refusal_events(seen.status, status),
         requeue_after=CORRECTION_CHECK_INTERVAL_SECONDS,
     )
@@ -91,12 +96,13 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     runtime = runtime_of(seen, now)
     runs = OwnRuns(decide_sync(seen, spec, admission.secrets, now), decide_warmup(seen, spec, runtime, now))
     judged = judged_status(seen, admission.problem, now, admission.remark)
-    is_held = seen.sample_set.problem is not None
+    is_held = seen.sample_set.problem is not None or seen.is_in_old_place
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
+    migration = decide_migration(seen, scaling.status, admission.problem, now)
     figures = decide_figures(seen, runtime, spec.partitions)
-    status = replace(scaling.status, cache=figures.cache)
+    status = replace(migration.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
-    actions = _actions(seen, admission, runtime, config, runs, scaling)
+    actions = (*_actions(seen, admission, runtime, config, runs, scaling), *migration.actions)
     return SetPlan(
         status,
         actions=actions,
@@ -108,6 +114,7 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
             WRITTEN_SECRET_CHECK_INTERVAL_SECONDS if _writes_secret(actions) else None,
             RUN_CHECK_INTERVAL_SECONDS if any(run.stage is Stage.RUNNING for run in runs) else None,
             scaling.wake_after,
+            migration.wake_after,
             figures.wake_after,
             *(run.wake_after for run in runs),
         ),

@@ -21,11 +21,11 @@ from dataset_controller.domain.names import (
     RUNTIME_LABELS,
     RUNTIME_PORT,
     SECRETS_DIR,
+    SET_ANNOTATION,
     SET_LABEL,
     STATE_DIR,
     STORAGE_CLASS,
     TEMPLATE_ANNOTATION,
-    bus_key,
 )
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
@@ -38,11 +38,12 @@ from paddlewheel.contracts.dataset_names import (
     home_label,
     node_label,
     pv_name,
-    runtime_name,
     runtime_service_name,
     set_label,
+    set_reference,
     volume_secret_name,
 )
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.staged_writes import LAST_WORD_SECONDS, UNMOUNT_SECONDS, UPLOAD_SECONDS
 
 Manifest = dict[str, Any]
@@ -57,13 +58,16 @@ data have it again with the mount, and what is cached stays on the node."""
 STATE_LIMIT = "256Mi"
 """Memory that a pod's own files may take, among them the root directory of copies. What a client writes there
 by mistake fails then, and the node's disk keeps its room."""
+FREE_SPACE = "free-space-ratio"
+"""The mount option that keeps a share of a cache's disk free."""
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def mount_path(uid: str) -> str:
-    """Where the set is mounted on its nodes: in a small file system at `view`, which is there with it only.
+    """The path of the mount on the set's nodes: in a small file system at `view`, which exists only with the
+    mount.
 
-    What an agent mounts one level below the directory that it shares, the next one can take away again.
+    An agent mounts one level below the directory that it shares, so that the next agent can unmount it.
     """
     return f"{mount_parent(uid)}/view/data"
 
@@ -73,8 +77,12 @@ def mount_parent(uid: str) -> str:
     return f"{MOUNT_ROOT}/{uid}"
 
 
-def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool, claim_uid: str) -> Manifest:
-    """PersistentVolume: by the JuiceFS CSI driver where it is installed, else the path that agents mount."""
+def volume(owner: SetIdentity, spec: SetSpec, driver_secret: Key | None, claim_uid: str) -> Manifest:
+    """PersistentVolume: by the JuiceFS CSI driver where it is installed, else the path that agents mount.
+
+    Args:
+        driver_secret: the Secret of the CSI driver; None without one.
+    """
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -96,15 +104,15 @@ def volume(owner: SetIdentity, spec: SetSpec, has_csi: bool, claim_uid: str) -> 
                 "name": claim_name(owner.name),
                 "uid": claim_uid,
             },
-            **(_csi_source(owner, spec) if has_csi else _agent_source(owner)),
+            **(_csi_source(owner, spec, driver_secret) if driver_secret else _agent_source(owner)),
         },
     }
 
 
-def _csi_source(owner: SetIdentity, spec: SetSpec) -> Manifest:
-    """The options are in the attributes by the published contract. The driver takes them from both places,
-    but from `mountOptions` alone when it makes a mount pod again, and finds the volume by its handle then."""
-    secret = {"name": volume_secret_name(owner.name), "namespace": owner.namespace}
+def _csi_source(owner: SetIdentity, spec: SetSpec, driver_secret: Key) -> Manifest:
+    """The published contract has the options in the attributes. The driver reads both places, but only
+    `mountOptions` when it makes a mount pod again; it then finds the volume by its handle."""
+    secret = {"name": driver_secret.name, "namespace": driver_secret.namespace}
     options = csi_options(spec)
     return {
         "mountOptions": options,
@@ -143,7 +151,13 @@ def claim(owner: SetIdentity, volume_name: str = "") -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _meta(owner, claim_name(owner.name)),
+        "metadata": {
+            "name": claim_name(owner.name),
+            "namespace": owner.namespace,
+            "labels": _child_labels(owner),
+            "annotations": dict(CREATED_BY),
+            "ownerReferences": [_owner_reference(owner)],
+        },
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "volumeMode": "Filesystem",
@@ -155,21 +169,32 @@ def claim(owner: SetIdentity, volume_name: str = "") -> Manifest:
     }
 
 
-def secret(owner: SetIdentity, values: Mapping[str, str]) -> Manifest:
+def secret(owner: SetIdentity, runtime: Key, values: Mapping[str, str]) -> Manifest:
     """The runtime's Secret: file name -> value."""
-    return _secret(owner, runtime_name(owner.name), values)
+    return _secret(owner, runtime, values)
 
 
-def volume_secret(owner: SetIdentity, engine: Mapping[str, str]) -> Manifest:
+def driver_secret_key(runtime: Key) -> Key:
+    """The Secret of the CSI driver for a new volume."""
+    return Key(runtime.namespace, volume_secret_name(runtime.name))
+
+
+def volume_secret_key(found: Mapping[str, Any] | None, runtime: Key) -> Key:
+    """The Secret of the CSI driver: the one that an existing volume has, which cannot be changed."""
+    named = ((((found or {}).get("spec") or {}).get("csi")) or {}).get("nodePublishSecretRef") or {}
+    return Key(named["namespace"], named["name"]) if named else driver_secret_key(runtime)
+
+
+def volume_secret(owner: SetIdentity, key: Key, engine: Mapping[str, str]) -> Manifest:
     """The CSI driver's Secret."""
-    return _secret(owner, volume_secret_name(owner.name), engine)
+    return _secret(owner, key, engine)
 
 
-def _secret(owner: SetIdentity, name: str, values: Mapping[str, str]) -> Manifest:
+def _secret(owner: SetIdentity, key: Key, values: Mapping[str, str]) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": _meta(owner, name),
+        "metadata": _runtime_meta(owner, key),
         "type": "Opaque",
         "data": encode(values),
     }
@@ -180,15 +205,15 @@ def encode(values: Mapping[str, str]) -> dict[str, str]:
     return {name: base64.b64encode(value.encode()).decode() for name, value in sorted(values.items())}
 
 
-def service(owner: SetIdentity) -> Manifest:
+def service(owner: SetIdentity, runtime: Key) -> Manifest:
     """Headless Service of the runtime pods."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _meta(owner, runtime_service_name(owner.name)),
+        "metadata": _runtime_meta(owner, Key(runtime.namespace, runtime_service_name(runtime.name))),
         "spec": {
             "clusterIP": "None",
-            "selector": _pod_selector(owner),
+            "selector": _pod_selector(owner, runtime),
             "ports": [
                 {"name": "service", "port": RUNTIME_PORT, "targetPort": RUNTIME_PORT, "protocol": "TCP"}
             ],
@@ -196,10 +221,15 @@ def service(owner: SetIdentity) -> Manifest:
     }
 
 
-def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig, replicas: int) -> Manifest:
-    """StatefulSet: a runtime pod for each partition, each on a node of its own. None waits for another: one
-    that finds no node, or does not mount, would hold up all after it. The first is alone, see `startable`."""
-    template, meta = pod_template(owner, spec, config), _meta(owner, runtime_name(owner.name))
+def stateful_set(
+    owner: SetIdentity, runtime: Key, spec: SetSpec, config: RuntimeConfig, replicas: int
+) -> Manifest:
+    """StatefulSet: a runtime pod for each partition, each on a node of its own.
+
+    The pods do not wait for each other: one that finds no node, or cannot mount, would block all after it.
+    Only the first pod starts alone, see `startable`.
+    """
+    template, meta = pod_template(owner, runtime, spec, config), _runtime_meta(owner, runtime)
     meta["annotations"][TEMPLATE_ANNOTATION] = template_digest(template)
     return {
         "apiVersion": "apps/v1",
@@ -209,48 +239,50 @@ def stateful_set(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig, repli
             "replicas": replicas,
             "podManagementPolicy": "Parallel",
             "updateStrategy": ONE_BY_ONE,
-            "serviceName": runtime_service_name(owner.name),
-            "selector": {"matchLabels": _pod_selector(owner)},
+            "serviceName": runtime_service_name(runtime.name),
+            "selector": {"matchLabels": _pod_selector(owner, runtime)},
             "template": template,
         },
     }
 
 
-def pod_template(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
-    """Of the runtime pods."""
+def pod_template(owner: SetIdentity, runtime: Key, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+    """The template of the runtime pods."""
     return {
         "metadata": {
-            "labels": {**RUNTIME_LABELS, SET_LABEL: owner.name, **_pod_selector(owner)},
-            "annotations": CREATED_BY,
+            "labels": {**RUNTIME_LABELS, **_set_labels(owner), **_pod_selector(owner, runtime)},
+            "annotations": _runtime_annotations(owner),
         },
-        "spec": _pod(owner, spec, config),
+        "spec": _pod(owner, runtime, spec, config),
     }
 
 
 def template_digest(template: Manifest) -> str:
-    """Of what was rendered: the API server adds its defaults to what it stores."""
+    """The digest of the rendered template: the API server adds defaults to the stored one."""
     return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
+def _pod(owner: SetIdentity, runtime: Key, spec: SetSpec, config: RuntimeConfig) -> Manifest:
     affinity = {
-        "podAntiAffinity": _one_per_node(owner),
+        "podAntiAffinity": _one_per_node(owner, runtime),
         "nodeAffinity": _at_home(owner, spec.node_affinity or {}),
     }
     return {
-        # Agents do not use the Kubernetes API: they get no credentials for it and no address.
+        # Agents do not use the Kubernetes API, so they get no credentials and no address of it.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # No longer than needed: a namespace is looked at again after half of its pods' longest period.
+        **({"serviceAccountName": config.service_account} if config.service_account else {}),
+        **({"priorityClassName": config.priority_class} if config.priority_class else {}),
+        **({"nodeSelector": dict(config.node_selector)} if config.node_selector else {}),
         "terminationGracePeriodSeconds": _grace_seconds(spec),
         "affinity": affinity,
-        "tolerations": list(spec.tolerations),
+        "tolerations": [*config.tolerations, *spec.tolerations],
         "containers": [_container(owner, spec, config)],
         "volumes": [
             _host_path("mnt", mount_parent(owner.uid)),
             {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": STATE_LIMIT}},
-            {"name": "secrets", "secret": {"secretName": runtime_name(owner.name), "defaultMode": 0o400}},
-            *([_bus_volume(owner, config)] if config.has_bus_certificate else ()),
+            {"name": "secrets", "secret": {"secretName": runtime.name, "defaultMode": 0o400}},
+            *([_bus_volume(config)] if config.has_bus_files else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
             *map(_source_volume, config.places.local_sources),
         ],
@@ -258,7 +290,7 @@ def _pod(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Manifest:
 
 
 def _flush_seconds(spec: SetSpec) -> int:
-    """Time to upload what pods have written, where that happens later than they were told."""
+    """The time to upload staged writes of pods, with writeback."""
     return UPLOAD_SECONDS if spec.is_writeback else 0
 
 
@@ -268,30 +300,32 @@ def _grace_seconds(spec: SetSpec) -> int:
     return RUNTIME_TERMINATION_GRACE_SECONDS + last
 
 
-def _bus_volume(owner: SetIdentity, config: RuntimeConfig) -> Manifest:
-    """A mounted Secret is updated in place: a new certificate reaches the pods without a restart."""
-    if config.has_bus_token:
-        return _bus_token_volume(owner)
-    items = [{"key": bus_key(name), "path": name} for name in BUS_FILES]
-    secret = {"secretName": runtime_name(owner.name), "items": items, "defaultMode": 0o400}
+def _bus_volume(config: RuntimeConfig) -> Manifest:
+    """The kubelet updates the files in place: a new certificate or token needs no restart."""
+    if config.bus_authority:
+        return _bus_token_volume(config)
+    items = [{"key": name, "path": name} for name in BUS_FILES]
+    secret = {"secretName": config.bus_secret, "items": items, "defaultMode": 0o400}
     return {"name": "bus", "secret": secret}
 
 
-def _bus_token_volume(owner: SetIdentity) -> Manifest:
-    """The token is bound to the pod, renewed by the kubelet, and worth nothing to the API server."""
-    authority = {"name": runtime_name(owner.name), "items": [{"key": bus_key(AUTHORITY), "path": AUTHORITY}]}
+def _bus_token_volume(config: RuntimeConfig) -> Manifest:
+    """The token is bound to the pod, renewed by the kubelet, and not accepted by the API server."""
+    authority = {"name": config.bus_authority, "items": [{"key": AUTHORITY, "path": AUTHORITY}]}
     token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
-    sources = [{"secret": authority}, {"serviceAccountToken": token}]
+    sources = [{"configMap": authority}, {"serviceAccountToken": token}]
     return {"name": "bus", "projected": {"sources": sources, "defaultMode": 0o400}}
 
 
-def _one_per_node(owner: SetIdentity) -> Manifest:
-    term = {"labelSelector": {"matchLabels": _pod_selector(owner)}, "topologyKey": "kubernetes.io/hostname"}
+def _one_per_node(owner: SetIdentity, runtime: Key) -> Manifest:
+    selector = {"matchLabels": _pod_selector(owner, runtime)}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 def _at_home(owner: SetIdentity, affinity: Mapping[str, Any]) -> Manifest:
-    """Rather where the set's caches are than elsewhere. Of these nodes all but its own have another pod."""
+    """Prefers the nodes that have caches of the set. A pod finds its own node free: the others have other
+    pods."""
     is_home = {"key": home_label(owner.namespace, owner.name), "operator": "Exists"}
     home = {"weight": 100, "preference": {"matchExpressions": [is_home]}}
     return {**affinity, _PREFERRED: [*(affinity.get(_PREFERRED) or ()), home]}
@@ -312,7 +346,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
             {"name": "mnt", "mountPath": mount_parent(owner.uid), "mountPropagation": "Bidirectional"},
             {"name": "state", "mountPath": STATE_DIR},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
-            *([BUS_MOUNT] if config.has_bus_certificate else ()),
+            *([BUS_MOUNT] if config.has_bus_files else ()),
             *map(_cache_mount, spec.cache.directories),
             *map(_source_mount, config.places.local_sources),
         ],
@@ -336,13 +370,13 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "CACHE_ROOTS": json.dumps(_roots(spec)),
         "LOCAL_SOURCES": json.dumps(config.places.local_sources),
         "CACHE_SIZE_MIB": str(spec.cache.size_mib),
-        "MOUNT_OPTIONS": json.dumps(dict(spec.mount_options)),
+        "MOUNT_OPTIONS": json.dumps({FREE_SPACE: config.free_space_ratio} | dict(spec.mount_options)),
         "SECRETS_DIR": SECRETS_DIR,
         "FLUSH_WAIT": str(_flush_seconds(spec)),
         "STATE_DIR": STATE_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
-        **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_certificate else {}),
-        **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.has_bus_token else {}),
+        **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_files else {}),
+        **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.bus_authority else {}),
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [
@@ -371,7 +405,7 @@ def _host_path(name: str, directory: str) -> Manifest:
 
 
 def _source_volume(directory: str) -> Manifest:
-    """A directory that a node lacks is no empty source: the pod waits for it."""
+    """A missing directory is no empty source: the pod waits for it."""
     return {"name": volume_name("source", directory), "hostPath": {"path": directory, "type": "Directory"}}
 
 
@@ -383,8 +417,9 @@ def _cache_mount(directory: CacheDirectory) -> Manifest:
 
 
 def _source_mount(directory: str) -> Manifest:
-    """What the operator mounts there later is seen too. Kubernetes has no recursive read-only together with
-    propagation; the agent reads through a read-only mount of its own and refuses what has mounts in it."""
+    """The pod also gets later mounts of the operator. Kubernetes has no recursive read-only mounts with
+    propagation; the agent reads through a read-only mount of its own and refuses sources with mounts in
+    them."""
     return {
         "name": volume_name("source", directory),
         "mountPath": directory,
@@ -394,32 +429,42 @@ def _source_mount(directory: str) -> Manifest:
 
 
 def _labels(owner: SetIdentity) -> dict[str, str]:
-    """By these a claim finds its volume and the StatefulSet its pods: they never change."""
+    """A claim finds its volume by these labels, and a StatefulSet its pods: they never change."""
     return {set_label(owner.name): "true"}
 
 
+def _set_labels(owner: SetIdentity) -> dict[str, str]:
+    return {SET_LABEL: set_reference(owner.namespace, owner.name)}
+
+
 def _child_labels(owner: SetIdentity) -> dict[str, str]:
-    return {**MANAGED_LABELS, SET_LABEL: owner.name, **_labels(owner)}
+    return {**MANAGED_LABELS, **_set_labels(owner), **_labels(owner)}
 
 
-def _pod_selector(owner: SetIdentity) -> dict[str, str]:
-    return {**_labels(owner), "name": runtime_name(owner.name)}
+def _pod_selector(owner: SetIdentity, runtime: Key) -> dict[str, str]:
+    return {**_labels(owner), "name": runtime.name}
 
 
-def _meta(owner: SetIdentity, name: str) -> Manifest:
+def _runtime_meta(owner: SetIdentity, key: Key) -> Manifest:
+    """The metadata of an object in the namespace of the release, where a set cannot be an owner."""
     return {
-        "name": name,
-        "namespace": owner.namespace,
+        "name": key.name,
+        "namespace": key.namespace,
         "labels": _child_labels(owner),
-        "annotations": dict(CREATED_BY),
-        "ownerReferences": [
-            {
-                "apiVersion": API_VERSION,
-                "kind": "SampleSet",
-                "name": owner.name,
-                "uid": owner.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "annotations": _runtime_annotations(owner),
+    }
+
+
+def _runtime_annotations(owner: SetIdentity) -> dict[str, str]:
+    return {**CREATED_BY, SET_ANNOTATION: f"{owner.namespace}/{owner.name}", OWNER_ANNOTATION: owner.uid}
+
+
+def _owner_reference(owner: SetIdentity) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "SampleSet",
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
     }

@@ -1,4 +1,4 @@
-"""Children that are missing. Of existing ones only the pods' template is rewritten, and the replicas (see
+"""Creates missing children, and updates the pods' template of an existing StatefulSet (replicas: see
 `scaling`)."""
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from paddlewheel.operator.domain.plan import Action, Create, Delete, Patch
 
 
 def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
-    """The claim as soon as the spec and its Secrets are valid, then the volume, which is the claim's from the
-    start.
+    """The claim is created as soon as the spec and its Secrets are valid, then the volume with the claim's
+    uid.
 
-    Kubernetes' volume binder has one worker for all claims of a cluster. Of a volume that names its claim by
-    name only it writes the rest, and its other worker, of volumes, writes at the same time: every claim is
-    begun twice, of five requests. This way it makes one.
+    Kubernetes' volume binder has one worker for all claims of a cluster. With a volume that has only the name
+    of its claim, the binder needs five requests and starts twice; with the uid it needs one request.
 
-    A volume of a claim that is gone is never given to another one, so both are made anew.
+    A volume whose claim is gone is never bound to another claim, so both are created again.
     """
     volume, claim = seen.children.volume, seen.children.claim
     identity = seen.sample_set.identity
@@ -35,12 +34,14 @@ def decide_volume(seen: ObservedSet, spec: SetSpec) -> tuple[Action, ...]:
     if claim is None:
         return _claim_of(identity, volume)
     if volume is None:
-        return (Create(names.VOLUME, render.volume(identity, spec, seen.has_csi, uid_of(claim))),)
+        driver_secret = render.driver_secret_key(seen.runtime) if seen.has_csi else None
+        return (Create(names.VOLUME, render.volume(identity, spec, driver_secret, uid_of(claim))),)
     return _announce(volume, claim)
 
 
 def _is_of_another_claim(volume: Object, claim: Object | None) -> bool:
-    """Than the one that is there. Of one that the binder has not taken yet, it may have the name alone."""
+    """The volume is bound to a claim that is not the existing one. Before it is bound, it may have only the
+    claim's name."""
     uid = _claim_uid(volume)
     return bool(uid) and (claim is None or uid != uid_of(claim))
 
@@ -50,9 +51,9 @@ def _claim_uid(volume: Object) -> str:
 
 
 def _give_up(volume: Object, claim: Object | None, identity: SetIdentity) -> tuple[Action, ...]:
-    """Once the binder says that no claim has it any more: ours may be known too late. It retains the data.
-    Where it is bound to what is not seen here, somebody's claim may have the name of ours: the API server
-    says so."""
+    """The volume is deleted when the binder reports that its claim is gone: our copy of the claim may be old.
+    The data is retained. When it is bound to a claim that our copy does not have, the claim is created: the
+    API server then reports whether another one has its name."""
     phase = status_of(volume).get("phase")
     if phase == "Bound" and claim is None:
         return _claim_of(identity, volume)
@@ -62,7 +63,7 @@ def _give_up(volume: Object, claim: Object | None, identity: SetIdentity) -> tup
 
 
 def _claim_of(identity: SetIdentity, volume: Object | None) -> tuple[Action, ...]:
-    """Of a volume that is there, once the binder has noticed it: see `_announce`."""
+    """A claim for an existing volume is created after the binder has noticed the volume: see `_announce`."""
     if volume is None:
         return (Create(names.CLAIM, render.claim(identity)),)
     is_noticed = status_of(volume).get("phase")
@@ -70,8 +71,8 @@ def _claim_of(identity: SetIdentity, volume: Object | None) -> tuple[Action, ...
 
 
 def _announce(volume: Object, claim: Object) -> tuple[Action, ...]:
-    """The binder looks at a claim that it saw before the volume again after 15 s, or once it changes. Said to
-    be bound to the volume of another one, a claim would be lost."""
+    """The binder checks a claim that it saw before the volume after 15 s, or when the claim changes. A claim
+    with the annotation of another claim's volume would be lost."""
     uid = uid_of(volume)
     is_told = annotations_of(claim).get(names.VOLUME_ANNOTATION) == uid
     is_noticed = status_of(volume).get("phase") == "Bound" and _claim_uid(volume) == uid_of(claim)
@@ -98,27 +99,31 @@ def find_unmountable(seen: ObservedSet, spec: SetSpec) -> Problem | None:
 def decide_runtime(
     seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
-    """Service and StatefulSet, once the claim is bound; of one that is there, the template as it is now. None
-    is made for other caches than those that nodes have."""
-    if not runtime.bound or find_old_layout(seen) is not None:
+    """Service and StatefulSet are created when the claim is bound, unless nodes have other caches than the
+    spec. An existing StatefulSet gets the present template; one in its old place is moved instead."""
+    if not runtime.bound or seen.is_in_old_place or find_old_layout(seen) is not None:
         return ()
     identity = seen.sample_set.identity
     actions: list[Action] = []
     if seen.children.service is None:
-        actions.append(Create(names.SERVICE_KIND, render.service(identity)))
+        actions.append(Create(names.SERVICE_KIND, render.service(identity, seen.runtime)))
     if seen.children.stateful_set is None and find_moved_cache(seen, spec) is None:
         replicas = startable(seen, spec.partitions)
-        actions.append(Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config, replicas)))
+        made = render.stateful_set(identity, seen.runtime, spec, config, replicas)
+        actions.append(Create(names.STATEFUL_SET, made))
     return (*actions, *decide_template(seen, spec, config))
 
 
 def decide_template(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig) -> tuple[Action, ...]:
-    """The pods' template of a StatefulSet that is there, unless its pods would then have other caches than
-    those that nodes have, or mount elsewhere than where users look."""
+    """The template of an existing StatefulSet is updated, unless its pods would then have other caches than
+    the nodes have, or another mount path than the volume."""
     stateful_set = seen.children.stateful_set
-    if stateful_set is None or _is_elsewhere(seen) or find_moved_cache(seen, spec) is not None:
+    if stateful_set is None or seen.is_in_old_place:
         return ()
-    return _update(stateful_set, render.pod_template(seen.sample_set.identity, spec, config))
+    if _is_elsewhere(seen) or find_moved_cache(seen, spec) is not None:
+        return ()
+    template = render.pod_template(seen.sample_set.identity, seen.runtime, spec, config)
+    return _update(stateful_set, template)
 
 
 def _update(stateful_set: Object, template: dict[str, Any]) -> tuple[Action, ...]:
@@ -135,8 +140,8 @@ def _update(stateful_set: Object, template: dict[str, Any]) -> tuple[Action, ...
 
 
 def find_old_layout(seen: ObservedSet) -> Problem | None:
-    """A runtime that is still to be created would mount elsewhere than where the volume's users look: they
-    would see a plain directory of their node, and write to it. What runs already goes on."""
+    """A new runtime would mount at another path than the volume has: users would see a plain directory of
+    their node, and write to it. A running runtime continues."""
     own, volume = seen.sample_set, seen.children.volume
     if volume is None or seen.children.stateful_set is not None or not _is_elsewhere(seen):
         return None
@@ -150,8 +155,8 @@ def find_old_layout(seen: ObservedSet) -> Problem | None:
 
 
 def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
-    """Directories that the runtime's next pods would not have: nobody would upload what pods have written
-    there, or empty them when the set is deleted. What runs already goes on as it is."""
+    """The runtime's next pods would not have these directories: staged writes there would never be uploaded,
+    and the directories would stay when the set is deleted. A running runtime continues."""
     dropped = [path for path in used_directories(seen) if path not in spec.cache.paths]
     if not dropped or _is_elsewhere(seen):
         return None
@@ -162,27 +167,27 @@ def find_moved_cache(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     return Problem(
         Reason.CACHE_MOVED,
         f"spec.cache: nodes of the set have caches, and maybe writes that are not uploaded, in {dropped[0]}"
-        f"{others}, which it would not use any more{why}; put it back, or delete the set and apply its"
+        f"{others}, which it would no longer use{why}; put it back, or delete the set and apply its"
         " manifest again (what is in the store stays):"
         f" kubectl -n {key.namespace} delete sampleset {key.name}",
     )
 
 
 def used_directories(seen: ObservedSet) -> tuple[str, ...]:
-    """Those of the StatefulSet; without one, those that it had."""
+    """The cache directories of the StatefulSet. Without one, those of the last StatefulSet."""
     stateful_set = seen.children.stateful_set
     return seen.status.cache_directories if stateful_set is None else tuple(_cache_directories(stateful_set))
 
 
 def _cache_directories(stateful_set: Object) -> list[str]:
-    """What its pods are given."""
+    """The cache directories in its pods' environment."""
     containers = spec_of(stateful_set)["template"]["spec"]["containers"]
     values = {each["name"]: each.get("value", "") for each in containers[0].get("env") or ()}
     return [path for path in values.get(render.CACHE_DIRECTORIES, "").split(":") if path]
 
 
 def _is_elsewhere(seen: ObservedSet) -> bool:
-    """The volume's users look elsewhere than where a runtime would mount now."""
+    """A runtime would now mount at another path than the volume has."""
     found = None if seen.children.volume is None else _host_path_of(seen.children.volume)
     return found is not None and found != render.mount_path(seen.sample_set.uid)
 

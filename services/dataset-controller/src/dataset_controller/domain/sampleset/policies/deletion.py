@@ -66,20 +66,17 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     children = ours(seen.children, own.uid)
     since = _free_for(seen, now)
     step = _clear(seen, children, runtime_of(seen, now), since, now)
-    if seen.unserved is not None:
-        step = step or _leave(seen, children) or None
-    else:
-        if step is None:
-            step = _stop(seen, children, since)
-        if step is None:
-            step = _remove(children)
+    if step is None:
+        step = _stop(seen, children, since)
+    if step is None:
+        step = _remove(seen, children)
     if step is None:
         return _release(seen, since, now)
     return SetPlan(_status(seen, now), step, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
 
 
 def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str, now: datetime) -> SetPlan:
-    """Pods go on using it: there is a runtime, Secrets follow the user's, labels and status its mounts."""
+    """Pods use the set: it keeps its runtime, and its Secrets, labels and status are kept up to date."""
     own = seen.sample_set
     seen = replace(seen, children=ours(seen.children, own.uid))
     kept, runtime = keep_runtime(seen, config, now), runtime_of(seen, now)
@@ -95,13 +92,13 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
 
 
 def _keys(seen: ObservedSet) -> tuple[Action, ...]:
-    """Clients and agents go on as well: with old keys, or an old certificate, no upload ends."""
+    """Clients and agents need the present keys to finish their uploads."""
     spec = seen.sample_set.spec
     return () if spec is None else decide_secrets(seen, admit(seen, spec).secrets)
 
 
 def _free_for(seen: ObservedSet, now: datetime) -> float:
-    """Seconds since nothing keeps the set any more."""
+    """Seconds since nothing keeps the set."""
     free = seen.status.condition(Cond.FREE)
     return age(free.last_transition_time, now) if free is not None and free.status == "True" else 0.0
 
@@ -113,7 +110,7 @@ def _status(seen: ObservedSet, now: datetime) -> SetStatus:
         message = f"{LEFT}; to have it removed in order: {seen.unserved.message}"
     status = unready_status(seen, reason, message, now)
     if not seen.status.holds(Cond.FREE):
-        # Later its agents end, and do not measure any more.
+        # Later its agents end, and measure nothing.
         status = with_staged_writes(seen, status, now)
     return status.with_condition(Cond.FREE, True, Reason.TERMINATING, "", now)
 
@@ -140,33 +137,41 @@ def _clear(
 def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
     """Remove labels and StatefulSet, and wait for the pods."""
     labels = decide_labels(seen.sample_set.identity, seen.nodes, (), 0)
-    if labels or children.stateful_set is not None:
-        return (*labels, *_deletes((names.STATEFUL_SET, children.stateful_set)))
-    return () if since < RUNTIME_PODS_TIMEOUT_SECONDS and any(pod.is_running for pod in seen.pods) else None
+    is_left = children.stateful_set is not None and not _is_unserved(seen, children.stateful_set)
+    if labels or is_left:
+        return (*labels, *_deletes((names.STATEFUL_SET, children.stateful_set if is_left else None)))
+    is_ending = children.stateful_set is None and any(pod.is_running for pod in seen.pods)
+    return () if is_ending and since < RUNTIME_PODS_TIMEOUT_SECONDS else None
 
 
-def _remove(children: Children) -> Step | None:
-    """Service, Secrets, claim, volume; the claim is gone before the volume is deleted."""
+def _remove(seen: ObservedSet, children: Children) -> Step | None:
+    """Service, Secrets, claim, volume. The claim is gone before the volume is deleted.
+
+    In a namespace where this service has no rights, the garbage collector removes the objects with the set,
+    and the volume is deleted before.
+    """
     first = (
         (names.SERVICE_KIND, children.service),
         (names.SECRET, children.secret),
         (names.SECRET, children.volume_secret),
+        *seen.left_behind,
         (names.CLAIM, children.claim),
     )
-    if any(obj is not None for _, obj in first):
-        return _deletes(*first)
+    ours = [(kind, obj) for kind, obj in first if obj is not None and not _is_unserved(seen, obj)]
+    if ours:
+        return _deletes(*ours)
+    if seen.unserved is not None:
+        return _deletes((names.VOLUME, children.volume)) or None
     return None if children.volume is None else _deletes((names.VOLUME, children.volume))
 
 
-def _leave(seen: ObservedSet, children: Children) -> Step:
-    """Where this service has no rights it removes what is in no namespace. All else has the set as its owner:
-    Kubernetes' garbage collector takes it when the set goes, and the volume once its claim has gone."""
-    labels = decide_labels(seen.sample_set.identity, seen.nodes, (), 0)
-    return (*labels, *_deletes((names.VOLUME, children.volume)))
+def _is_unserved(seen: ObservedSet, obj: Object) -> bool:
+    """This service has no rights in the namespace of the object."""
+    return seen.unserved is not None and key_of(obj).namespace == seen.sample_set.key.namespace
 
 
 def _deletes(*named: tuple[str, Object | None]) -> Step:
-    """Those that exist and are not being deleted yet."""
+    """Deletes the objects that exist and are not being deleted yet."""
     return tuple(
         Delete(kind, key_of(obj), uid_of(obj))
         for kind, obj in named

@@ -1,6 +1,9 @@
-"""The runtime of a set that is being deleted, and that pods use, or whose nodes have writes that no store
-has: without it mounts are dead and nothing is uploaded. It is made again when somebody has deleted it, or
-scaled it down, and when the next user came while it was being removed. Its pods are as those of any set."""
+"""The runtime of a set that is being deleted while pods use it, or while nodes have writes that no store has.
+
+Without the runtime, mounts are dead and nothing is uploaded. It is created or scaled again when it was
+deleted or scaled down, and when a new user came while it was being removed. Its pods are the same as those of
+any set.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from paddlewheel.operator.domain.plan import Action, Create, Patch
 
 @dataclass(frozen=True)
 class KeptRuntime:
-    """What to do. `obstacle`: why there can be no runtime, with the remedy."""
+    """The actions. `obstacle`: why there can be no runtime, and what to do."""
 
     actions: tuple[Action, ...] = ()
     obstacle: str = ""
@@ -30,7 +33,7 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Kep
     """A pod for each partition, and for each that has left writes behind. Its Secrets are those of any set
     that waits."""
     own = seen.sample_set
-    if not _is_needed(seen):
+    if not _is_needed(seen) or seen.is_in_old_place:
         return KeptRuntime()
     count = startable(seen, partitions_to_upload(seen, now))
     if seen.children.stateful_set is not None:
@@ -62,7 +65,7 @@ def _update(seen: ObservedSet, runtime: Object, config: RuntimeConfig, count: in
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:
     identity = seen.sample_set.identity
-    runtime = Create(names.STATEFUL_SET, render.stateful_set(identity, spec, config, count))
+    runtime = Create(names.STATEFUL_SET, render.stateful_set(identity, seen.runtime, spec, config, count))
     if seen.children.service is not None:
         return (runtime,)
-    return (Create(names.SERVICE_KIND, render.service(identity)), runtime)
+    return (Create(names.SERVICE_KIND, render.service(identity, seen.runtime)), runtime)

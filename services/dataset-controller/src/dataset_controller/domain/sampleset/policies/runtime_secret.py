@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dataset_controller.domain import names
-from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION, bus_key
+from dataset_controller.domain.names import SECRET_VERSION_ANNOTATION
 from dataset_controller.domain.runs import RUNTIME_PREFIX, job_prefix
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, SetSpec
@@ -22,6 +22,9 @@ from dataset_controller.domain.sources import Credentials, choose_keys, unread_k
 from paddlewheel.contracts.objects import Object, key_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
 
+_BUS_FILES = "bus."
+"""The beginning of the names of the files for the bus that earlier releases put into the runtime's Secret."""
+
 
 @dataclass(frozen=True)
 class SetSecrets:
@@ -35,7 +38,7 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
     """Check the Secrets that the set names.
 
     Raises:
-        Invalid: as `engine_keys` and `source_keys`; the source's matters only when there is a source to sync.
+        Invalid: see `engine_keys` and `source_keys`. The source's Secret is read only to sync a source.
     """
     engine = engine_keys(seen.engine_secret, spec.engine_secret)
     if spec.source is None or spec.no_sync:
@@ -44,8 +47,8 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
 
 
 def unread_keys_of(spec: SetSpec, secrets: SetSecrets) -> str:
-    """What is said of keys without effect. A source takes the engine's Secret where it names none, whose keys
-    are for the engine's store then."""
+    """A remark about keys without effect. A source without a Secret takes the engine's, whose keys are then
+    for the engine's store."""
     notes = []
     if secrets.engine.get("access-key"):
         notes.append(unread_keys(secrets.engine["storage"].lower(), f"Secret {spec.engine_secret}"))
@@ -58,25 +61,25 @@ def unread_keys_of(spec: SetSpec, secrets: SetSecrets) -> str:
 def decide_secrets(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Action, ...]:
     """Create the set's own Secrets, bring them up to date, and notify the pods' kubelets of a change.
 
-    While the user's Secrets are invalid, or these or the bus' certificate cannot be read, they are left as
-    they are, but for copies that are taken back. So are the keys of a job while its Secret is.
+    While the user's Secrets are invalid, or cannot be read, only copies that are taken back change. The keys
+    of a job stay in the same way while the job's Secret is invalid.
     """
     if not seen.is_runtime_secret_known:
         return ()
     if secrets is None:
         return _take_back(seen)
     driver = _decide_volume_secret(seen, secrets) if seen.mounts_by_csi else ()
-    if seen.bus_certificate is None:
-        return driver
-    return (*driver, *_decide_runtime_secret(seen, _values(secrets, seen, seen.bus_certificate)))
+    return (*driver, *_decide_runtime_secret(seen, _values(secrets, seen)))
 
 
 def _decide_runtime_secret(seen: ObservedSet, wanted: Mapping[str, str]) -> tuple[Action, ...]:
     secret = seen.children.secret
     if secret is None:
-        return (Create(names.SECRET, render.secret(seen.sample_set.identity, wanted)),)
-    unread = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys is None)
-    return _update(secret, wanted, unread) or _refresh_pods(seen, version_of(secret))
+        return (Create(names.SECRET, render.secret(seen.sample_set.identity, seen.runtime, wanted)),)
+    kept = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys is None)
+    if seen.is_in_old_place:
+        return _update(secret, wanted, (*kept, _BUS_FILES))
+    return _update(secret, wanted, kept) or _refresh_pods(seen, version_of(secret))
 
 
 def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Action, ...]:
@@ -85,7 +88,8 @@ def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Actio
     wanted = {name: value for name, value in secrets.engine.items() if value}
     secret = seen.children.volume_secret
     if secret is None:
-        return (Create(names.SECRET, render.volume_secret(seen.sample_set.identity, wanted)),)
+        key = render.volume_secret_key(seen.children.volume, seen.runtime)
+        return (Create(names.SECRET, render.volume_secret(seen.sample_set.identity, key, wanted)),)
     return _update(secret, wanted)
 
 
@@ -119,10 +123,9 @@ def _entries_of(run: str) -> str:
     return f"{job_prefix(run)}."
 
 
-def _values(secrets: SetSecrets, seen: ObservedSet, certificate: Mapping[str, str]) -> dict[str, str]:
+def _values(secrets: SetSecrets, seen: ObservedSet) -> dict[str, str]:
     """File name -> value, with all names of the engine."""
     values = {f"engine.{name}": secrets.engine.get(name, "") for name in (*ENGINE_KEYS, *OPTIONAL_KEYS)}
-    values |= {bus_key(name): text for name, text in certificate.items()}
     values |= secrets.source.files(RUNTIME_PREFIX)
     for job in seen.job_keys:
         if job.keys:
