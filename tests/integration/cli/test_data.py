@@ -124,7 +124,8 @@ async def test_a_run_that_fails_is_exit_code_1(
     found = await ended(process)
     assert found.code == 1
     if output == "json":
-        assert (found.json["phase"], found.json["reason"]) == ("Failed", "FilesFailed")
+        status = found.json["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "FilesFailed")
     else:
         assert "Failed: FilesFailed: a.png: no answer" in found.err
 
