@@ -223,8 +223,6 @@ def running(folder: Path, *values: str, change: Callable[[str], str] = str) -> I
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
         "http_port: 8222": f"http_port: {monitor}",
-        # A slow machine needs more than 5 s for a TLS handshake.
-        "timeout: 5": "timeout: 90",
     }
     (folder / "nats.conf").write_text(change(local_config(manifests, places)))
     started = ChartBus(folder, client, folder, teams_of(manifests), services_of(manifests))
