@@ -90,7 +90,7 @@ CALLS: dict[str, set[str]] = {
     **{f"{API}.STREAM.CREATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.UPDATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{
-        f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.expendable else ())}
+        f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.is_replaceable else ())}
         for spec in STREAMS
     },
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
@@ -349,10 +349,11 @@ async def test_a_push_consumer_cannot_be_aimed_at_other_subjects(provided: Chart
     assert {name: last for name, (last, _) in (await contents(provided)).items()} == before
 
 
-async def test_accounts_keep_core_messages_apart(provided: ChartBus) -> None:
+async def test_accounts_keep_core_messages_apart(empty_bus: ChartBus) -> None:
     """What a role publishes is heard by those alone who may hear it."""
+    await install(empty_bus)
     subject = f"pw.evt.jobs.job.succeeded.{FACT}"
-    async with guest(provided, SUBSCRIBER) as subscriber, guest(provided, JOB) as controller:
+    async with guest(empty_bus, SUBSCRIBER) as subscriber, guest(empty_bus, JOB) as controller:
         heard = await subscriber.client.subscribe("pw.evt.>")
         await subscriber.client.flush()
         await controller.client.jetstream().publish(subject, b"{}")

@@ -70,11 +70,11 @@ def test_a_pod_on_its_way_out_is_neither_failed_nor_running() -> None:
 
 
 def test_failure_with_code_reason_and_last_line() -> None:
-    status = ended_status(exit_code=137, reason="OOMKilled", message="line 1\nKilled: no memory\n\n")
+    status = ended_status(exit_code=3, reason="Error", message="line 1\nno bucket\n\n")
     pod = parse_pod(make_pod(status))
     assert pod is not None
     assert pod.failure == Failure(
-        "demo-worker-0", "OOMKilled", 137, "Killed: no memory", "2026-01-01T00:10:00Z", Reason.OOM_KILLED
+        "demo-worker-0", "Error", 3, "no bucket", "2026-01-01T00:10:00Z", Reason.POD_FAILED
     )
 
 

@@ -285,8 +285,6 @@ def running(
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
         "http_port: 8222": f"http_port: {monitor}",
-        # A slow machine needs more than 5 s for a TLS handshake.
-        "timeout: 5": "timeout: 90",
     }
     config = local_config(manifests, places)
     config = with_passwords(config, teams, services) if passwords else config

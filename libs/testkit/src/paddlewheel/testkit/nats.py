@@ -128,7 +128,7 @@ class NatsServer:
         return self._directory / "nats.conf"
 
     def _write_config(self) -> None:
-        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 256 << 20}
+        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 1 << 30}
         base = {"host": "127.0.0.1", "port": self.port, "http": f"127.0.0.1:{self.monitor_port}"}
         merged = {**base, **self.config, "jetstream": {**jetstream, **self.config.get("jetstream", {})}}
         self._directory.mkdir(parents=True, exist_ok=True)
