@@ -169,7 +169,12 @@ THREATS = (
         ),
     ),
     Threat(
-        "whoever has the service account of dataset-controller",
+        "an administrator of a namespace",
+        "run privileged pods",
+        ("a set uses the keys of the bus", "a token connects as an agent*"),
+    ),
+    Threat(
+        "a client with the service account of dataset-controller",
         "read every Secret",
         ("the services account reads secrets *", "the services account lists secrets *"),
     ),

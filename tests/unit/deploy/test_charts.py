@@ -147,6 +147,7 @@ def test_image_names_use_repository_and_tag() -> None:
             "dataset-controller",
             "trigger-controller",
             "serving-controller",
+            "bus-auth",
             "nats",
         )
     }
