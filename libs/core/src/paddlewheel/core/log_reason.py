@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 _LINE_LIMIT = 300
 _LINES_OF_RECOVERY = 8
@@ -129,4 +130,4 @@ def _summaries(lines: list[str]) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines):
         if line == _SUMMARY:
             below = enumerate(lines[number + 1 :], number + 1)
-            yield from [(at, text) for at, text in below if _without_noise([text])][:1]
+            yield from islice(((at, text) for at, text in below if _without_noise([text])), 1)
