@@ -1,4 +1,4 @@
-"""The files with which runtime pods connect to the bus: a certificate, or a token of their own."""
+"""The files with which runtime pods connect to the bus: the authority, and a token of their own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import pytest
 from tests.unit.dataset_controller.builders import RUNTIME, make_set, spec_of
 
 from dataset_controller.config import Settings
-from dataset_controller.domain.names import BUS_FILES
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import RuntimeConfig
 
-CERTIFICATE = RuntimeConfig("runtime:1", "tls://nats:4222", bus_secret="nats-tls-cache-runtime")
 TOKEN = RuntimeConfig("runtime:1", "tls://nats:4222", bus_authority="bus-ca")
 
 
@@ -24,20 +22,6 @@ def pod_of(config: RuntimeConfig) -> dict[str, Any]:
 
 def environment_of(pod: dict[str, Any]) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
-
-
-def test_the_pods_mount_the_secret_of_the_chart() -> None:
-    pod = pod_of(CERTIFICATE)
-    folder = environment_of(pod)["CACHE_RUNTIME_NATS_TLS_DIR"]
-
-    [mount] = [m for m in pod["containers"][0]["volumeMounts"] if m["mountPath"] == folder]
-    [volume] = [v for v in pod["volumes"] if v["name"] == mount["name"]]
-
-    assert mount["readOnly"] is True
-    assert volume["secret"]["secretName"] == "nats-tls-cache-runtime"
-    assert {(item["key"], item["path"]) for item in volume["secret"]["items"]} == {
-        (name, name) for name in BUS_FILES
-    }
 
 
 def test_without_one_nothing_is_mounted() -> None:
@@ -64,16 +48,14 @@ def test_with_tokens_the_pods_get_the_authority_and_a_token_of_their_own_and_no_
 
 
 def test_agents_have_nothing_to_reach_kubernetes_with() -> None:
-    pod = pod_of(CERTIFICATE)
+    pod = pod_of(TOKEN)
 
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False
-    assert not [v for v in pod["volumes"] if "projected" in v]
+    assert [v["name"] for v in pod["volumes"] if "projected" in v] == ["bus"]
 
 
-def test_the_settings_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Settings().runtime.has_bus_files
-    monkeypatch.setenv("DATASET_CONTROLLER_RUNTIME_NATS_SECRET", "nats-tls-cache-runtime")
-    assert Settings().runtime.bus_secret == "nats-tls-cache-runtime"
+def test_the_setting_names_the_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().runtime.bus_authority == ""
     monkeypatch.setenv("DATASET_CONTROLLER_RUNTIME_NATS_AUTHORITY", "bus-ca")
     assert Settings().runtime.bus_authority == "bus-ca"

@@ -433,24 +433,6 @@ def test_sets_whose_names_join_to_the_same_text_have_different_runtimes() -> Non
     assert len({runtime_name(namespace, name, "home") for namespace, name in joined}) == len(joined)
 
 
-def test_a_runtime_pod_with_a_bus_certificate_differs_by_a_volume_a_mount_and_a_variable() -> None:
-    without, pod = pod_of(SPEC, CONFIG), pod_of(SPEC, replace(CONFIG, bus_secret="nats-tls-agents"))
-    [plain], [container] = without.pop("containers"), pod.pop("containers")
-    mode_and_files = {
-        "secretName": "nats-tls-agents",
-        "items": [
-            {"key": "ca.crt", "path": "ca.crt"},
-            {"key": "tls.crt", "path": "tls.crt"},
-            {"key": "tls.key", "path": "tls.key"},
-        ],
-        "defaultMode": 0o400,
-    }
-    without["volumes"].insert(3, {"name": "bus", "secret": mode_and_files})
-    plain["volumeMounts"].insert(3, {"name": "bus", "mountPath": "/etc/paddlewheel/bus", "readOnly": True})
-    plain["env"].insert(-2, {"name": "CACHE_RUNTIME_NATS_TLS_DIR", "value": "/etc/paddlewheel/bus"})
-    assert (pod, container) == (without, plain)
-
-
 def test_every_root_has_a_valid_volume_name_of_its_own() -> None:
     roots = ("/disk/A_b.c", "/disk/a_b.c", "/ssd/" + "x" * 200)
     directories = tuple(CacheDirectory(root, root, f"{root}/ns/u") for root in roots)

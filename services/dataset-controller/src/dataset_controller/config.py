@@ -45,8 +45,6 @@ class Settings(OperatorSettings):
     runtime_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     runtime_nats_url: str = ""
     """Address of the bus for runtime pods, when it differs from this service's."""
-    runtime_nats_secret: str = ""
-    """Secret of this namespace with ca.crt, tls.crt and tls.key, which runtime pods mount."""
     runtime_nats_authority: str = ""
     """ConfigMap of this namespace with ca.crt; runtime pods then show service-account tokens."""
     runtime_service_account: str = ""
@@ -83,7 +81,6 @@ class Settings(OperatorSettings):
             nats_url,
             self.runtime_pull_policy,
             self.runtime_settings,
-            bus_secret=self.runtime_nats_secret,
             bus_authority=self.runtime_nats_authority,
             places=self.places,
             resources=self.runtime_resources.model_dump(exclude_unset=True),

@@ -56,8 +56,6 @@ STATE_DIR = "/run/paddlewheel"
 BUS_DIR = "/etc/paddlewheel/bus"
 AUTHORITY = "ca.crt"
 """The file by which a runtime pod recognizes the bus."""
-BUS_FILES = (AUTHORITY, "tls.crt", "tls.key")
-"""The files with which a runtime pod connects to the bus without a token."""
 
 
 def set_finalizer(name: str) -> str:

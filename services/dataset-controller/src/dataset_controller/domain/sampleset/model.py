@@ -42,7 +42,6 @@ class RuntimeConfig:
     """The installation's settings of runtime pods.
 
     Args:
-        bus_secret: the Secret with the certificate with which they connect to the bus.
         bus_authority: the ConfigMap with the bus' `ca.crt`; the pods then show service-account tokens.
         places: directories of the nodes that they may use.
         resources: requests and limits of each pod, like a container's.
@@ -56,7 +55,6 @@ class RuntimeConfig:
     nats_url: str
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
-    bus_secret: str = ""
     bus_authority: str = ""
     places: Places = DEFAULT_PLACES
     resources: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=lambda: RESOURCES)
@@ -65,11 +63,6 @@ class RuntimeConfig:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     free_space_ratio: str = FREE_SPACE_RATIO
-
-    @property
-    def has_bus_files(self) -> bool:
-        """Files for the connection to the bus are mounted."""
-        return bool(self.bus_secret or self.bus_authority)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataset_controller.domain.names import (
     API_VERSION,
     AUTHORITY,
     BUS_DIR,
-    BUS_FILES,
     CREATED_BY,
     CSI_DRIVER,
     MANAGED_LABELS,
@@ -282,7 +281,7 @@ def _pod(owner: SetIdentity, runtime: Key, spec: SetSpec, config: RuntimeConfig)
             _host_path("mnt", mount_parent(owner.uid)),
             {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": STATE_LIMIT}},
             {"name": "secrets", "secret": {"secretName": runtime.name, "defaultMode": 0o400}},
-            *([_bus_volume(config)] if config.has_bus_files else ()),
+            *([_bus_volume(config)] if config.bus_authority else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
             *map(_source_volume, config.places.local_sources),
         ],
@@ -301,15 +300,6 @@ def _grace_seconds(spec: SetSpec) -> int:
 
 
 def _bus_volume(config: RuntimeConfig) -> Manifest:
-    """The kubelet updates the files in place: a new certificate or token needs no restart."""
-    if config.bus_authority:
-        return _bus_token_volume(config)
-    items = [{"key": name, "path": name} for name in BUS_FILES]
-    secret = {"secretName": config.bus_secret, "items": items, "defaultMode": 0o400}
-    return {"name": "bus", "secret": secret}
-
-
-def _bus_token_volume(config: RuntimeConfig) -> Manifest:
     """The token is bound to the pod, renewed by the kubelet, and not accepted by the API server."""
     authority = {"name": config.bus_authority, "items": [{"key": AUTHORITY, "path": AUTHORITY}]}
     token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
@@ -346,7 +336,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
             {"name": "mnt", "mountPath": mount_parent(owner.uid), "mountPropagation": "Bidirectional"},
             {"name": "state", "mountPath": STATE_DIR},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
-            *([BUS_MOUNT] if config.has_bus_files else ()),
+            *([BUS_MOUNT] if config.bus_authority else ()),
             *map(_cache_mount, spec.cache.directories),
             *map(_source_mount, config.places.local_sources),
         ],
@@ -359,6 +349,7 @@ def _probe(path: str, *, period: int, failures: int) -> Manifest:
 
 
 def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> list[Manifest]:
+    bus_files = {"NATS_TLS_DIR": BUS_DIR, "NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"}
     values = {
         **config.settings,
         "NATS_URL": config.nats_url,
@@ -375,8 +366,7 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "FLUSH_WAIT": str(_flush_seconds(spec)),
         "STATE_DIR": STATE_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
-        **({"NATS_TLS_DIR": BUS_DIR} if config.has_bus_files else {}),
-        **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.bus_authority else {}),
+        **(bus_files if config.bus_authority else {}),
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [
