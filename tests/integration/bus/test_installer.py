@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-from pydantic import ValidationError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import RETIRED
@@ -176,7 +175,7 @@ async def test_work_of_an_older_release_is_made_anew(nats_server: NatsServer, se
         assert await service.work.get(subject) == b"chunk"
 
 
-async def test_the_installer_removes_work_of_the_run_that_is_named(
+async def test_the_work_of_the_run_that_is_named_is_removed(
     nats_server: NatsServer, service: NatsBus
 ) -> None:
     async with installer(nats_server):
@@ -188,8 +187,6 @@ async def test_the_installer_removes_work_of_the_run_that_is_named(
             await service.work.put(subject, b"chunk")
         await service.work.purge(work_filter("s", "r"))
         assert await left(service, subjects) == subjects[2:]
-        with pytest.raises(ValidationError):
-            await service.work.purge("pw.work.>")
 
 
 async def left(bus: NatsBus, subjects: list[str]) -> list[str]:

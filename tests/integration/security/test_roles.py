@@ -46,7 +46,6 @@ PUBLISH: dict[str, set[str]] = {
     "$KV.pw_cache_nodes.set.0": {DATASET, AGENT},
     "$KV.pw_triggers.uid.event": {TRIGGER},
     "pw.feeds.work.v1.uid": set(),
-    "pw.feeds.purge.v1.uid": {AGENT, DATASET},
     "pw.live.KV_pw_cache_runs.x": set(),
     "pw.mirror.subscriber.PW_JOBS": set(),
     "pw.install.subscriber.STREAM.DELETE.PW_JOBS": {INSTALLER},
@@ -70,7 +69,6 @@ SUBSCRIBE: dict[str, set[str]] = {
     "pw.live.KV_pw_cache_runs.>": {DATASET, AGENT, OPERATOR},
     "pw.live.PW_MODELS.>": {SERVING, OPERATOR},
     "pw.feeds.work.v1.uid": {OPERATOR},
-    "pw.feeds.purge.v1.uid": {INSTALLER, OPERATOR},
     "pw.dlq.>": {OPERATOR},
     "$KV.>": {OPERATOR},
     "pw.>": {OPERATOR},
@@ -96,7 +94,7 @@ CALLS: dict[str, set[str]] = {
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.SNAPSHOT.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{
-        f"{API}.STREAM.PURGE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.name == "PW_WORK" else ())}
+        f"{API}.STREAM.PURGE.{spec.name}": {OPERATOR, *({AGENT, DATASET} if spec.name == "PW_WORK" else ())}
         for spec in STREAMS
     },
     f"{API}.STREAM.CREATE.OTHER": {OPERATOR},
@@ -111,16 +109,6 @@ CALLS: dict[str, set[str]] = {
     f"{API}.DIRECT.GET.PW_CACHE.pw.evt.cache.run.ended.{FACT}": {AGENT, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_CACHEPROGRESS": {AGENT, OPERATOR},
     f"{API}.STREAM.MSG.GET.PW_PROGRESS": {JOB, OPERATOR},
-    "pw.read.uid.STREAM.MSG.GET.PW_CACHEPROGRESS": {OPERATOR},
-    # Nobody answers with certificates; operators name it in their own account.
-    "pw.read.uid.STREAM.MSG.GET.PW_CACHE": {AGENT, OPERATOR},
-    "pw.read.uid.DIRECT.GET.KV_pw_cache_runs": {AGENT, OPERATOR},
-    "pw.read.uid.DIRECT.GET.PW_WORK": {OPERATOR},
-    "pw.read.uid.STREAM.DELETE.PW_CACHE": {OPERATOR},
-    "pw.write.uid.$KV.pw_cache_runs.uid.run.state": {AGENT, OPERATOR},
-    "pw.write.uid.pw.work.cache.uid.run.0.0.v1": {AGENT, OPERATOR},
-    "pw.write.uid.pw.evt.cache.run.ended.v1.ns.uid": {OPERATOR},
-    "pw.write.uid.$KV.pw_triggers.uid.event": {OPERATOR},
     f"{API}.DIRECT.GET.KV_pw_cache_runs.$KV.pw_cache_runs.a.b.spec": {DATASET, AGENT, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_JOBS.look-1": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_DATASETS.look-1": {INSTALLER, OPERATOR},
