@@ -410,8 +410,10 @@ async def entering(
         )
         yield Guest(client, refusals)
     finally:
-        with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
-            await client.close()
+        # After a failed TLS handshake the socket is closed, and nats-py's `close` waits for ever.
+        if client.is_connected:
+            with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
+                await client.close()
 
 
 @asynccontextmanager
