@@ -93,7 +93,8 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     judged = judged_status(seen, admission.problem, now, admission.remark)
     is_held = seen.sample_set.problem is not None
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
-    figures = decide_figures(seen, runtime, spec.partitions)
+    # Partitions that are to leave have data, and maybe writes, until they are gone.
+    figures = decide_figures(seen, runtime, max(spec.partitions, runtime.replicas))
     status = replace(scaling.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
     actions = _actions(seen, admission, runtime, config, runs, scaling)
