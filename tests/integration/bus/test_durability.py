@@ -207,7 +207,7 @@ async def test_production_refuses_one_replica_and_a_server_that_syncs_late(nats_
 async def test_production_rechecks_and_works_once_the_server_is_safe(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
+    monkeypatch.setattr(provision, "_REFUSED_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr("paddlewheel.bus.admin.durability.SAFE_REPLICAS", 1)
     async with bus_of(one_replica(nats_server)) as bus:
         assert not await bus.healthy()
@@ -260,7 +260,7 @@ def with_room(server: NatsServer, size: int) -> None:
 async def test_a_stream_without_room_on_the_server_blocks_no_other_stream(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provision, "_REFUSED_FOR", 0.1)
+    monkeypatch.setattr(provision, "_REFUSED_INTERVAL_SECONDS", 0.1)
     others = sum(stream.max_bytes for stream in STREAMS if stream is not WORK)
     await asyncio.to_thread(with_room, nats_server, others)
     async with bus_of(Access(nats_server.url)) as bus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -18,6 +19,8 @@ from paddlewheel.bus.nats import NatsBus, direct
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import DATASETS, JOBS, REPLAYS, RUNS_BUCKET, SERVING, WORK
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.subjects import event_filter, work_filter, work_subject
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
@@ -99,7 +102,7 @@ async def test_services_of_others_get_their_streams_and_durables_again_after_a_l
         await eventually(whole, what="installed")
         await (await service._connection.jetstream()).delete_stream("PW_NOTEBOOKS")
         await eventually(whole, what="installed again")
-        # What nobody replays needs no consumer of replays.
+        # A durable without replays needs no consumer of replays.
         status = await service.inspect.status()
         assert "notebooks-jobs-again" not in {durable.name for durable in status.durables}
 
@@ -122,7 +125,7 @@ async def test_a_stream_lost_alone_returns_with_its_durables(
 async def test_durables_of_earlier_releases_are_removed_and_no_others(
     nats_server: NatsServer, service: NatsBus
 ) -> None:
-    """A replay to a durable that nobody reads would lose the letter."""
+    """A replay to a durable without a reader would lose the letter."""
     [retired] = RETIRED
     others = Subscription("somebodys", DATASETS.name, retired.subjects)
     async with bus_of(Access(nats_server.url)) as bus:
@@ -288,3 +291,20 @@ async def test_a_stream_that_is_missing_holds_up_no_other(nats_server: NatsServe
         assert not await late.healthy()
         with pytest.raises(Retry, match=r"no stream PW_SERVING: .*bus-installer"):
             await late._provision.check()
+
+
+async def test_a_service_is_ready_without_the_streams_that_a_restarted_server_has_lost(
+    nats_server: NatsServer, service: NatsBus
+) -> None:
+    """Its clients reach it while bus-installer is away, too."""
+    async with installer(nats_server):
+        await eventually(service.healthy, what="installed")
+    await asyncio.to_thread(nats_server.restart)
+    await eventually(service.healthy, what="ready again")
+    assert (await service.inspect.status()).missing == ("PW_PROGRESS", "PW_CACHEPROGRESS")
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    fact = make_event(JobProgressed(), id="1", source="test", namespace="default", uid="uid", time=at)
+    with pytest.raises(Retry, match=r"StreamMissing: .*: bus-installer makes it"):
+        await service.publish(fact)
+    async with installer(nats_server):
+        await patiently(lambda: service.publish(fact))

@@ -169,7 +169,7 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
 async def test_a_server_that_is_away_is_unknown_and_found_when_it_is_back_and_syncs_late(
     nats_cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provision, "_ASKED_EVERY", 0.5)
+    monkeypatch.setattr(provision, "_MONITOR_INTERVAL_SECONDS", 0.5)
     for server in nats_cluster.servers.values():
         server.config["jetstream"] = {"sync_interval": "always"}
     await asyncio.to_thread(nats_cluster.stop)

@@ -17,7 +17,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, PaddlewheelError
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
-from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import Object, Objects
 from paddlewheel.testkit.kubernetes import set_pod_status, toleration
 from paddlewheel.testkit.samplesets import ScriptedRuntime, make_sample_set, make_secret
@@ -101,7 +101,8 @@ class DataServiceHarness(ServiceHarness):
     async def _run_pod(self, pod: Object) -> None:
         key = key_of(pod)
         if "deletionTimestamp" in pod["metadata"]:
-            await self.cluster.delete(ports.PODS, key, grace_seconds=0)
+            # The change may be an old one, and the next pod of that name runs.
+            await self.cluster.delete(ports.PODS, key, uid=uid_of(pod), grace_seconds=0)
         elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
             await set_pod_status(self.cluster, key, "Running", ip="10.1.0.1")
 

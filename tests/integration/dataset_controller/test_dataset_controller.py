@@ -27,7 +27,7 @@ from paddlewheel.core.errors import NotFound
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.objects import uid_of
-from paddlewheel.kube.ports import Object, Objects
+from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.samplesets import make_sample_job, make_secret
 from paddlewheel.testkit.wait import eventually
 
@@ -289,26 +289,30 @@ async def test_a_new_template_reaches_one_pod_after_the_other(data: DataServiceH
     key = await data.create_set(partitions=3)
     await data.wait_phase(key, "Ready")
 
-    def not_ready(pods: Objects) -> int:
-        states = [condition for pod in pods for condition in pod["status"].get("conditions") or ()]
-        return 3 - len([c for c in states if (c["type"], c["status"]) == ("Ready", "True")])
+    async def ready() -> set[str]:
+        """The uids of the ready pods."""
+        pods = await data.objects(ports.PODS)
+        states = (
+            (uid_of(pod), c["type"], c["status"])
+            for pod in pods
+            for c in pod["status"].get("conditions") or ()
+        )
+        return {uid for uid, type_, status in states if (type_, status) == ("Ready", "True")}
 
     async def are_ready() -> bool:
-        return not_ready(await data.objects(ports.PODS)) == 0
+        return len(await ready()) == 3
 
     await eventually(are_ready, what="all pods are ready")  # the agents of this test report before
-    before = {pod["metadata"]["uid"] for pod in await data.objects(ports.PODS)}
-    missing = list[int]()
+    before, seen = await ready(), list[set[str]]()
 
     async def are_replaced() -> bool:
-        pods = await data.objects(ports.PODS)
-        missing.append(not_ready(pods))
-        return missing[-1] == 0 and not before & {pod["metadata"]["uid"] for pod in pods}
+        seen.append(await ready())
+        return len(seen[-1] - before) == 3
 
     tolerations = [*(await data.get(key))["spec"]["tolerations"], {"key": "else", "operator": "Exists"}]
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"tolerations": tolerations}})
     await eventually(are_replaced, within=120, every=0.02, what="all pods are new")
-    assert max(missing) == 1, missing
+    assert min(map(len, seen)) >= 2, (before, seen)
 
 
 @pytest.mark.long
@@ -500,6 +504,9 @@ async def test_a_set_keeps_nodes_that_have_writes_to_upload_until_the_user_gives
     await data.cluster.patch(ports.SAMPLE_SETS, key, {"spec": {"partitions": 1}})
     waits = await data.wait_condition(key, "Scaling", "StagedWrites", within=90)
     assert "3.0 MiB on node" in waits["message"]
+    # The figures of a partition that is to leave stay, and with them the node that the user has to name.
+    await data.runtime.report(uid, 2, staged_bytes=4 << 20)
+    await eventually(lambda: has_staged(data, key, "8.0 MiB"))
     await data.cluster.delete(ports.SAMPLE_SETS, key)
     await data.wait_condition(key, "Free", "StagedWrites", within=90)
     assert data.runtime.runs("clear") == []

@@ -218,9 +218,9 @@ async def test_a_refused_template_keeps_its_events_until_it_is_changed(
 
 @pytest.mark.long
 async def test_the_examples_sync_warm_and_train(harness: TriggerServiceHarness) -> None:
-    """examples/triggers unchanged, except for a shorter quiet time."""
+    """examples/triggers unchanged, except for a shorter quiet time, which no post takes."""
     await harness.serve()
-    sync = await harness.example("sync-new-images", batch={"quietSeconds": 1})
+    sync = await harness.example("sync-new-images", batch={"quietSeconds": 10})
     warm = await harness.example("warm-after-sync")
     train = await harness.example("train-when-ready")
 

@@ -1420,6 +1420,16 @@ def test_partitions_that_leave_empty_their_caches_first(
             ACCEPTED,
             MOUNTED,
             unready("PartitionsNotReady", "1 of 1 partitions are ready"),
+            # Until they are gone, they are counted.
+            cache={
+                **FIGURES,
+                "cachedSize": "30 MiB",
+                "cachedPercent": 100,
+                "diskSize": "2.9 GiB",
+                "diskUsed": "369 MiB",
+                "diskAvail": "2.6 GiB",
+                "nodes": [node_figures(i, 100) for i in range(3)],
+            },
             announcements=(fact("Synced"),),
         ),
         actions=(*actions, *labels),
@@ -1454,6 +1464,8 @@ def test_a_set_is_not_made_smaller_while_leaving_nodes_have_writes_that_are_not_
     )
     assert "2.0 MiB on node node-1;" in scaling_is.message
     assert todo.requeue_after == 5.0
+    # The command for many nodes takes their names from the figures.
+    assert [row["node"] for row in todo.status.cache["nodes"]] == ["node-0", "node-1"]
     assert not [action for action in todo.actions if isinstance(action, WriteRun)]
     assert resized(1) not in todo.actions
     # Also when the leaving one is not ready: its node still has them.

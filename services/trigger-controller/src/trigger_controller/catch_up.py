@@ -12,20 +12,20 @@ from contextlib import suppress
 import structlog
 
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import PaddlewheelError
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import TRIGGERS, Cluster, Object
-from trigger_controller.timing import CACHE_CHECK_INTERVAL_SECONDS
+from trigger_controller.timing import CACHE_CHECK_INTERVAL_SECONDS, CACHE_CHECK_MAX_INTERVAL_SECONDS
 
 _PAUSES_PER_LIST = 4
-"""A check takes at most a fifth of the time."""
+"""Lists take at most a fifth of the time, unless the API server is very slow."""
 
 log = structlog.get_logger(__name__)
 
 
 class CatchUp:
-    """Compares the cache with the API server. Events that arrive during a check share the next one."""
+    """Compares the cache with the API server. Events that arrive during a list share the next one."""
 
     def __init__(self, cluster: Cluster, store: Informer, namespace: str, clock: Clock) -> None:
         self._clock = clock
@@ -34,7 +34,9 @@ class CatchUp:
         self._namespace = namespace
         self._lock = asyncio.Lock()
         self._begun = 0
-        self._done = 0
+        """Number of the last list that has begun."""
+        self._current_at = 0
+        """Number of the last list of which the cache had every Trigger."""
         self._rest_until = 0.0
         self._changed = asyncio.Event()
 
@@ -46,33 +48,36 @@ class CatchUp:
         """Return when the cache has every Trigger that existed when this was called."""
         begun = self._begun
         async with self._lock:
-            if self._done > begun:
-                return
-            if (rest := self._rest_until - self._clock.monotonic()) > 0:
-                await self._clock.sleep(rest)
-            self._begun += 1
-            began = self._clock.monotonic()
-            await self._until_current()
-            self._done = self._begun
-            ended = self._clock.monotonic()
-            self._rest_until = ended + _PAUSES_PER_LIST * (ended - began)
+            while self._current_at <= begun:
+                if (rest := self._rest_until - self._clock.monotonic()) > 0:
+                    await self._clock.sleep(rest)
+                await self._compare()
 
-    async def _until_current(self) -> None:
-        while True:
-            self._changed.clear()
-            try:
-                if await self._is_current():
-                    return
-            except (Retry, Permanent) as error:
-                log.warning("triggers cannot be listed, events wait", why=str(error))
-                await self._clock.sleep(CACHE_CHECK_INTERVAL_SECONDS)
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CACHE_CHECK_INTERVAL_SECONDS):
-                    await self._changed.wait()
+    async def _compare(self) -> None:
+        """Return at once when the cache is current, otherwise when it is time for another list."""
+        self._changed.clear()
+        self._begun += 1
+        try:
+            is_current = await self._is_current()
+        except PaddlewheelError as error:
+            log.warning("triggers cannot be listed, events wait", why=str(error))
+            await self._clock.sleep(CACHE_CHECK_INTERVAL_SECONDS)
+            return
+        if is_current:
+            self._current_at = self._begun
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CACHE_CHECK_INTERVAL_SECONDS):
+                await self._changed.wait()
 
     async def _is_current(self) -> bool:
-        return all(map(self._knows, await self._cluster.list(TRIGGERS, self._namespace)))
+        began = self._clock.monotonic()
+        triggers = await self._cluster.list(TRIGGERS, self._namespace)
+        ended = self._clock.monotonic()
+        # Only lists count: the time without an API server must not keep the events waiting after it.
+        pause = min(_PAUSES_PER_LIST * (ended - began), CACHE_CHECK_MAX_INTERVAL_SECONDS)
+        self._rest_until = ended + pause
+        return all(map(self._knows, triggers))
 
     def _knows(self, trigger: Object) -> bool:
         """The status of a Trigger, which other replicas write, does not matter."""

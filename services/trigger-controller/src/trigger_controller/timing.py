@@ -16,6 +16,8 @@ NAMESPACE_TURN_INTERVAL_SECONDS = 1.0
 """A key waits this long for its turn when its namespace has as many slow passes as it may have."""
 CACHE_CHECK_INTERVAL_SECONDS = 1.0
 """A cache that lags behind the API server is compared with it again after this time."""
+CACHE_CHECK_MAX_INTERVAL_SECONDS = 10.0
+"""Largest interval between two comparisons, however slow the API server is."""
 WEBHOOK_RETRY_INTERVAL_SECONDS = 2
 """A store may repeat a request after this time."""
 CLOCK_SKEW_GRACE_SECONDS = 5.0
@@ -55,4 +57,4 @@ the cache."""
 FUTURE_TIME_GRACE_SECONDS = 300.0
 """A recorded time further in the future than this comes from a wrong clock."""
 REFUSED_TEMPLATE_RETRY_INTERVAL_SECONDS = 60.0
-"""A refused template that nobody changes is tried again after this time."""
+"""A refused template that has not changed is tried again after this time."""

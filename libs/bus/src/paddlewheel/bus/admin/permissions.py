@@ -69,7 +69,7 @@ class Role:
         reads: streams it reads beside its durables, all of them `live`.
         durables: its own durable consumers, which the installer makes for it.
         parks: what it cannot handle becomes a dead letter, and comes back when somebody replays it.
-        waits_for_streams: is not ready before all declared streams exist, and reports how they differ.
+        waits_for_streams: is not ready before all streams on disk exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
         extra: permissions that do not follow from the above.
     """

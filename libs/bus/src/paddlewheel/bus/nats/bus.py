@@ -152,7 +152,7 @@ class NatsBus:
         await self._provision.check()
 
     async def healthy(self) -> bool:
-        """Connected, every stream exists, and no consumer has stopped because of its dead letters."""
+        """Connected, every stream on disk exists, and no consumer has stopped because of its dead letters."""
         try:
             await self.check()
         except Retry:

@@ -30,10 +30,10 @@ from paddlewheel.bus.streams import Limits, StreamSpec, enlarged, stream_named, 
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-_REFUSED_FOR = 10.0
+_REFUSED_INTERVAL_SECONDS = 10.0
 """Seconds until a server that is unsafe or too small is checked again."""
 
-_ASKED_EVERY = 30.0
+_MONITOR_INTERVAL_SECONDS = 30.0
 """Seconds between questions to the servers' monitors: one was away, another has restarted."""
 
 _NEVER = -1
@@ -91,15 +91,19 @@ class Provision:
         return js
 
     async def check(self) -> None:
-        """All streams exist, and were checked since the connection was last lost. Raises Retry."""
+        """All streams on disk exist, and were checked since the connection was last lost. Raises Retry.
+
+        A server that restarts loses the streams in memory. Without them a service does all its work but lossy
+        facts, and its clients must reach it.
+        """
         js = await self._connection.jetstream()
         if not self._is_current or self._lacks_streams:
             await self._within_time(js)
         await self._ask_servers_again()
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
-        if self._missing:
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(self._missing))}: {REMEDY}")
+        if lost := sorted(self._missing - {spec.name for spec in self._specs if spec.storage == "memory"}):
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(lost)}: {REMEDY}")
         if self._missing_durables:
             names = ", ".join(sorted(self._missing_durables))
             raise Retry(CONSUMER_MISSING, f"no consumer {names}: {REMEDY}")
@@ -114,7 +118,7 @@ class Provision:
         return self._access.reads == "directly" and bool(stream_named(stream).live)
 
     def why_missing(self, stream: str) -> str:
-        """For the end of a message; "" when nothing is known."""
+        """The end of an error message: what to do, or why there is no stream. "" when that is not known."""
         if stream in self._missing:
             return f": {REMEDY}"
         return f": {self._no_room[stream]}" if stream in self._no_room else ""
@@ -263,7 +267,7 @@ class Provision:
         return facts
 
     async def _ensure_durables(self, js: JetStreamContext) -> None:
-        """Those of every service; not of a stream that the server has no room for."""
+        """Make the durables of every service, except on a stream that the server has no room for."""
         names = {spec.name for spec in self._specs} - set(self._no_room)
         for each in self._durables:
             if each.stream in names:
@@ -295,7 +299,7 @@ class Provision:
     @property
     def _was_without_room(self) -> bool:
         """A moment ago, over this connection, for some stream."""
-        is_recent = self._now() < self._room_asked_at + _REFUSED_FOR
+        is_recent = self._now() < self._room_asked_at + _REFUSED_INTERVAL_SECONDS
         return bool(self._no_room) and is_recent and self._checked_at == self._connection.generation
 
     async def _judge(self, streams: Awaitable[dict[str, StreamFacts]]) -> None:
@@ -306,16 +310,16 @@ class Provision:
     async def _ask_servers_again(self) -> None:
         """One that gave no answer may sync late, and so may one that was restarted. Raises Retry."""
         if self._now() >= self._asked_again_at:
-            self._asked_again_at = self._now() + _ASKED_EVERY
+            self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
             self._judge_servers(await ask_monitors(self._access.monitor_url))
 
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
-        self._asked_again_at = self._now() + _ASKED_EVERY
+        self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
         verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:
-            self._done, self._refused_until = False, self._now() + _REFUSED_FOR
+            self._done, self._refused_until = False, self._now() + _REFUSED_INTERVAL_SECONDS
             if is_news:
                 log.error("bus refused: acknowledged messages may be lost", faults=verdict.faults)
             raise self._refusal()
@@ -326,7 +330,7 @@ class Provision:
         return Retry("UnsafeBus", f"{'; '.join(self._verdict.faults)} (nats_profile=production asks for it)")
 
     def _worth_saying(self, verdict: Verdict) -> tuple[str, ...]:
-        """In development an unknown durability is not worth a warning."""
+        """The reasons to log. An unknown durability is not worth a warning in development."""
         return verdict.warnings if self._access.profile == "production" else verdict.faults
 
     @staticmethod

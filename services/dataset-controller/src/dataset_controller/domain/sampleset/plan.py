@@ -99,7 +99,8 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     is_held = seen.sample_set.problem is not None or seen.is_in_old_place
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
     migration = decide_migration(seen, scaling.status, admission.problem, now)
-    figures = decide_figures(seen, runtime, spec.partitions)
+    # Partitions that are to leave have data, and maybe writes, until they are gone.
+    figures = decide_figures(seen, runtime, max(spec.partitions, runtime.replicas))
     status = replace(migration.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
     actions = (*_actions(seen, admission, runtime, config, runs, scaling), *migration.actions)
