@@ -62,7 +62,9 @@ class Cluster:
                 for peer in range(SIZE)
             },
         }
-        (home / "nats.conf").write_text(with_passwords(local_config(render("paddlewheel", *VALUES), places)))
+        manifests = render("paddlewheel", *VALUES)
+        config = with_passwords(local_config(manifests, places), teams_of(manifests))
+        (home / "nats.conf").write_text(config)
         return ChartBus(self.folder, self.clients[index], home)
 
     @property
