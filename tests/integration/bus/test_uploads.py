@@ -148,10 +148,11 @@ async def old(nats_server: NatsServer) -> list[Event]:
         data, headers = wire.encode(event)
         await js.publish(event.subject, data, headers=headers)
     subscription = await js.pull_subscribe_bind(DURABLE.durable, SOURCES.name)
-    messages = await subscription.fetch(300)
+    messages = await subscription.fetch(300, 90)
+    assert len(messages) == 300
     for number, message in enumerate(messages):
         if number < 100 or number % 10 == 5:
-            await message.ack_sync()
+            await message.ack_sync(90)
     await bus.close()
     return events
 

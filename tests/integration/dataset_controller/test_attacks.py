@@ -57,6 +57,7 @@ class Account:
         assert token
         given["users"] = [{"name": user["name"], "user": {"token": token}} for user in given["users"]]
         self.kubeconfig.write_text(yaml.safe_dump(given))
+        await self._reads_secrets_in(home)
 
     async def serve(self, namespace: str) -> None:
         """As the command in the condition does."""
@@ -68,10 +69,16 @@ class Account:
                 "subjects": [{"name": ACCOUNT}],
             }
         )
+        await self._reads_secrets_in(namespace)
 
     def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """With the account's token."""
         return kubectl(str(self.kubeconfig), *arguments)
+
+    async def _reads_secrets_in(self, namespace: str) -> None:
+        """Wait for a binding: the API server decides by a cache that follows it."""
+        asked = ("-n", namespace, "auth", "can-i", "get", "secrets")
+        await eventually(lambda: self.kubectl(*asked).returncode == 0, what="the binding is in force")
 
     def _is_of_account(self, manifest: Manifest) -> bool:
         if manifest["kind"] not in RBAC_RESOURCES:
