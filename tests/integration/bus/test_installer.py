@@ -216,10 +216,10 @@ async def test_a_watch_without_a_consumer_sees_every_change(
                 await bucket.put("other.r.state", b"no")
             await eventually(lambda: seen[-1] == b"19", what="the last change")
             assert b"no" not in seen
+            js = await service._connection.jetstream()
+            assert await js.consumers_info(f"KV_{RUNS_BUCKET}") == []
         finally:
             await end(watching)
-        js = await service._connection.jetstream()
-        assert await js.consumers_info(f"KV_{RUNS_BUCKET}") == []
 
 
 async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(
