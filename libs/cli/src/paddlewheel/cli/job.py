@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli import job_tables as tables
+from paddlewheel.cli.explain import Explanation, explain, print_explanation, with_lines
 from paddlewheel.cli.job_changes import (
     Change,
     Json,
@@ -49,6 +50,8 @@ app = typer.Typer(
 [cyan]paddlewheel job list -A[/cyan]  every job, and why it does not run
 
 [cyan]paddlewheel job show team-a/resnet[/cyan]  conditions, pods, restarts and results of one job
+
+[cyan]paddlewheel job explain resnet[/cyan]  why it does not run, and what to do
 
 [cyan]paddlewheel job scale resnet --workers 4[/cyan]  like `kubectl scale pdj/resnet --replicas 4`
 
@@ -88,6 +91,17 @@ def show(
         print_json(found)
         return
     print_page(tables.job(found, datetime.now(UTC)))
+
+
+@app.command("explain")
+@on_cluster()
+def explain_job(
+    where: Where,
+    job: Name,
+    output: Output = Format.TEXT,
+) -> None:
+    """Explain with one reason why a job runs, waits or has failed, and show what to do about it."""
+    print_explanation(asyncio.run(_explained(where.key(job), where.target)), output)
 
 
 @app.command("scale")
@@ -200,6 +214,12 @@ def delete(
 async def _found(key: Key, where: Target) -> Object:
     async with where.connected() as api:
         return await find(api, PADDLE_JOBS, key)
+
+
+async def _explained(key: Key, where: Target) -> Explanation:
+    async with where.connected() as api:
+        job = await find(api, PADDLE_JOBS, key)
+        return await with_lines(api, explain(job), job)
 
 
 # Changing
