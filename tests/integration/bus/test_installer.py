@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import RETIRED
@@ -36,15 +37,6 @@ async def installer(server: NatsServer) -> AsyncIterator[None]:
     finally:
         stop.set()
         await serving
-
-
-@asynccontextmanager
-async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(access)
-    try:
-        yield bus
-    finally:
-        await bus.close()
 
 
 @pytest.fixture

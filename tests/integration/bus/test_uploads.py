@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
-from tests.integration.bus.suite import running
+from tests.integration.bus.suite import bus_of, running
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, mirrors, moving
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.ports import Delivery
@@ -160,9 +161,8 @@ async def old(nats_server: NatsServer) -> list[Event]:
 @pytest.fixture
 async def upgraded(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
     """The bus as this release's installer has it."""
-    bus = NatsBus(nats_server.url)
-    yield bus
-    await bus.close()
+    async with bus_of(Access(nats_server.url)) as bus:
+        yield bus
 
 
 async def check_upgraded(bus: NatsBus, old: Sequence[Event]) -> None:

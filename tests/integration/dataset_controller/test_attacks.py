@@ -5,9 +5,7 @@ Each test is a row of the threat list, on the real API server with the rights th
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from dataset_controller.domain.consent import NAMESPACE_ROLE, SHARED_WITH
 from paddlewheel.contracts.dataset_names import pv_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Resource
 from paddlewheel.testkit.charts import Manifest, services
@@ -104,8 +103,7 @@ class Account:
 
 
 def kubectl(kubeconfig: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("kubectl", path=str(Path(sys.executable).parent)) or "kubectl"
-    command = [program, "--kubeconfig", kubeconfig, *arguments]
+    command = [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
