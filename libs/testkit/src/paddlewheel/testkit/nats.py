@@ -23,10 +23,9 @@ from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.commands import tool
 
-_READY_WITHIN = 90.0
-_POLL = 0.02
+_READY_TIMEOUT_SECONDS = 90.0
+_POLL_INTERVAL_SECONDS = 0.02
 _CLUSTER_SIZE = 3
-_CLUSTER_READY_WITHIN = 90.0
 
 
 class NatsProcess:
@@ -38,7 +37,7 @@ class NatsProcess:
 
     @property
     def log(self) -> str:
-        """What the server has written so far."""
+        """The log of the server."""
         return (self.home / "nats.log").read_text()
 
     @property
@@ -55,12 +54,12 @@ class NatsProcess:
     def start(self) -> None:
         """Return when it takes clients and JetStream is up."""
         self.launch()
-        deadline = time.monotonic() + _READY_WITHIN
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
         while not self._is_ready():
             assert self.process is not None
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"nats-server did not start:\n{self.log[-3000:]}")
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def launch(self) -> None:
         """Start it as the chart's StatefulSet does, and return at once."""
@@ -70,19 +69,19 @@ class NatsProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
     def freeze(self) -> None:
-        """Return when it stands still: its connections stay open and it says nothing."""
+        """Stop all its threads; its connections stay open, and it sends nothing."""
         os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _READY_WITHIN
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
         while not all(_is_stopped(task) for task in Path(f"/proc/{self.pid}/task").iterdir()):
-            assert time.monotonic() < deadline, "nats-server does not stand still"
-            time.sleep(_POLL)
+            assert time.monotonic() < deadline, "nats-server still runs"
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def thaw(self) -> None:
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """As a power cut: SIGKILL, nothing is flushed or said goodbye."""
+        """End it by SIGKILL, like a power cut: it flushes nothing and closes no connection."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -115,8 +114,8 @@ class NatsServer(NatsProcess):
 
     `config` is laid over the server's configuration (keys as in nats.conf: `tls`, `authorization`,
     `max_payload`, `jetstream: {"sync_interval": "always"}`); change it and `restart` or `reload`.
-    `ports` (for clients, of the monitor) are given by whoever asks for those of several servers at once:
-    until somebody listens on a port, another call may find it free.
+    Pass `ports` (for clients, of the monitor) when several servers start together: until a server listens
+    on a port, another call may find it free.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class NatsServer(NatsProcess):
 
     @property
     def monitor_url(self) -> str:
-        """Where its HTTP monitor listens."""
+        """Address of its HTTP monitor."""
         return f"http://127.0.0.1:{self.monitor_port}"
 
     @override
@@ -211,10 +210,10 @@ class NatsCluster:
 
     def wait_healthy(self) -> None:
         """Return when every server has caught up with what it missed. Raises AssertionError."""
-        deadline = time.monotonic() + _CLUSTER_READY_WITHIN
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
         while not all(_is_healthy(server) for server in self.servers.values()):
             assert time.monotonic() < deadline, "the NATS cluster did not become whole"
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def leader_of(self, stream: str) -> NatsServer:
         """The server that leads a stream now, by its own word: the others know late that a leader is gone.
@@ -245,7 +244,7 @@ def _is_healthy(server: NatsServer) -> bool:
 
 
 def _leader_by(server: NatsServer, stream: str) -> str:
-    """Who leads by what one server knows; "" when it does not know the stream or any leader."""
+    """The leader that one server reports; "" when it knows no such stream or no leader."""
     try:
         accounts = server.ask_monitor("/jsz?streams=true&accounts=true").get("account_details", [])
     except LookupError:
@@ -268,7 +267,7 @@ def nats_server() -> Iterator[NatsServer]:
 
 @pytest.fixture
 def nats_url(nats_server: NatsServer) -> str:
-    """Where that server listens."""
+    """Address of that server."""
     return nats_server.url
 
 
