@@ -203,7 +203,7 @@ async def test_attack_a_set_uses_the_secret_of_another_namespace(
     refused = await data.wait_condition(key, "Accepted", "SecretNotShared")
     share = f"{SHARED_WITH}={data.namespace}"
     assert f"kubectl -n {vault} annotate secret engine {share}" in refused["message"]
-    assert not await data.exists(data.key("digits-runtime"), ports.SECRETS)
+    assert not await data.exists(data.runtime_key(), ports.SECRETS)
     volumes = await data.cluster.list(ports.PERSISTENT_VOLUMES)
     assert pv_name(data.namespace, "digits") not in [volume["metadata"]["name"] for volume in volumes]
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
@@ -216,14 +216,12 @@ async def test_attack_a_set_uses_the_keys_of_the_bus(data: DataServiceHarness, v
     """The release's namespace, even if somebody shared the Secret."""
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
     await data.cluster.patch(ports.SECRETS, Key(vault, "engine"), annotations)
-    leases = {"metadata": {"name": "unused"}}
-    await data.cluster.create(ports.LEASES, {**leases, "metadata": {"name": "x", "namespace": vault}})
-    await data.start(POD_NAMESPACE=vault)
+    data.home = vault
+    await data.start()
     key = await data.create_set_only(secretRef={"name": "engine", "namespace": vault})
     refused = await data.wait_condition(key, "Accepted", "SecretNotShared")
     assert "Secrets of Paddlewheel's own namespace are never used" in refused["message"]
-    assert not await data.exists(data.key("digits-runtime"), ports.SECRETS)
-    await data.cluster.delete(ports.NAMESPACES, Key("", vault))
+    assert not await data.exists(data.runtime_key(), ports.SECRETS)
 
 
 REFUSED_SETS: dict[str, tuple[dict[str, Any], str]] = {
