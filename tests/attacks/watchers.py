@@ -5,7 +5,6 @@ The server is the chart's, bus-auth's decisions are real; a table stands for the
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import time
@@ -129,7 +128,7 @@ async def takes_deliveries(stand: Stand) -> bool:
     member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
     await member.pull_subscribe(HEARD, durable="work", stream="PW_JOBS")
     await stand.publish("one")
-    assert await _arrives(member, "PW_JOBS"), "the team has no copies"
+    await _has_copies(member)
     for user in (TEAM, f"{TEAM}.{SHARED}", SUBSCRIBER, f"{SUBSCRIBER}.{SHARED}"):
         if attacker := await stand.tries("watcher", user):
             js = attacker.client.jetstream(timeout=1)
@@ -199,7 +198,7 @@ async def goes_beyond_its_service(stand: Stand) -> Harm:
     ):
         await service.refused_to_publish(subject, json.dumps(body).encode(), inbox)
     member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
-    assert await _arrives(member, "PW_JOBS"), "the team has no copies"
+    await _has_copies(member)
     installer = await _as(INSTALLER, stand)
     jobs = f"{_API}.CONSUMER.INFO.PW_JOBS"
 
@@ -226,7 +225,7 @@ async def reads_other_namespaces(stand: Stand) -> Harm:
     await member.client.flush()
     await stand.publish_on(theirs)
     await stand.publish("own")
-    assert await _arrives(js, "PW_JOBS"), "the team has no copies"
+    await _has_copies(js)
     await eventually(lambda: FACT.format("own") in heard, what="the team hears its own facts")
     subjects = (await member.ask(f"{_API}.STREAM.INFO.PW_JOBS", {"subjects_filter": ">"}))["state"][
         "subjects"
@@ -292,13 +291,13 @@ ATTACKS: dict[str, Run] = {
 }
 
 
-async def _arrives(js: JetStreamContext, stream: str) -> bool:
-    """Whether a copy of something does."""
-    for _ in range(100):
-        if (await js.stream_info(stream)).state.messages:
-            return True
-        await asyncio.sleep(0.05)
-    return False
+async def _has_copies(js: JetStreamContext) -> None:
+    """Wait until the team's copy of the jobs' facts has one."""
+
+    async def has() -> bool:
+        return bool((await js.stream_info("PW_JOBS")).state.messages)
+
+    await eventually(has, what="the team has copies")
 
 
 def authorizer(bus: ChartBus) -> Authorizer:

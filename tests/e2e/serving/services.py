@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -61,7 +60,7 @@ def install(served: Served) -> None:
 
 def paddlewheel(*arguments: str) -> str:
     """What the command prints."""
-    return _run(str(Path(sys.executable).parent / "paddlewheel"), *arguments)
+    return _run(tool("paddlewheel"), *arguments)
 
 
 def _run(*argv: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus, Delivery, Subscription
@@ -24,6 +25,16 @@ T = TypeVar("T")
 ALL_JOBS = Subscription("faults", JOBS.name, (event_filter("jobs"),), ack_wait=2.0)
 OBJECTS = 10
 ALL = Subscription("all-jobs", JOBS.name, ("pw.evt.jobs.>",))
+
+
+@asynccontextmanager
+async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
+    """A client, closed at the end."""
+    bus = NatsBus(access)
+    try:
+        yield bus
+    finally:
+        await bus.close()
 
 
 def make_fact(number: int, uid: str = "") -> Event:

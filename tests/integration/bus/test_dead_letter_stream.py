@@ -86,7 +86,8 @@ async def test_two_megabytes_are_parked_whole_when_the_stream_accepts_them(
         [letter] = await eventually(lambda: letters(roomy))
         assert (letter.data, letter.is_cut, letter.reason) == (body, False, "MalformedEvent")
         await roomy.dead_letters.replay(letter.sequence)
-        [again] = await eventually(lambda: letters(roomy))
+        await eventually(lambda: parked_after(roomy, letter.sequence, 1), what="it is parked again")
+        [again] = await letters(roomy)
     assert again.data == body
 
 

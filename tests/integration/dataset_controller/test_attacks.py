@@ -5,9 +5,7 @@ Each test is a row of the threat list, on the real API server with the rights th
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from dataset_controller.domain.consent import NAMESPACE_ROLE, SHARED_WITH
 from paddlewheel.contracts.dataset_names import pv_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Resource
 from paddlewheel.testkit.charts import Manifest, services
@@ -57,6 +56,7 @@ class Account:
         assert token
         given["users"] = [{"name": user["name"], "user": {"token": token}} for user in given["users"]]
         self.kubeconfig.write_text(yaml.safe_dump(given))
+        await self._reads_secrets_in(home)
 
     async def serve(self, namespace: str) -> None:
         """As the command in the condition does."""
@@ -68,10 +68,16 @@ class Account:
                 "subjects": [{"name": ACCOUNT}],
             }
         )
+        await self._reads_secrets_in(namespace)
 
     def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """With the account's token."""
         return kubectl(str(self.kubeconfig), *arguments)
+
+    async def _reads_secrets_in(self, namespace: str) -> None:
+        """Wait for a binding: the API server decides by a cache that follows it."""
+        asked = ("-n", namespace, "auth", "can-i", "get", "secrets")
+        await eventually(lambda: self.kubectl(*asked).returncode == 0, what="the binding is in force")
 
     def _is_of_account(self, manifest: Manifest) -> bool:
         if manifest["kind"] not in RBAC_RESOURCES:
@@ -97,8 +103,7 @@ class Account:
 
 
 def kubectl(kubeconfig: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("kubectl", path=str(Path(sys.executable).parent)) or "kubectl"
-    command = [program, "--kubeconfig", kubeconfig, *arguments]
+    command = [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -198,7 +203,7 @@ async def test_attack_a_set_uses_the_secret_of_another_namespace(
     refused = await data.wait_condition(key, "Accepted", "SecretNotShared")
     share = f"{SHARED_WITH}={data.namespace}"
     assert f"kubectl -n {vault} annotate secret engine {share}" in refused["message"]
-    assert not await data.exists(data.key("digits-runtime"), ports.SECRETS)
+    assert not await data.exists(data.runtime_key(), ports.SECRETS)
     volumes = await data.cluster.list(ports.PERSISTENT_VOLUMES)
     assert pv_name(data.namespace, "digits") not in [volume["metadata"]["name"] for volume in volumes]
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
@@ -211,14 +216,12 @@ async def test_attack_a_set_uses_the_keys_of_the_bus(data: DataServiceHarness, v
     """The release's namespace, even if somebody shared the Secret."""
     annotations = {"metadata": {"annotations": {SHARED_WITH: data.namespace}}}
     await data.cluster.patch(ports.SECRETS, Key(vault, "engine"), annotations)
-    leases = {"metadata": {"name": "unused"}}
-    await data.cluster.create(ports.LEASES, {**leases, "metadata": {"name": "x", "namespace": vault}})
-    await data.start(POD_NAMESPACE=vault)
+    data.home = vault
+    await data.start()
     key = await data.create_set_only(secretRef={"name": "engine", "namespace": vault})
     refused = await data.wait_condition(key, "Accepted", "SecretNotShared")
     assert "Secrets of Paddlewheel's own namespace are never used" in refused["message"]
-    assert not await data.exists(data.key("digits-runtime"), ports.SECRETS)
-    await data.cluster.delete(ports.NAMESPACES, Key("", vault))
+    assert not await data.exists(data.runtime_key(), ports.SECRETS)
 
 
 REFUSED_SETS: dict[str, tuple[dict[str, Any], str]] = {

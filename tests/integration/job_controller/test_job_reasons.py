@@ -1,4 +1,4 @@
-"""`paddlewheel explain job` on real causes: a real API server and the real scheduler say what is wrong."""
+"""`paddlewheel job explain` on real causes: a real API server and the real scheduler say what is wrong."""
 
 from __future__ import annotations
 

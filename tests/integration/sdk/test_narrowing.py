@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 
-import nats
 import pytest
 from nats.js import JetStreamContext
 from pydantic import BaseModel
@@ -18,6 +17,7 @@ from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.events import make_event
 from paddlewheel.sdk import Event, JobAccepted, JobDeleted, JobGated, JobSucceeded, ObjectRef
+from paddlewheel.testkit import bare_client
 
 OTHERS = 20
 """Other jobs of the namespace."""
@@ -60,7 +60,7 @@ def jobs(bus: Bus) -> Jobs:
 
 @pytest.fixture
 async def jetstream(nats_url: str) -> AsyncIterator[JetStreamContext]:
-    client = await nats.connect(nats_url)
+    client = await bare_client.connect(nats_url)
     yield client.jetstream()
     await client.close()
 

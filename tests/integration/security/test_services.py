@@ -198,8 +198,8 @@ async def one_letter(operator: NatsBus) -> DeadLetter | None:
 
 async def settled(operator: NatsBus, *subscriptions: Subscription) -> bool:
     names = {name for each in subscriptions for name in (each.durable, replays(each).durable)}
-    durables = [d for d in (await operator.inspect.status()).durables if d.name in names]
-    return all(durable.pending == durable.ack_pending == 0 for durable in durables)
+    durables = (await operator.inspect.status()).durables
+    return names <= {d.name for d in durables if d.pending == d.ack_pending == 0}
 
 
 async def test_job_controller_publishes_and_reads_dataset_facts(empty_bus: ChartBus) -> None:

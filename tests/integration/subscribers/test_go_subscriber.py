@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 
 from paddlewheel.bus.ports import Bus
@@ -24,6 +23,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.contracts.wire import encode
 from paddlewheel.devcluster.doctor import GO_REMEDY
 from paddlewheel.devcluster.go import find_go
+from paddlewheel.testkit import bare_client
 from paddlewheel.testkit.chart_bus import PASSWORD, ChartBus, install, running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
@@ -191,7 +191,7 @@ async def test_a_fact_that_comes_again_under_its_id_is_told_once(
     first, last = make_fact(1), make_fact(2)
     await bus.publish(first)
     body, headers = encode(first)
-    client = await nats.connect(nats_url)
+    client = await bare_client.connect(nats_url)
     try:
         # As after the duplicate window: the stream stores it once more.
         await client.jetstream().publish(first.subject, body, headers={**headers, "Nats-Msg-Id": "again"})
@@ -223,7 +223,7 @@ async def test_what_it_cannot_read_is_named_and_holds_nobody_up(
 ) -> None:
     last = make_fact(4)
     await bus.publish(make_fact(0))
-    client = await nats.connect(nats_url)
+    client = await bare_client.connect(nats_url)
     try:
         await client.jetstream().publish(last.subject, body, headers=headers or None)
     finally:

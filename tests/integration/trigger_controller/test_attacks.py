@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import nats
 import pytest
 from tests.integration.trigger_controller.conftest import TOKEN, TriggerServiceHarness
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import SAMPLE_JOBS
+from paddlewheel.testkit import bare_client
 from paddlewheel.testkit.triggers import (
     WARMUP,
     make_store_trigger,
@@ -71,7 +71,7 @@ async def _only_the_store_is_heard(harness: TriggerServiceHarness) -> None:
 
 
 async def _is_consumed(harness: TriggerServiceHarness) -> bool:
-    client = await nats.connect(harness.nats.url)
+    client = await bare_client.connect(harness.nats.url)
     try:
         info = await client.jetstream().consumer_info("PW_SOURCES", "trigger-controller-sources")
     finally:

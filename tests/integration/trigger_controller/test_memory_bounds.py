@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -27,14 +26,6 @@ async def memory(bus: NatsBus) -> Memory:
         config = (await js.stream_info(spec.name)).config
         await js.update_stream(config.evolve(max_bytes=SMALL))
     return Memory(bus, SystemClock())
-
-
-@pytest.fixture
-async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
 
 
 def make_occurrence(number: int) -> Occurrence:

@@ -6,7 +6,6 @@ import asyncio
 import random
 from datetime import timedelta
 
-import nats
 import pytest
 from tests.integration.trigger_controller.conftest import EVENT, EVENTS, TriggerServiceHarness
 
@@ -16,6 +15,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.objectstore_v1 import ObjectCreated
 from paddlewheel.contracts.wire import MESSAGE_ID, encode
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Resource
+from paddlewheel.testkit import bare_client
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 from paddlewheel.testkit.rebuilds import rebuild
 from paddlewheel.testkit.triggers import (
@@ -37,7 +37,7 @@ TRAINING = make_paddle_job("training", worker=make_role(1))["spec"]
 async def publish_again(url: str, event: Event) -> None:
     """The same event as another message, as once the stream has forgotten its id."""
     data, headers = encode(event)
-    client = await nats.connect(url)
+    client = await bare_client.connect(url)
     kept = {name: value for name, value in headers.items() if name != MESSAGE_ID}
     await client.jetstream().publish(event.subject, data, headers=kept)
     await client.close()
@@ -324,7 +324,7 @@ async def test_a_hundred_triggers_need_three_durables(harness: TriggerServiceHar
     await harness.watched(make_trigger("first"))
     # An event is for the triggers that the service has seen by then.
     await asyncio.gather(*(harness.watched(make_trigger(f"t-{i}")) for i in range(100)))
-    client = await nats.connect(harness.nats.url)
+    client = await bare_client.connect(harness.nats.url)
     try:
         js = client.jetstream()
         durables = [

@@ -1,4 +1,4 @@
-"""`paddlewheel explain job`: one reason, its meaning and what to do, from the job's status."""
+"""`paddlewheel job explain`: one reason, its meaning and what to do, from the job's status."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -481,14 +481,21 @@ def test_a_namespace_is_checked_like_a_name() -> None:
 def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
     paddlewheel: Command, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 ) -> None:
+    checks: list[str] = []
+
     class Target:
-        namespace = "default"
+        namespace, kubeconfig, context = "default", "/config", ""
 
         @asynccontextmanager
         async def connected(self) -> AsyncIterator[Cluster]:
+            checks.append("is the API server there?")
             yield cluster
 
+    async def connect(*_: str, **__: str) -> AbstractAsyncContextManager[Cluster]:
+        return nullcontext(cluster)
+
     monkeypatch.setattr(Where, "target", Target())
+    monkeypatch.setattr(commands, "connect", connect)
     asyncio.run(created(cluster))
     refused = paddlewheel("job", "delete", str(SINE))
     assert (refused.exit_code, "add --yes" in refused.stderr) == (2, True)
@@ -498,7 +505,9 @@ def test_a_deletion_is_confirmed_by_an_answer_or_an_option(
     assert unanswered.exit_code == 1
     assert "Delete PaddleJob team-a/sine (not processed yet)? [y/n] (n):" in unanswered.stderr
     assert asyncio.run(cluster.list(PADDLE_JOBS)) != []
+    checks.clear()
     done = paddlewheel("job", "delete", str(SINE), "--yes", "--wait", "5", "-o", "json")
+    assert len(checks) == 1
     assert json.loads(done.stdout) == {"job": "team-a/sine", "action": "delete", "gone": True}
     assert asyncio.run(cluster.list(PADDLE_JOBS)) == []
 

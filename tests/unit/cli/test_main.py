@@ -84,7 +84,7 @@ def test_an_error_about_options_is_one_line_where_no_terminal_is(
     assert (refused.exit_code, refused.stdout, refused.stderr) == (2, "", f"error: {problem}\n")
 
 
-@pytest.mark.parametrize("command", ["events", "logs", "explain job", "uninstall"])
+@pytest.mark.parametrize("command", ["events", "logs", "job explain", "uninstall"])
 def test_a_cluster_is_not_chosen_by_the_name_of_something_else(paddlewheel: Command, command: str) -> None:
     refused = paddlewheel(*command.split(), "--name", "demo")
     assert (refused.exit_code, "No such option: --name" in refused.stderr) == (2, True)

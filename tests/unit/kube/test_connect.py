@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import certifi
@@ -36,7 +37,7 @@ def test_an_empty_selector_is_not_sent() -> None:
     assert selection("a=b", "") == {"labelSelector": "a=b"}
 
 
-def write_config(folder: Path, cluster: dict[str, str], user: dict[str, str]) -> Path:
+def write_config(folder: Path, cluster: dict[str, str], user: Mapping[str, object]) -> Path:
     content = {
         "clusters": [{"name": "a", "cluster": cluster}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
@@ -79,6 +80,25 @@ async def test_a_user_who_acts_as_another_is_refused(tmp_path: Path) -> None:
     config = write_config(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "x", "as": "jane"})
     with pytest.raises(Permanent, match="context a has `as: jane`, which is not supported"):
         await connect(str(config))
+
+
+@pytest.mark.parametrize("command", ["./login", "bin/login", "../{folder}/login"])
+async def test_a_relative_path_of_a_credential_plugin_begins_at_the_folder_of_the_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    plugin = tmp_path / command.format(folder=tmp_path.name)
+    plugin.parent.mkdir(exist_ok=True)
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "of-the-plugin"}}
+    plugin.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": version, "command": command.format(folder=tmp_path.name)}}
+    config = write_config(tmp_path, {"server": "http://127.0.0.1:1"}, user)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    async with await connect(str(config)) as api:
+        assert api._client.configuration.api_key == {"BearerToken": "Bearer of-the-plugin"}
 
 
 async def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -96,7 +96,6 @@ def test_a_selection_is_worded_the_same_however_it_is_passed(wish: Wish, words: 
         ),
         (Wish(context="cache"), {"pw.evt.cache.*.*.v1.*.*"}),
         (Wish(context=["cache", "jobs"]), {"pw.evt.cache.*.*.v1.*.*", "pw.evt.jobs.*.*.v1.*.*"}),
-        (Wish(context="objectstore"), {"pw.src.objectstore.*.*.v1.*.*"}),
         (Wish(types=JobFailed), {"pw.evt.jobs.job.failed.v1.*.*"}),
         (
             Wish(types=["SampleSetSyncFailed", "paddlewheel.jobs.v1.JobFailed"]),
@@ -159,6 +158,8 @@ def test_a_fact_without_a_name_is_about_its_subjects_uid() -> None:
         (Wish(paddle_service="digits"), 'paddle_service: .*pass "namespace/name"'),
         (Wish(service="scheduler"), "service: .*choose one of job-controller"),
         (Wish(context="weather"), "context: .*choose one of"),
+        (Wish(context="objectstore"), "context: 'objectstore' cannot be read: .*; read TriggerFired"),
+        (Wish(types="ObjectCreated"), "types: 'ObjectCreated' cannot be read: .*; read TriggerFired"),
         (Wish(job="a/b", context="cache"), "context: .*no facts about"),
         (Wish(service="job-controller", context="cache"), "context: "),
         (Wish(types="JobSucceded"), "types: .*did you mean JobSucceeded"),

@@ -1,19 +1,15 @@
-"""`paddlewheel explain`: the reason for the state of an object, and what to do about it."""
+"""`paddlewheel job explain`: the reason for the state of a job, and what to do about it."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from paddlewheel.cli.advice import SEE_MESSAGE, advice_for
-from paddlewheel.cli.output import Format, Output, print_foreign, print_json
-from paddlewheel.cli.target import Target, Where, find, on_cluster
+from paddlewheel.cli.output import Format, print_foreign, print_json
 from paddlewheel.contracts import conditions
 from paddlewheel.contracts.crds import PaddleJobStatus
 from paddlewheel.contracts.crds.paddlejob import Placement
@@ -24,7 +20,7 @@ from paddlewheel.contracts.objects import is_controlled_by, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.log_reason import telling_lines
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS, Cluster, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Cluster, Object
 
 _STALLED = "Stalled"
 """The condition of a job that has not reported progress for too long."""
@@ -37,24 +33,6 @@ _WITH_LOG = frozenset(
     {Reason.CRASH_LOOP_BACK_OFF, Reason.POD_FAILED, Reason.FAILURE_RULE, Reason.BACKOFF_LIMIT_EXCEEDED}
 )
 _UNSEEN = "check job-controller: kubectl get pods -A -l app.kubernetes.io/name=job-controller"
-
-app = typer.Typer(
-    add_completion=False,
-    help="""The reason for the state of an object, and what to do about it.
-
-[bold]Examples[/bold]
-
-[cyan]paddlewheel explain job team-a/resnet[/cyan]  why it does not run
-
-[cyan]paddlewheel explain job resnet -o json[/cyan]  the same for a script
-""",
-    no_args_is_help=True,
-)
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `job` a word of its own, although it is the only command."""
 
 
 @dataclass(frozen=True)
@@ -96,30 +74,12 @@ class Explanation:
         return "\n".join([*parts, f"  to do: {self.remedy}"])
 
 
-@app.command("job")
-@on_cluster()
-def explain_job(
-    where: Where,
-    job: Annotated[str, typer.Argument(help="The PaddleJob: name, or namespace/name.", metavar="JOB")],
-    output: Output = Format.TEXT,
-) -> None:
-    """Explain with one reason why a job runs, waits or has failed, and show what to do about it."""
-    said = asyncio.run(_explained(where.key(job), where.target))
-    print_explanation(said, output)
-
-
 def print_explanation(said: Explanation, output: Format) -> None:
     """Print an explanation for people or scripts."""
     if output is Format.JSON:
         print_json(said.as_json())
         return
     print_foreign(said.text())
-
-
-async def _explained(key: Key, where: Target) -> Explanation:
-    async with where.connected() as api:
-        job = await find(api, PADDLE_JOBS, key)
-        return await with_lines(api, explain(job), job)
 
 
 def explain(job: Object) -> Explanation:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from paddlewheel.cli import job_tables as tables
+from paddlewheel.cli.explain import Explanation, explain, print_explanation, with_lines
 from paddlewheel.cli.job_changes import (
     Change,
     Json,
@@ -36,6 +37,7 @@ from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, status_of, uid_of
 from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube import connect
 from paddlewheel.kube.ports import PADDLE_JOBS, Cluster, Object
 
 app = typer.Typer(
@@ -49,6 +51,8 @@ app = typer.Typer(
 [cyan]paddlewheel job list -A[/cyan]  every job, and why it does not run
 
 [cyan]paddlewheel job show team-a/resnet[/cyan]  conditions, pods, restarts and results of one job
+
+[cyan]paddlewheel job explain resnet[/cyan]  why it does not run, and what to do
 
 [cyan]paddlewheel job scale resnet --workers 4[/cyan]  like `kubectl scale pdj/resnet --replicas 4`
 
@@ -88,6 +92,17 @@ def show(
         print_json(found)
         return
     print_page(tables.job(found, datetime.now(UTC)))
+
+
+@app.command("explain")
+@on_cluster()
+def explain_job(
+    where: Where,
+    job: Name,
+    output: Output = Format.TEXT,
+) -> None:
+    """Explain with one reason why a job runs, waits or has failed, and show what to do about it."""
+    print_explanation(asyncio.run(_explained(where.key(job), where.target)), output)
 
 
 @app.command("scale")
@@ -202,6 +217,12 @@ async def _found(key: Key, where: Target) -> Object:
         return await find(api, PADDLE_JOBS, key)
 
 
+async def _explained(key: Key, where: Target) -> Explanation:
+    async with where.connected() as api:
+        job = await find(api, PADDLE_JOBS, key)
+        return await with_lines(api, explain(job), job)
+
+
 # Changing
 
 
@@ -249,7 +270,8 @@ def _confirm(job: Object) -> None:
 
 
 async def _deleted(where: Target, job: Object, wait: int) -> None:
-    async with where.connected() as api:
+    # The API server has answered before the user was asked.
+    async with await connect(where.kubeconfig, context=where.context) as api:
         await api.delete(PADDLE_JOBS, key_of(job), uid=uid_of(job))
         if wait:
             await wait_until_gone(api, job, wait)

@@ -43,10 +43,6 @@ COMMANDS = {
         "Data sets (SampleSet): show their state and caches; copy, warm, evict and remove data.",
         "a run that was started continues: `data show` shows it, `data cancel` ends it",
     ),
-    "explain": (
-        "The reason for the state of an object, and what to do about it.",
-        "it is safe to run it again",
-    ),
     "logs": (
         "Print the logs of all pods of a job, each line with its rank.",
         "run it again: without --tail it begins at the first line",

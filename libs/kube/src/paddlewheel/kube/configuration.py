@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
-from kubernetes.aio.config.kube_config import _cleanup_temp_files
+from kubernetes.aio.config import ConfigException, load_incluster_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger, _cleanup_temp_files
 
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.api import ApiCluster
@@ -57,16 +59,24 @@ async def _load_files(path: str, context: str, settings: Configuration) -> None:
     Raises:
         Permanent: the user of the context acts as another user, which this client cannot do.
     """
-    loader = await load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=path, context=context or None, client_configuration=settings, persist_config=False
-    )
-    other = loader._user.safe_get("as") if loader._user else None
-    if other:
+    merged = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
+    loader = KubeConfigLoader(merged, active_context=context or None, config_base_path=None)  # type: ignore[no-untyped-call]
+    user: Any = loader._user
+    if other := user and user.safe_get("as"):
         raise Permanent(
             "NoCluster",
             f"{path}: the user of context {loader.current_context['name']} has `as: {other}`, which is not"
             " supported; choose a context with the credentials of that user",
         )
+    plugin = (user and user.safe_get("exec")) or {}
+    if command := plugin.get("command"):
+        plugin["command"] = _command_of(str(command), user.path)
+    await loader.load_and_set(settings)  # type: ignore[no-untyped-call]
+
+
+def _command_of(command: str, kubeconfig: str) -> str:
+    """A relative path begins at the folder of the kubeconfig, as for kubectl; a name is found on PATH."""
+    return str(Path(kubeconfig).absolute().parent / command) if "/" in command else command
 
 
 async def _renew_token(path: str, context: str, settings: Configuration) -> None:

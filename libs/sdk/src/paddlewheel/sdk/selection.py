@@ -21,7 +21,7 @@ Type = type[BaseModel] | str
 _ANY = "*"
 _JOBS = "jobs"
 _OURS = "pw.evt"
-"""The root of the subjects of our services' own facts; others (`pw.src`) must be selected by context."""
+"""The root of the subjects that can be read. `pw.src` is the other root."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _PLACES = {
     "job": ((_JOBS, _ANY), ("progress", _ANY)),
@@ -162,8 +162,9 @@ def _contexts(wish: Wish) -> tuple[str, ...]:
     for context in wanted:
         if context not in ROOTS:
             raise InvalidArgument(
-                "context", f"{context!r} is not a context", f"choose one of {', '.join(ROOTS)}"
+                "context", f"{context!r} is not a context", f"choose one of {', '.join(ours)}"
             )
+        _check_readable("context", context, context)
     if not wish.service:
         return wanted
     if wish.service not in _OWNERS:
@@ -171,6 +172,14 @@ def _contexts(wish: Wish) -> tuple[str, ...]:
             "service", f"{wish.service!r} publishes no facts", f"choose one of {', '.join(_OWNERS)}"
         )
     return tuple(context for context in wanted if context in _OWNERS[wish.service])
+
+
+def _check_readable(parameter: str, given: str, context: str) -> None:
+    """Raises InvalidArgument for notifications of object stores."""
+    if ROOTS[context] != _OURS:
+        problem = f"{given!r} cannot be read: trigger-controller removes each notification after handling it"
+        remedy = "read TriggerFired (context triggers), which names the notification, or create a Trigger"
+        raise InvalidArgument(parameter, problem, remedy)
 
 
 def _object(parameter: str, text: str) -> tuple[str, str]:
@@ -206,4 +215,6 @@ def _fact(type_: Type) -> EventSubject:
         close = difflib.get_close_matches(wanted.rpartition(".")[2], names, n=1)
         remedy = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names))}"
         raise InvalidArgument("types", f"{wanted!r} is not a fact", remedy)
-    return parse_event_subject(event_subject(full, "any", "any"))
+    fact = parse_event_subject(event_subject(full, "any", "any"))
+    _check_readable("types", wanted, fact.context)
+    return fact

