@@ -368,10 +368,12 @@ async def entering(
         )
         yield Guest(client, refusals)
     finally:
-        # After a failed TLS handshake the socket is closed, and nats-py's `close` waits forever.
         if client.is_connected:
             with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
                 await client.close()
+        elif client._transport:
+            # After a failed TLS handshake nothing wakes nats-py's `close`, which waits.
+            client._transport.close()  # type: ignore[no-untyped-call]
 
 
 @asynccontextmanager
