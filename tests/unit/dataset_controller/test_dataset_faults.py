@@ -16,7 +16,6 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube import ports
-from paddlewheel.operator.domain.facts import PENDING_MAX
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
@@ -473,17 +472,21 @@ async def test_killed_before_a_jobs_restart_was_recorded_its_failure_is_not_lost
     assert first != second
 
 
-async def test_a_set_that_flaps_while_the_bus_is_away_has_a_bounded_outbox(data: DataHarness) -> None:
+async def test_a_set_that_flaps_while_the_bus_is_away_has_a_bounded_outbox(
+    data: DataHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 16
+    monkeypatch.setattr("paddlewheel.operator.domain.facts.PENDING_MAX", most)
     await data.ready_set()
     with data.bus_down():
-        for _ in range(PENDING_MAX):
+        for _ in range(most):
             data.kubernetes.unready.add("digits-runtime-0")
             await data.drive()
             data.kubernetes.unready.clear()
             await data.drive()
         waiting = [fact for fact in await data.announcements() if not fact[2]]
-        assert len(waiting) == PENDING_MAX
+        assert len(waiting) == most
     await data.wait(6)
     assert data.facts()[-2:] == ["SampleSetDegraded", "SampleSetReady"]
-    assert data.published[-1].id.endswith(f"SampleSetReady/{PENDING_MAX}")
-    assert len(data.facts()) == len(FACTS) + PENDING_MAX
+    assert data.published[-1].id.endswith(f"SampleSetReady/{most}")
+    assert len(data.facts()) == len(FACTS) + most
