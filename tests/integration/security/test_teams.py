@@ -121,7 +121,7 @@ async def test_positions_stay_when_namespaces_are_added_and_removed(bus: ChartBu
 
     await have("a", "b", "c")
     await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(6, 9)))
-    # Of the new namespace: what was published since.
+    # The new namespace counts from now on.
     assert ids(await read(bus, "team-a", 4, **durable)) == ["b/1", "a/3", "b/4", "a/6"]
 
     await have("a", "c")
