@@ -249,7 +249,7 @@ class Operator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`. Running passes are finished first."""
-        checks = {"caches": self._is_synced, "bus": self.bus.healthy, "handlers": self._are_in_time}
+        checks = {"caches": self._is_synced, "bus": self._is_on_bus, "handlers": self._are_in_time}
         if self._listeners:
             allow_open_files(MANY_CLIENTS.connections)
         async with AsyncExitStack() as open_ports:
@@ -270,6 +270,9 @@ class Operator:
             await end(*consumers)
             await self._drain(controllers)
             await end(*background)
+
+    async def _is_on_bus(self) -> bool | str:
+        return self.bus.trouble or await self.bus.healthy()
 
     def consumer_tasks(self) -> list[Task]:
         """Tasks that take messages from the bus. They start after the caches are filled."""
