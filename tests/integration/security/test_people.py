@@ -1,4 +1,4 @@
-"""What people may do with the accounts of the bus, by the chart's Role, on a real API server."""
+"""The chart's Role for people gives tokens of three accounts of the bus, on a real API server."""
 
 from __future__ import annotations
 

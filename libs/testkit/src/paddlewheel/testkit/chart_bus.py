@@ -410,7 +410,7 @@ async def entering(
         )
         yield Guest(client, refusals)
     finally:
-        # After a failed TLS handshake the socket is closed, and nats-py's `close` waits for ever.
+        # After a failed TLS handshake the socket is closed, and nats-py's `close` never returns.
         if client.is_connected:
             with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
                 await client.close()

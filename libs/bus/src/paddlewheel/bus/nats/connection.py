@@ -292,7 +292,7 @@ class Connection:
 
 
 def _file_credentials(file: Path) -> dict[str, str]:
-    """A credentials file, or a file with nothing but the seed of an nkey."""
+    """A credentials file, or a file with the seed of an nkey only."""
     text = file.read_text().strip()
     return {"nkeys_seed_str": text} if text.startswith("S") else {"user_credentials": str(file)}
 

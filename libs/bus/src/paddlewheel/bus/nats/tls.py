@@ -46,7 +46,7 @@ def tls_problem(folder: str) -> str:
 
 
 async def explain(error: ssl.SSLCertVerificationError, url: str, folder: str, name: str) -> str:
-    """What is wrong with the certificate of a server, and what to do.
+    """Describe the fault of a server's certificate, and what to do.
 
     Args:
         name: that the certificate was compared with, "" for the host of `url`.
