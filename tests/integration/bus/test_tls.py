@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -13,12 +14,13 @@ from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.nats import NatsBus, connection
-from paddlewheel.bus.ports import RawMessage
-from paddlewheel.core.errors import Retry
+from paddlewheel.bus.ports import RawMessage, Reading
+from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.devcluster.certs import Authority
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 
+OTHER_NAME = "the server's certificate is for nats, 127.0.0.1, not for else"
 FACT = RawMessage("pw.evt.jobs.x", b"{}")
 
 
@@ -85,10 +87,29 @@ async def test_a_server_of_another_name_or_authority_is_refused(
     server: NatsServer, certificates: Path
 ) -> None:
     async with bus_of(replace(access_of(server, certificates), tls_hostname="else")) as bus:
-        await refused_with(bus, "Hostname mismatch")
+        await refused_with(bus, OTHER_NAME)
+        assert OTHER_NAME in bus.trouble, "readiness has the cause"
     issue(certificates, "second")
     async with bus_of(access_of(server, certificates)) as bus:
-        await refused_with(bus, "certificate verify failed")
+        await refused_with(
+            bus, f"{certificates}/client/ca.crt is not the authority of the server's certificate"
+        )
+
+
+async def test_a_person_does_not_wait_for_another_certificate(server: NatsServer, certificates: Path) -> None:
+    person = replace(access_of(server, certificates), ends_with_wrong_certificate=True)
+    reading = Reading(("pw.evt.>",))
+    async with bus_of(replace(person, tls_hostname="else")) as bus:
+        with pytest.raises(Permanent, match=re.escape(OTHER_NAME)):
+            await anext(bus.read(reading))
+        with pytest.raises(Permanent, match="NATS_TLS_HOSTNAME"):
+            await bus.check()
+    issue(certificates, "second")
+    async with bus_of(person) as bus:
+        with pytest.raises(
+            Permanent, match=r"is not the authority of the server's certificate.*NATS_TLS_DIR"
+        ):
+            await anext(bus.read(replace(reading, durable="sub-mine")))
 
 
 @pytest.mark.usefixtures("hasty")

@@ -26,6 +26,7 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
 from paddlewheel.sdk import JobDeleted, JobGated, JobSucceeded, ObjectRef, SampleSetReady
+from paddlewheel.testkit.chart_bus import running
 from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.patient_bus import connect
 from paddlewheel.testkit.suites import long_after
@@ -383,3 +384,17 @@ async def test_wrong_certificates_are_refused_by_variable_and_file_before_connec
         f"error: NATS_TLS_DIR: {tmp_path}/ca.crt: No such file or directory; a folder with"
     )
     assert "(ConfigMap bus-ca)" in line
+
+
+@pytest.mark.parametrize("arguments", long_after(1, map(str.split, ("events", "dlq list", "bus status"))))
+async def test_a_certificate_of_another_server_ends_the_command_with_its_names(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    with running(tmp_path / "bus") as bus:
+        env = {"NATS_URL": bus.url, "NATS_TLS_DIR": str(bus.authority), "NATS_TLS_HOSTNAME": "bus.example"}
+        failed = await run(*arguments, env=env)
+    assert (failed.code, failed.out) == (1, "")
+    [line] = failed.err.splitlines()
+    assert line.startswith(f"error: BusCertificateWrong: {bus.url}: the server's certificate is for ")
+    assert "nats, " in line
+    assert "not for bus.example: use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME" in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
@@ -18,8 +19,9 @@ from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DATASETS, JOBS
 from paddlewheel.contracts import envelope
 from paddlewheel.contracts.events import make_event
-from paddlewheel.core.errors import PaddlewheelError, Retry
+from paddlewheel.core.errors import PaddlewheelError, Permanent, Retry
 from paddlewheel.core.sockets import free_ports
+from paddlewheel.devcluster.certs import Authority
 from paddlewheel.sdk import (
     JobDeleted,
     JobGated,
@@ -269,3 +271,23 @@ async def test_a_subscribers_password_is_enough_and_none_is_not(
     async with aclosing(paddlewheel.events(url=chart_bus.url, open_within=0.5)) as events:
         with pytest.raises(PaddlewheelError):
             await anext(events)
+
+
+async def test_a_wrong_certificate_ends_the_loop_with_the_setting_and_the_names(
+    chart_bus: ChartBus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def problem(folder: Path) -> str:
+        async with aclosing(paddlewheel.events(url=chart_bus.url, tls_dir=folder)) as events:
+            with pytest.raises(Permanent) as ended:
+                await anext(events)
+        return ended.value.message
+
+    monkeypatch.setenv("NATS_TLS_HOSTNAME", "bus.example")
+    text = await problem(chart_bus.authority)
+    assert re.search(
+        r"certificate is for .*\bnats\b.*, not for bus\.example: .*NATS_URL.*NATS_TLS_HOSTNAME", text
+    )
+    monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
+    other = Authority(tmp_path / "other", "other").identity.certificate
+    text = await problem(other.rename(other.with_name("ca.crt")).parent)
+    assert re.search(r"ca\.crt is not the authority of the server's certificate .*NATS_TLS_DIR", text)

@@ -27,10 +27,20 @@ from paddlewheel.testkit.charts import render
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import eventually, patiently
 
+BEFORE = (
+    "nats.subscribers[0].name=subscriber",
+    "nats.subscribers[1].name=vision",
+    "nats.subscribers[1].namespaces={default}",
+    "nats.subscribers[1].maxBytes=16Mi",
+)
 AFTER = (
     "nats.subscribers[0].name=subscriber",
     "nats.subscribers[1].name=vision",
-    "nats.subscribers[1].namespaces={a}",
+    "nats.subscribers[1].namespaces={default,team-b}",
+    "nats.subscribers[1].maxBytes=16Mi",
+    "nats.subscribers[2].name=audio",
+    "nats.subscribers[2].namespaces={default}",
+    "nats.subscribers[2].maxBytes=16Mi",
     "nats.services[0].name=notebooks",
     "nats.services[0].publishes[0].context=notebooks",
     "nats.jetstream.maxFileStore=6Gi",
@@ -39,8 +49,10 @@ AFTER = (
 )
 
 
-async def test_a_team_a_service_and_a_larger_store_come_without_a_lost_connection(tmp_path: Path) -> None:
-    with running(tmp_path / "bus") as bus:
+async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_connection(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
         sources = mounted(bus, tmp_path / "mounted")
         beside = await asyncio.create_subprocess_exec(
@@ -49,12 +61,16 @@ async def test_a_team_a_service_and_a_larger_store_come_without_a_lost_connectio
         # Before, it would take the second configuration for the first.
         await eventually((bus.home / "keys.conf").exists, within=90)
         controller = NatsBus(bus.access("job-controller"), name="job-controller")
-        reader = NatsBus(bus.access("subscriber"), name="reader")
-        heard: list[str] = []
-        following = asyncio.create_task(follow(reader, heard))
+        readers = [
+            NatsBus(bus.access("subscriber", url=bus.url_of(team)), name=team)
+            for team in ("subscriber", "vision")
+        ]
+        heard: list[list[str]] = [[], []]
+        following = [asyncio.create_task(follow(*each)) for each in zip(readers, heard, strict=True)]
         try:
             await patiently(lambda: controller.publish(make_gated(1)))
-            await eventually(lambda: len(heard) == 1, what="the first fact")
+            await patiently(lambda: controller.publish(make_gated(1, "other", "team-b")))
+            await eventually(lambda: list(map(len, heard)) == [2, 1], what="the first facts")
             before = bus.process
             sources[0].write_text(configured(bus, *AFTER))
             await eventually(lambda: "Reloaded server configuration" in bus.log, within=60)
@@ -62,20 +78,23 @@ async def test_a_team_a_service_and_a_larger_store_come_without_a_lost_connectio
             declared = render("paddlewheel", "crds.install=false", *AFTER)
             after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
             await install(after)
-            async with guest(after, "vision", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
+            async with guest(after, "audio", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
                 await controller.publish(make_gated(2))
-                await eventually(lambda: len(heard) == 2, what="the second fact")
+                await controller.publish(make_gated(2, "other", "team-b"))
+                await eventually(lambda: list(map(len, heard)) == [4, 3], what="the second facts")
 
             assert before is not None
             assert before.poll() is None, "the server was restarted"
             assert bus.log.count("Server is ready") == 1
-            assert [each._connection.generation for each in (controller, reader)] == [0, 0]
-            # Each fact once, and none again: the position of the durable is what it was.
-            assert heard == ["uid/gated/1", "uid/gated/2"]
+            assert [each._connection.generation for each in (controller, *readers)] == [0, 0, 0]
+            # Each fact once: the durables keep their positions.
+            second = ["uid/gated/2", "other/gated/2"]
+            assert heard == [["uid/gated/1", "other/gated/1", *second], ["uid/gated/1", *second]]
         finally:
-            await end(following)
+            await end(*following)
             await controller.close()
-            await reader.close()
+            for each in readers:
+                await each.close()
             beside.terminate()
             await beside.wait()
 

@@ -109,6 +109,28 @@ async def test_each_team_has_its_copies_with_the_same_numbers_and_ids(bus: Chart
     assert [delivery.sequence for delivery in own] == [1, 2, 4, 5]
 
 
+async def test_positions_stay_when_namespaces_are_added_and_removed(bus: ChartBus) -> None:
+    async def have(*namespaces: str) -> None:
+        [first, team] = bus.teams
+        await install(bus, teams=(first, replace(team, namespaces=namespaces)))
+
+    durable = {"durable": "sub-mine", "selection": "all", "selection_key": "all"}
+    await install(bus)
+    await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(6)))
+    assert ids(await read(bus, "team-a", 2, **durable)) == ["a/0", "b/1"]
+
+    await have("a", "b", "c")
+    await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(6, 9)))
+    # The new namespace counts from now on.
+    assert ids(await read(bus, "team-a", 4, **durable)) == ["b/1", "a/3", "b/4", "a/6"]
+
+    await have("a", "c")
+    await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(9, 12)))
+    assert ids(await read(bus, "team-a", 4, **durable)) == ["a/6", "c/8", "a/9", "c/11"]
+    # Nothing of the namespace that was removed is left.
+    assert ids(await read(bus, "team-a", 6)) == ["a/0", "a/3", "a/6", "c/8", "a/9", "c/11"]
+
+
 async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
     await install(bus)
     async with guest(bus, "team-a", prefix="_INBOX_subscriber") as client:

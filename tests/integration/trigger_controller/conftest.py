@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,15 @@ class TriggerServiceHarness(ServiceHarness):
 
         await eventually(taken, within=WITHIN, what=f"{event.id} is stored")
 
-    async def post(self, body: bytes, source: str = "images", token: str = TOKEN) -> tuple[int, str]:
+    async def post(
+        self, body: bytes, source: str = "images", token: str = TOKEN, tls: ssl.SSLContext | None = None
+    ) -> tuple[int, str]:
         """As an object store would; gives status and text."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        url = f"http://127.0.0.1:{self.port}/v1/sources/s3/{source}"
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}/v1/sources/s3/{source}"
         async with (
             aiohttp.ClientSession() as session,
-            session.post(url, data=io.BytesIO(body), headers=headers) as answer,
+            session.post(url, data=io.BytesIO(body), headers=headers, ssl=tls or True) as answer,
         ):
             return answer.status, await answer.text()
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import aiohttp
 import pytest
 from tests.integration.trigger_controller.conftest import OLDER_TOKEN, TOKEN, TriggerServiceHarness
 
+from paddlewheel.devcluster.certs import Authority
 from paddlewheel.testkit.storage import running_object_store
 from paddlewheel.testkit.triggers import make_store_trigger, s3_body, s3_record
 from paddlewheel.testkit.wait import eventually
@@ -113,6 +117,35 @@ async def test_only_a_token_of_the_source_lets_in_before_the_body_is_read(
     (harness.tokens / "images").unlink()
     (harness.tokens / "images").mkdir()
     assert (await harness.post(body))[0] == 503, "nobody is let in by mistake"
+
+
+async def test_over_tls_renewed_files_are_used_without_a_restart(
+    harness: TriggerServiceHarness, tmp_path: Path
+) -> None:
+    served, body = tmp_path / "served", s3_body(s3_record("a.png"))
+    served.mkdir()
+    first = issue(tmp_path / "first", served)
+    await harness.serve(WEBHOOK_TLS_DIR=str(served))
+    assert (await harness.post(body, tls=first))[0] == 204
+    with pytest.raises(aiohttp.ClientError):
+        await harness.post(body)
+
+    second = issue(tmp_path / "second", served)
+    assert (await harness.post(body, tls=second))[0] == 204
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await harness.post(body, tls=first)
+
+    (served / "tls.crt").write_text("nonsense")
+    assert (await harness.post(body, tls=second))[0] == 204, "the last valid files stay in use"
+
+
+def issue(folder: Path, served: Path) -> ssl.SSLContext:
+    """A certificate of a new authority in `served`, and the TLS of a store that trusts the authority."""
+    authority = Authority(folder, folder.name)
+    made = authority.server("server", "webhook", [], [IPv4Address("127.0.0.1")])
+    shutil.copy(made.certificate, served / "tls.crt")
+    shutil.copy(made.key, served / "tls.key")
+    return ssl.create_default_context(cafile=str(authority.identity.certificate))
 
 
 @pytest.mark.long

@@ -244,6 +244,19 @@ def test_the_webhook_is_reached_by_those_who_are_named_and_by_nobody_else() -> N
     assert ports(stores) == {"http": None, 8081: [{"ipBlock": {"cidr": "10.20.0.0/16"}}]}
 
 
+def test_the_webhook_is_served_over_tls_with_a_secret() -> None:
+    manifests = render("paddlewheel", "triggerController.webhook.tlsSecret=webhook-tls")
+    pod = dict(pod_specs(manifests))["trigger-controller"]
+    [container] = pod["containers"]
+    folder = {each["name"]: each.get("value") for each in container["env"]}[
+        "TRIGGER_CONTROLLER_WEBHOOK_TLS_DIR"
+    ]
+    [mount] = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
+    [volume] = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    # Not optional: without it the webhook would be served in plain text.
+    assert volume["secret"] == {"secretName": "webhook-tls", "defaultMode": 288}
+
+
 def test_sources_are_granted_to_nobody_unless_the_operator_names_namespaces() -> None:
     def grants(*values: str) -> dict[str, list[str]]:
         pod = named(render("paddlewheel", "crds.install=false", *values), "Deployment", "trigger-controller")[

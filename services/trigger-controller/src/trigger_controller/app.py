@@ -41,5 +41,5 @@ def build(settings: Settings, host: Host) -> Operator:
         operator.consume(subscription, wakes.received)
     if settings.webhook_tokens_dir is not None:
         webhook = Webhook(host.bus, host.clock, metrics, settings.webhook_tokens_dir)
-        operator.listen(settings.webhook_port, [webhook.route])
+        operator.listen(settings.webhook_port, [webhook.route], settings.webhook_tls_dir)
     return operator

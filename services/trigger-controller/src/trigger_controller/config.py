@@ -25,6 +25,8 @@ class Settings(OperatorSettings):
     """Replicas share the messages, not the triggers: any replica may get an event for any trigger."""
     webhook_tokens_dir: Path | None = None
     """Holds a file for each source, with the bearer tokens that its store may send; None receives nothing."""
+    webhook_tls_dir: Path | None = None
+    """Holds tls.crt and tls.key of the webhook; None receives over plain HTTP."""
     sources: Annotated[dict[SourceName, tuple[str, ...]], NoDecode] = Field(default_factory=dict)
     """Namespaces whose Triggers may follow a source, by its name, as JSON; `*` means all. Others may not."""
     webhook_port: int = Field(default=8081, ge=0, le=65535)

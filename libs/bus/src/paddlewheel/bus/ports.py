@@ -283,6 +283,11 @@ class Bus(Publisher, Reader, Commands, Protocol):
         """Return when the bus is reachable and its streams exist. Raises Retry, with what went wrong."""
         ...
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; "" when there is one, or none was tried."""
+        ...
+
     async def healthy(self) -> bool:
         """`check` succeeds, and no consumer of this process has stopped because of its dead letters."""
         ...

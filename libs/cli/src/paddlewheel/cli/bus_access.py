@@ -77,6 +77,7 @@ async def cluster_bus_access(where: Target, *, role: str) -> AsyncIterator[Acces
                 token_file=str(folder / TOKEN),
                 streams="assume",
                 inbox_prefix=inbox_prefix(role),
+                ends_with_wrong_certificate=True,
                 role=role,
             )
 

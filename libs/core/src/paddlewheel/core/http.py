@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from ssl import SSLContext
 from typing import cast
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from paddlewheel.core.server_tls import serving_tls
 from paddlewheel.core.telemetry import metrics_text
 
 Check = Callable[[], Awaitable[bool | str]]
@@ -51,6 +54,7 @@ async def serve(
     *,
     host: str = "0.0.0.0",
     limits: Limits = _USUAL,
+    tls_dir: Path | None = None,
 ) -> AsyncIterator[int]:
     """Serve while the context is open. Yields the port that was bound.
 
@@ -59,7 +63,9 @@ async def serve(
         checks: readiness checks by name. /readyz returns 200 when all are True, else 503. Its body has the
             result of each check. With None only the extra routes are served, for clients outside the cluster.
         extra_routes: further endpoints of the service.
+        tls_dir: folder with tls.crt and tls.key, which may be renewed at any time. None means plain HTTP.
     """
+    tls = None if tls_dir is None else serving_tls(tls_dir)
     app = _application(checks, extra_routes, limits)
     runner = web.AppRunner(
         app,
@@ -70,7 +76,7 @@ async def serve(
     )
     await runner.setup()
     try:
-        async with _listening(runner, host, port, limits.connections) as bound:
+        async with _listening(runner, host, port, limits.connections, tls) as bound:
             yield bound
     finally:
         await runner.cleanup()
@@ -101,11 +107,13 @@ async def send(request: web.Request, answer: web.StreamResponse, within: float) 
 
 
 @asynccontextmanager
-async def _listening(runner: web.AppRunner, host: str, port: int, most: int) -> AsyncIterator[int]:
+async def _listening(
+    runner: web.AppRunner, host: str, port: int, most: int, tls: SSLContext | None
+) -> AsyncIterator[int]:
     # The sites of aiohttp cannot limit the number of connections.
     assert runner.server is not None, "the runner is set up"
     gate = partial(_Gate, runner.server, most)
-    listener = await asyncio.get_running_loop().create_server(gate, host, port, backlog=128)
+    listener = await asyncio.get_running_loop().create_server(gate, host, port, backlog=128, ssl=tls)
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
@@ -152,7 +153,7 @@ class Operator:
         self._background: list[Task] = []
         self._consumers: list[Task] = []
         self._routes: list[web.RouteDef] = []
-        self._listeners: list[tuple[int, tuple[web.RouteDef, ...]]] = []
+        self._listeners: list[tuple[int, tuple[web.RouteDef, ...], Path | None]] = []
 
     def outbox(
         self, stream: StreamSpec, count: Count, elsewhere: Mapping[str, StreamSpec] = MappingProxyType({})
@@ -234,27 +235,28 @@ class Operator:
         """Add an HTTP route to those of every service."""
         self._routes.append(route)
 
-    def listen(self, port: int, routes: Iterable[web.RouteDef]) -> None:
-        """Serve HTTP routes at a separate port.
+    def listen(self, port: int, routes: Iterable[web.RouteDef], tls_dir: Path | None = None) -> None:
+        """Serve HTTP routes at a separate port, over TLS if `tls_dir` has tls.crt and tls.key.
 
         Many clients of this port cannot delay the probes, and cannot reach probes or metrics.
         """
-        self._listeners.append((port, tuple(routes)))
+        self._listeners.append((port, tuple(routes), tls_dir))
 
     @property
     def routes(self) -> tuple[web.RouteDef, ...]:
         """All HTTP routes of the service at all ports, except the routes that every service has."""
-        return (*self._routes, *(route for _, routes in self._listeners for route in routes))
+        return (*self._routes, *(route for _, routes, _ in self._listeners for route in routes))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`. Running passes are finished first."""
-        checks = {"caches": self._is_synced, "bus": self.bus.healthy, "handlers": self._are_in_time}
+        checks = {"caches": self._is_synced, "bus": self._is_on_bus, "handlers": self._are_in_time}
         if self._listeners:
             allow_open_files(MANY_CLIENTS.connections)
         async with AsyncExitStack() as open_ports:
             await open_ports.enter_async_context(http.serve(self.settings.http_port, checks, self._routes))
-            for port, routes in self._listeners:
-                await open_ports.enter_async_context(http.serve(port, None, routes, limits=MANY_CLIENTS))
+            for port, routes, tls_dir in self._listeners:
+                listening = http.serve(port, None, routes, limits=MANY_CLIENTS, tls_dir=tls_dir)
+                await open_ports.enter_async_context(listening)
             await self.operate(stop)
 
     async def operate(self, stop: asyncio.Event) -> None:
@@ -268,6 +270,9 @@ class Operator:
             await end(*consumers)
             await self._drain(controllers)
             await end(*background)
+
+    async def _is_on_bus(self) -> bool | str:
+        return self.bus.trouble or await self.bus.healthy()
 
     def consumer_tasks(self) -> list[Task]:
         """Tasks that take messages from the bus. They start after the caches are filled."""

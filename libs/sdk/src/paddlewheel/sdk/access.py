@@ -47,6 +47,7 @@ def resolve_access(
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
         streams="assume",
         inbox_prefix=inbox_prefix(role),
+        ends_with_wrong_certificate=True,
         role=(token and role == SUBSCRIBER and env.get("NATS_TEAM")) or role,
     )
 

@@ -118,6 +118,8 @@ def events(
     Raises:
         InvalidArgument: (a ValueError) at once, with the parameter and a remedy; from the loop when `durable`
             was created for another selection.
+        paddlewheel.core.errors.Permanent: from the loop, when the server's certificate has another name or
+            another authority at the first connection.
         paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
     """
     wish = Wish(job, sample_set, sample_job, paddle_service, service, context, types)

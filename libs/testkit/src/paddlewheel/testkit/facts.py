@@ -9,13 +9,13 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 
 
-def make_gated(number: int, uid: str = "uid") -> Event:
+def make_gated(number: int, uid: str = "uid", namespace: str = "default") -> Event:
     """The `number`-th fact about the job `uid`; says its number in `message`."""
     return make_event(
         JobGated(message=str(number)),
         id=f"{uid}/gated/{number}",
         source="test",
-        namespace="default",
+        namespace=namespace,
         uid=uid,
         time=datetime.now(UTC),
     )

@@ -206,7 +206,11 @@ def _installs(declared: Declared) -> Permissions:
             *(f"{consumer}.{call}.{name}" for name in names for call in ("INFO", "CREATE")),
             *(f"{consumer}.CREATE.{name}.>" for name in names),
             # The mirrors of teams, and what feeds them.
-            *(f"pw.install.*.STREAM.{call}.{name}" for name in facts for call in (*_MAKING, "DELETE")),
+            *(
+                f"pw.install.*.STREAM.{call}.{name}"
+                for name in facts
+                for call in (*_MAKING, "DELETE", "PURGE")
+            ),
             *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{name}" for name in facts),
             # Streams that it may replace, and the copy of the unread messages in them.

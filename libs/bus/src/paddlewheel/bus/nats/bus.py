@@ -151,6 +151,10 @@ class NatsBus:
     async def check(self) -> None:
         await self._provision.check()
 
+    @property
+    def trouble(self) -> str:
+        return self._connection.trouble.removeprefix(": ")
+
     async def healthy(self) -> bool:
         """Connected, every stream on disk exists, and no consumer has stopped because of its dead letters."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,8 +18,8 @@ from paddlewheel.bus.admin.permissions import EVALUATOR
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.renewal import Renewal
-from paddlewheel.bus.nats.tls import load_tls
-from paddlewheel.core.errors import Retry, Unavailable
+from paddlewheel.bus.nats.tls import WrongCertificateError, explain, load_tls
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
@@ -46,6 +47,8 @@ class Connection:
         self._up, self._down = asyncio.Event(), asyncio.Event()
         self._closed = False
         self._trouble = ""
+        self._was_connected = False
+        self._is_over = False
         self._logged: dict[str, str] = {}
         self._listeners: set[Listener] = set()
         self._stream_missing: Listener = lambda: None
@@ -54,7 +57,12 @@ class Connection:
         """Changes with every loss: what was ensured or delivered before may be unknown to the server now."""
 
     async def client(self) -> Client:
-        """The live client. Raises Unavailable when there is none in time."""
+        """The live client.
+
+        Raises:
+            Unavailable: there is none in time.
+            Permanent: the server's certificate is wrong, and nobody waits for another.
+        """
         if self._client is not None and self._client.is_connected:
             return self._client
         try:
@@ -145,6 +153,8 @@ class Connection:
         while self._client is None or not self._client.is_connected:
             if self._closed:
                 raise Retry("BusClosed", "the bus was closed by its owner")
+            if self._is_over:
+                raise Permanent("BusCertificateWrong", f"{self._url}{self.trouble}")
             if self._client is not None:
                 self._lose(self._client)
             if self._keeper is None:
@@ -162,11 +172,20 @@ class Connection:
                 # A server that is away is waited for: this one refused, or a file or an address is wrong.
                 self._trouble = _text_of(error)
                 self._log_once(log.error, "bus cannot connect")
+                if isinstance(error, WrongCertificateError) and self._ends_with_wrong_certificate:
+                    self._is_over = True
+                    self._up.set()
+                    return
                 await asyncio.sleep(_RECONNECT_WAIT)
             finally:
                 self._renewal.end()
                 self._lose(client)
                 await client.discard()
+
+    @property
+    def _ends_with_wrong_certificate(self) -> bool:
+        """Later, the authority's files may be in the middle of a renewal."""
+        return self._access.ends_with_wrong_certificate and not self._was_connected
 
     def _new_client(self) -> Client:
         access = self._access
@@ -187,10 +206,16 @@ class Connection:
 
         self._renewal.begin()
         callbacks = {"disconnected_cb": lost, "closed_cb": lost, "error_cb": failed}
-        await client.open(self._access.url.split(","), {**self._options(), **callbacks})
+        servers = self._access.url.split(",")
+        try:
+            await client.open(servers, {**self._options(), **callbacks})
+        except ssl.SSLCertVerificationError as error:
+            why = await explain(error, servers[0], self._access.tls_dir, self._access.tls_hostname)
+            raise WrongCertificateError(why) from error
         self._renewal.made()
         self._down.clear()
         self._client = client
+        self._was_connected = True
         self._trouble = ""
         self._logged.clear()
         self._up.set()
@@ -250,6 +275,9 @@ class Connection:
         }
 
     def _note(self, error: Exception) -> None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            # It ends the attempt, and is explained there.
+            return
         if not self._trouble or not isinstance(error, OSError):
             # What a server reports explains more than the broken connection that follows.
             self._trouble = _text_of(error)
@@ -264,13 +292,13 @@ class Connection:
 
 
 def _file_credentials(file: Path) -> dict[str, str]:
-    """A credentials file, or a file with nothing but the seed of an nkey."""
+    """A credentials file, or a file with the seed of an nkey only."""
     text = file.read_text().strip()
     return {"nkeys_seed_str": text} if text.startswith("S") else {"user_credentials": str(file)}
 
 
 def _text_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, WrongCertificateError) else f"{type(error).__name__}: {error}"
 
 
 def _without_password(url: str) -> str:

@@ -14,7 +14,7 @@ from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import from_server
-from paddlewheel.bus.streams import StreamSpec
+from paddlewheel.bus.streams import StreamSpec, overlaps
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -24,7 +24,7 @@ _MISSING = 404
 _IN_FLIGHT = 1000
 """Messages on their way into a mirror that it has not confirmed."""
 _OF = "paddlewheel.origin"
-"""Key in a mirror's metadata: of which stream, by the time it was made, and what of it."""
+"""Key in a mirror's metadata: when its stream was made, and the subjects that it may hold."""
 
 log = LibraryLogger(__name__)
 
@@ -92,7 +92,7 @@ class Mirrors:
         mirror = await ask(self._connection, f"{team.api}.STREAM.INFO.{spec.name}")
         feed = await ask(self._connection, f"{_API}.CONSUMER.INFO.{spec.name}.{team.feed}")
         if mirror is not None and not _is_of(mirror, wanted):
-            # Of a stream that was lost, or of other namespaces: its sequence numbers mean something else.
+            # Its stream was lost, or the team had all namespaces.
             await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         last = int(origin["state"]["last_seq"])
@@ -102,18 +102,18 @@ class Mirrors:
         if mirror is not None and self._was_left_behind(team, spec, mirror, last):
             await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
-        if feed is not None and (mirror is None or not _is_alike(feed["config"], _feed(team, spec))):
+        if feed is not None and mirror is None:
             # Its position is that of the former mirror.
             await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{team.feed}")
             feed = None
         if feed is None:
             after = 0 if mirror is None else int(mirror["state"]["last_seq"])
             await self._create_feed(team, spec, after)
+        elif not _is_alike(feed["config"], self._feed(team, spec)):
+            await self._correct_feed(team, spec, feed["config"])
         await self._put_mirror(team, mirror, wanted)
         if feed is None or mirror is None:
             return MirrorStatus(team.name, spec.name, lag=last)
-        if feed["config"].get("num_replicas") != self._replicas:
-            await self._copy_feed(team, spec, feed["config"])
         return judge_mirror(team.name, spec.name, mirror, feed, last)
 
     def _was_left_behind(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
@@ -140,24 +140,26 @@ class Mirrors:
         start: Json = {"deliver_policy": "all"}
         if after:
             start = {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
-        config = {**_feed(team, spec), **start, "num_replicas": self._replicas}
-        request = {"stream_name": spec.name, "config": config, "action": "create"}
-        await ask(self._connection, f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
-        log.info("bus mirror is fed anew", stream=spec.name, team=team.name)
+        await self._put_feed(team, spec, {**self._feed(team, spec), **start}, "create")
+        log.info("bus mirror has a new feed", stream=spec.name, team=team.name)
 
-    async def _copy_feed(self, team: Team, spec: StreamSpec, config: Json) -> None:
-        """On as many servers as asked for; in place, so that it feeds all the same where there are fewer."""
-        config = {**config, "num_replicas": self._replicas}
-        request = {"stream_name": spec.name, "config": config, "action": "update"}
+    async def _correct_feed(self, team: Team, spec: StreamSpec, found: Json) -> None:
+        """In place, so that its position stays."""
+        await self._put_feed(team, spec, {**found, **self._feed(team, spec)}, "update")
+        log.info("bus mirror's feed was corrected", stream=spec.name, team=team.name)
+
+    async def _put_feed(self, team: Team, spec: StreamSpec, config: Json, action: str) -> None:
+        request = {"stream_name": spec.name, "config": config, "action": action}
         await ask(self._connection, f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
-        log.info("bus mirror's feed has other replicas", stream=spec.name, team=team.name)
 
     async def _put_mirror(self, team: Team, found: Json | None, wanted: Json) -> None:
+        name = wanted["name"]
         if found is None:
-            await ask(self._connection, f"{team.api}.STREAM.CREATE.{wanted['name']}", wanted)
+            await ask(self._connection, f"{team.api}.STREAM.CREATE.{name}", wanted)
         elif not _is_alike(found["config"], wanted):
-            config = {**found["config"], **wanted, "metadata": found["config"]["metadata"]}
-            await ask(self._connection, f"{team.api}.STREAM.UPDATE.{wanted['name']}", config)
+            for subject in sorted(_gone(found["config"], wanted)):
+                await ask(self._connection, f"{team.api}.STREAM.PURGE.{name}", {"filter": subject})
+            await ask(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
         """With the storage and the limits of the live origin, which an operator may have raised."""
@@ -173,6 +175,21 @@ class Mirrors:
             "metadata": {_OF: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
             "max_bytes": team.copy_bytes(origin["config"]["max_bytes"]),
             **{field: origin["config"][field] for field in same},
+        }
+
+    def _feed(self, team: Team, spec: StreamSpec) -> Json:
+        """A consumer that may feed a mirror: the mirror confirms messages by answers to flow control."""
+        return {
+            "name": team.feed,
+            "durable_name": team.feed,
+            "deliver_subject": team.delivery(spec.name),
+            "ack_policy": "flow_control",
+            "flow_control": True,
+            "idle_heartbeat": _NANOSECONDS,
+            "max_ack_pending": _IN_FLIGHT,
+            "replay_policy": "instant",
+            "filter_subjects": team.filters(spec.subjects),
+            "num_replicas": self._replicas,
         }
 
     async def _drop_strangers(self, spec: StreamSpec) -> None:
@@ -208,32 +225,30 @@ async def _last(connection: Connection, stream: str) -> int:
     return int(origin["state"]["last_seq"]) if origin else 0
 
 
-def _feed(team: Team, spec: StreamSpec) -> Json:
-    """As the server asks for it of a consumer that feeds a mirror: confirmed by answers to flow control."""
-    return {
-        "name": team.feed,
-        "durable_name": team.feed,
-        "deliver_subject": team.delivery(spec.name),
-        "ack_policy": "flow_control",
-        "flow_control": True,
-        "idle_heartbeat": _NANOSECONDS,
-        "max_ack_pending": _IN_FLIGHT,
-        "replay_policy": "instant",
-        "filter_subjects": team.filters(spec.subjects),
-    }
-
-
 def _is_of(mirror: Json, wanted: Json) -> bool:
-    """It copies what it is to copy."""
+    """It is a copy of the same stream, of which it may hold more or fewer namespaces."""
     found = mirror["config"]
-    of = (found.get("metadata") or {}).get(_OF)
-    return of == wanted["metadata"][_OF] and _is_alike(found.get("mirror") or {}, wanted["mirror"])
+    return (
+        _copied(found)[0] == _copied(wanted)[0]
+        and _is_alike(found.get("mirror") or {}, wanted["mirror"])
+        and not any(overlaps(gone, kept) for gone in _gone(found, wanted) for kept in _copied(wanted)[1])
+    )
+
+
+def _gone(found: Json, wanted: Json) -> set[str]:
+    """Subjects of namespaces that the team no longer has."""
+    return _copied(found)[1] - _copied(wanted)[1]
+
+
+def _copied(config: Json) -> tuple[str, set[str]]:
+    """When the stream of a mirror was made, and the subjects that the mirror may hold."""
+    made, _, subjects = ((config.get("metadata") or {}).get(_OF) or "").partition(" ")
+    return made, set(subjects.split(","))
 
 
 def _is_alike(found: Json, wanted: Json) -> bool:
     """Field by field; the server adds some of its own."""
     return all(
-        name == "metadata"
-        or (_is_alike(found.get(name) or {}, value) if isinstance(value, dict) else found.get(name) == value)
+        _is_alike(found.get(name) or {}, value) if isinstance(value, dict) else found.get(name) == value
         for name, value in wanted.items()
     )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nats.errors
 
 _SETTING = "nats_tls_dir: "
 _AUTHORITY = "ca.crt"
+_NAME_MISMATCH = (62, 64)
+"""OpenSSL's codes for another host name and another address."""
+_TIMEOUT_SECONDS = 2.0
+
+
+class WrongCertificateError(nats.errors.Error):
+    """The server's certificate is not that of the server that was asked for."""
 
 
 def load_tls(folder: str) -> ssl.SSLContext:
@@ -34,3 +43,39 @@ def tls_problem(folder: str) -> str:
     except nats.errors.Error as error:
         return str(error).removeprefix(_SETTING)
     return ""
+
+
+async def explain(error: ssl.SSLCertVerificationError, url: str, folder: str, name: str) -> str:
+    """Describe the fault of a server's certificate, and what to do.
+
+    Args:
+        name: that the certificate was compared with, "" for the host of `url`.
+    """
+    if error.verify_code not in _NAME_MISMATCH:
+        authority = Path(folder) / _AUTHORITY
+        remedy = "set NATS_TLS_DIR to the folder with the ca.crt of this server"
+        return (
+            f"{authority} is not the authority of the server's certificate ({error.verify_message}): {remedy}"
+        )
+    found = await _names(url, folder)
+    remedy = "use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME to it"
+    return f"the server's certificate is for {found}, not for {name or urlsplit(url).hostname}: {remedy}"
+
+
+async def _names(url: str, folder: str) -> str:
+    """The names in the certificate, by another connection, over which nothing is sent."""
+    context = load_tls(folder)
+    context.check_hostname = False
+    place = urlsplit(url)
+    try:
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            reader, writer = await asyncio.open_connection(place.hostname, place.port or 4222)
+            try:
+                await reader.readline()
+                await writer.start_tls(context, server_hostname=place.hostname)
+                certificate = writer.get_extra_info("ssl_object").getpeercert()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return "another name"
+    return ", ".join(value for _, value in certificate.get("subjectAltName", ())) or "no name"

@@ -141,6 +141,10 @@ class MemoryBus:
     async def check(self) -> None:
         self._check_up()
 
+    @property
+    def trouble(self) -> str:
+        return ""
+
     async def healthy(self) -> bool:
         return not self.down and not self._stopped
 
