@@ -90,7 +90,6 @@ def test_no_value_of_the_bus_restarts_the_servers(profile: str) -> None:
         "nats.jetstream.maxFileStore=6Gi",
         "nats.roleLimits.watchers=7",
         "nats.tls.serverNames={bus.example}",
-        "nats.tls.validityDays=9",
         "rollout=b",
     )
 
