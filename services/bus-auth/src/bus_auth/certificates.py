@@ -1,6 +1,7 @@
 """The bus's certificates and the key of bus-auth, kept in Secrets that the chart creates without data.
 
-Helm cannot keep what it makes where it sees no cluster (`helm template`, Argo CD). So this service makes them, once.
+Helm makes other keys at each rendering where it sees no cluster (`helm template`, Argo CD). So bus-auth makes
+them, once.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Settings(ProcessSettings):
     key_file: Path
     """Ed25519 key in PEM, with which what is granted is signed."""
     server_names: tuple[str, ...] = ()
-    """JSON: DNS names of the servers, for which this service makes the certificates and its key; () means that others do."""
+    """JSON: DNS names of the servers. bus-auth makes their certificate and its own key, unless this is ()."""
     audience: str = Field(default=AUDIENCE, min_length=1)
     """For which clients' tokens must have been made."""
     lifetime: int = Field(default=1800, ge=5, le=3000)
