@@ -26,7 +26,7 @@ SECRET_NAMES = ("nats-ca", "nats-tls-server", "bus-auth-key")
 
 @pytest.fixture
 async def cluster() -> MemoryCluster:
-    """With what the chart creates."""
+    """It has the empty objects that the chart creates."""
     made = MemoryCluster()
     for name in SECRET_NAMES:
         await made.create(SECRETS, {"metadata": {"name": name, "namespace": HOME}, "type": "Opaque"})

@@ -136,13 +136,13 @@ def resources_named_in(service: str) -> set[Resource]:
 
 
 LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
-"""Of services whose replicas shard the objects: each replica holds a Lease."""
+"""Replicas of these services shard the objects, and each holds a Lease."""
 OWN_RIGHTS: dict[str, Rights] = {
     "job-controller": LEASES,
     "dataset-controller": {**LEASES, **RUNTIME_RIGHTS},
     "serving-controller": LEASES,
 }
-"""In the namespace of the release."""
+"""Everything that a service may do in the namespace of the release."""
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))

@@ -45,7 +45,7 @@ def test_no_certificate_is_rendered() -> None:
 
 
 def test_without_a_cluster_two_renderings_differ_in_nothing() -> None:
-    """As Argo CD and `helm template | kubectl apply` render; so a second one restarts nothing and changes no key."""
+    """Argo CD and `helm template | kubectl apply` render so; a second one restarts nothing."""
     chart = str(CHARTS / "paddlewheel")
     given = ("--set", "crds.install=false,jobController.progress.keySecret=mine")
     first, second = (helm("template", "release", chart, *given).stdout for _ in range(2))

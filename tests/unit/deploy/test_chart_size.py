@@ -1,4 +1,4 @@
-"""How much the chart asks of an operator: objects, pods and values."""
+"""The size of the chart: objects, pods and values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def test_the_default_chart_is_small() -> None:
 
     assert kinds.count("Secret") <= 6
     assert len(dict(pod_specs(manifests))) <= 7
-    assert len(manifests) <= 64, sorted(f"{m['kind']}/{m['metadata']['name']}" for m in manifests)
+    # Each service has its own account and rights, which take half of them.
+    assert len(manifests) <= 69, sorted(f"{m['kind']}/{m['metadata']['name']}" for m in manifests)
 
 
 def test_no_more_values_are_documented_than_somebody_reads() -> None:

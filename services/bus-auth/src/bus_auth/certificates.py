@@ -38,7 +38,7 @@ class Certificates:
     """Makes what the Secrets do not have, and copies this service's own files to its folder.
 
     Args:
-        namespace: of the release.
+        namespace: where the release and its Secrets are.
         names: DNS names of the servers.
         folder: for `tls.key` and `ca.crt`.
     """
@@ -113,7 +113,7 @@ class Certificates:
             # Data without it are of an earlier release of the chart, which must go on rendering them.
             metadata["annotations"] = {MADE_BY: "bus-auth"}
         await self._cluster.patch(resource, key, {"metadata": metadata, "data": dict(data)})
-        log.info("made what an object of the bus lacked", kind=resource.kind, name=key.name)
+        log.info("an object of the bus has been filled", kind=resource.kind, name=key.name)
 
 
 def _has_key(files: Files) -> bool:

@@ -59,7 +59,7 @@ _WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
-    """What bus-auth puts into the chart's Secrets, as pods see it: one folder per Secret; and `bus-ca`."""
+    """Write the files that bus-auth puts into the chart's Secrets: one folder for each, and `bus-ca`."""
     now = datetime.now(UTC)
     authority = make_authority(now)
     made = {
@@ -82,13 +82,13 @@ def server_names(manifests: Manifests) -> list[str]:
 
 
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
-    """As bus-installer reads them."""
+    """Read them where bus-installer does."""
     found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(_installer_env(manifests, "TEAMS"))
     return tuple(each.team for each in found)
 
 
 def services_of(manifests: Manifests) -> tuple[DeclaredService, ...]:
-    """As bus-installer reads them."""
+    """Read them where bus-installer does."""
     return TypeAdapter(DeclaredServices).validate_json(_installer_env(manifests, "SERVICES"))
 
 

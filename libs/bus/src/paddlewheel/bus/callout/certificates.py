@@ -1,4 +1,4 @@
-"""The certificates of the bus, as PEM files: an authority, the servers' certificate, and the key of bus-auth."""
+"""The certificates of the bus, as PEM files: an authority, the servers' certificate, the key of bus-auth."""
 
 from __future__ import annotations
 
