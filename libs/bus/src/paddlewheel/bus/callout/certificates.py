@@ -22,11 +22,12 @@ Files = dict[str, bytes]
 """File name to content."""
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 
-_AUTHORITY_VALIDITY = timedelta(days=3650)
-_SERVER_VALIDITY = timedelta(days=365)
-_SERVER_RENEWAL = timedelta(days=60)
-"""The servers' certificate is issued again so long before it ends."""
-_CLOCK_SKEW = timedelta(minutes=5)
+_AUTHORITY_DAYS, _SERVER_DAYS = 3650, 365
+"""Days for which a certificate is valid."""
+_RENEWAL_DAYS = 60
+"""The servers' certificate is issued again so many days before it ends."""
+_BACKDATED_MINUTES = 5
+"""Clocks of clients may be behind so far."""
 _ADDRESS = "127.0.0.1"
 """In the servers' certificate, for a forwarded port."""
 
@@ -38,7 +39,7 @@ def make_authority(now: datetime) -> Files:
     key = ec.generate_private_key(ec.SECP256R1())
     usage = {"key_cert_sign": True, "crl_sign": True, "digital_signature": True}
     made = (
-        _builder("paddlewheel-bus", key, now, _AUTHORITY_VALIDITY)
+        _builder("paddlewheel-bus", key, now, _AUTHORITY_DAYS)
         .issuer_name(_name("paddlewheel-bus"))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(**usage), critical=True)
@@ -58,7 +59,7 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
     # The servers of a cluster are clients of each other.
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     made = (
-        _builder(names[0], key, now, _SERVER_VALIDITY)
+        _builder(names[0], key, now, _SERVER_DAYS)
         .issuer_name(issuer.subject)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -72,7 +73,7 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
 def make_key(now: datetime) -> Files:
     """The key with which bus-auth signs, and a certificate that carries its public half to the servers."""
     key = Ed25519PrivateKey.generate()
-    made = _builder("bus-auth", key, now, _AUTHORITY_VALIDITY).issuer_name(_name("bus-auth")).sign(key, None)
+    made = _builder("bus-auth", key, now, _AUTHORITY_DAYS).issuer_name(_name("bus-auth")).sign(key, None)
     return {CERTIFICATE: _pem(made), KEY: _pem_key(key)}
 
 
@@ -82,20 +83,19 @@ def is_current(server: Files, authority: Files, names: Sequence[str], now: datet
         return False
     made = x509.load_pem_x509_certificate(server[CERTIFICATE])
     found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return (
-        set(found.get_values_for_type(x509.DNSName)) == set(names)
-        and now < made.not_valid_after_utc - _SERVER_RENEWAL
-    )
+    return set(found.get_values_for_type(x509.DNSName)) == set(
+        names
+    ) and now < made.not_valid_after_utc - timedelta(days=_RENEWAL_DAYS)
 
 
-def _builder(name: str, key: _PrivateKey, now: datetime, validity: timedelta) -> x509.CertificateBuilder:
+def _builder(name: str, key: _PrivateKey, now: datetime, days: int) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + validity)
+        .not_valid_before(now - timedelta(minutes=_BACKDATED_MINUTES))
+        .not_valid_after(now + timedelta(days=days))
     )
 
 
