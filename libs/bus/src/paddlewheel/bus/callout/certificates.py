@@ -26,8 +26,6 @@ _AUTHORITY_DAYS, _SERVER_DAYS = 3650, 365
 """Days for which a certificate is valid."""
 _RENEWAL_DAYS = 60
 """The servers' certificate is issued again so many days before it ends."""
-_BACKDATED_MINUTES = 5
-"""Clocks of clients may be behind so far."""
 _ADDRESS = "127.0.0.1"
 """In the servers' certificate, for a forwarded port."""
 
@@ -94,7 +92,8 @@ def _builder(name: str, key: _PrivateKey, now: datetime, days: int) -> x509.Cert
         .subject_name(_name(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=_BACKDATED_MINUTES))
+        # The clock of a client may be some minutes behind.
+        .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=days))
     )
 
