@@ -68,9 +68,9 @@ def test_a_workload_has_values_of_its_own(workload: str) -> None:
         assert template["spec"]["tolerations"] == [TOLERATION]
 
 
-def test_a_workload_may_have_no_toleration_where_others_have() -> None:
-    found = templates(render("paddlewheel", *EVERYWHERE, "workloads.nats.tolerations="))
-    assert "tolerations" in found["bus-auth"]["spec"]
+def test_a_workload_may_have_nothing_where_others_have_something() -> None:
+    found = templates(render("paddlewheel", *EVERYWHERE, "workloads.nats.priorityClassName="))
+    assert {name for name, each in found.items() if "priorityClassName" not in each["spec"]} == {"nats"}
 
 
 def test_by_default_nothing_is_said_about_nodes() -> None:
