@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
 
 from bus_auth.certificates import MADE_BY, Certificates
 from paddlewheel.bus.callout.keys import CalloutKey, PublicKeys
@@ -138,3 +139,18 @@ async def test_a_start_without_the_api_server_uses_the_files_before(
 
     (tmp_path / "tls.key").write_text("as before")
     await certificates(cluster, tmp_path, clock).begin()
+
+
+async def test_clients_that_check_strictly_accept_the_servers_certificate(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    verifier = (
+        PolicyBuilder()
+        .store(Store([x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])]))
+        .time(clock.now())
+        .build_server_verifier(x509.DNSName(NAMES[0]))
+    )
+    verifier.verify(x509.load_pem_x509_certificate(made["nats-tls-server"]["tls.crt"]), [])

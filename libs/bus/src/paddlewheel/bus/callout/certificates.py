@@ -41,6 +41,7 @@ def make_authority(now: datetime) -> Files:
         .issuer_name(_name("paddlewheel-bus"))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(**usage), critical=True)
+        .add_extension(_identifier(key), critical=False)
         .sign(key, SHA256())
     )
     return {CERTIFICATE: _pem(made), KEY: _pem_key(key)}
@@ -50,8 +51,8 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
     """The servers' certificate for these DNS names, its key, and the authority's certificate."""
     issuer = x509.load_pem_x509_certificate(authority[CERTIFICATE])
     signing = load_pem_private_key(authority[KEY], password=None)
-    if not isinstance(signing, _PrivateKey):
-        raise ValueError(f"the authority's key is a {type(signing).__name__}, not an EC key")
+    if not isinstance(signing, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is not an EC key")
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = [*(x509.DNSName(name) for name in names), x509.IPAddress(ip_address(_ADDRESS))]
     # The servers of a cluster are clients of each other.
@@ -63,7 +64,12 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True, key_encipherment=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        .sign(signing, None if isinstance(signing, Ed25519PrivateKey) else SHA256())
+        .add_extension(_identifier(key), critical=False)
+        # Clients that check strictly, as Python 3.13 does by default, refuse a certificate without it.
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+        )
+        .sign(signing, SHA256())
     )
     return {AUTHORITY: authority[CERTIFICATE], CERTIFICATE: _pem(made), KEY: _pem_key(key)}
 
@@ -96,6 +102,10 @@ def _builder(name: str, key: _PrivateKey, now: datetime, days: int) -> x509.Cert
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=days))
     )
+
+
+def _identifier(key: _PrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _name(common: str) -> x509.Name:
