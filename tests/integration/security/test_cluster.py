@@ -202,7 +202,7 @@ async def test_a_route_is_not_opened_by_another_authoritys_certificate(
 ) -> None:
     """A route may do everything."""
     other = tmp_path_factory.mktemp("other")
-    write_certificates(render("paddlewheel", *VALUES, "nats.tls.validityDays=9"), other)
+    write_certificates(render("paddlewheel", *VALUES), other)
     (other / "nats-tls-server").rename(cluster.folder / "nats-tls-other")
     rogue = launch(cluster.server(SIZE, ROGUE, "other"), started)
 

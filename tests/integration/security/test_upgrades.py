@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import io
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import orjson
 import pytest
 from cryptography import x509
 
+from bus_auth.certificates import Certificates
+from paddlewheel import kube
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.devcluster.commands import tool
-from paddlewheel.testkit.charts import CHARTS
+from paddlewheel.testkit.charts import CHARTS, REPOSITORY
 
 pytestmark = pytest.mark.long
 """Each installs the chart with its cluster-wide objects."""
 
 Secrets = dict[str, dict[str, bytes]]
+CHART = CHARTS / "paddlewheel"
+LANDED = "f16ae64f"
+"""The version before this one: its chart made the certificates itself."""
+
+
+def landed(folder: Path) -> Path:
+    """The chart of that version. Skips the test in a clone without its history."""
+    found = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "archive", LANDED, "deploy/charts"], capture_output=True, check=False
+    )
+    if found.returncode:
+        pytest.skip(f"this clone has no commit {LANDED}")
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "deploy/charts/paddlewheel"
 
 
 class Release:
@@ -25,28 +48,44 @@ class Release:
 
     def __init__(self, kubeconfig: str) -> None:
         self.namespace = f"security-{uuid4().hex[:8]}"
+        self._kubeconfig = kubeconfig
         self._where = ("--kubeconfig", kubeconfig, "--namespace", self.namespace)
 
-    def upgrade(self, *values: str) -> Secrets:
-        """Install or upgrade; returns the Secrets of the bus after it."""
-        self.upgrade_says(*values)
+    def upgrade(self, *values: str, chart: Path = CHART) -> Secrets:
+        """Install or upgrade; returns the Secrets after it."""
+        self.upgrade_says(*values, chart=chart)
         return self.secrets()
 
-    def upgrade_says(self, *values: str) -> str:
+    def upgrade_says(self, *values: str, chart: Path = CHART) -> str:
         """Install or upgrade; returns Helm's output."""
         flags = [flag for value in ("crds.install=false", *values) for flag in ("--set", value)]
-        chart = str(CHARTS / "paddlewheel")
-        return self._run("helm", "upgrade", "--install", "security", chart, "--create-namespace", *flags)
+        return self._run("helm", "upgrade", "--install", "security", str(chart), "--create-namespace", *flags)
+
+    def apply(self) -> None:
+        """Use `kubectl apply` for the manifests that Helm renders without a cluster."""
+        command = [tool("helm"), "template", "security", str(CHART), "--namespace", self.namespace]
+        rendered = subprocess.run([*command, "--set", "crds.install=false"], capture_output=True, check=True)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        manifests = b"\n---\n".join([orjson.dumps(namespace), rendered.stdout])
+        self._run("kubectl", "apply", "--filename", "-", stdin=manifests.decode())
+
+    def fill(self, *names: str) -> Secrets:
+        """Have bus-auth fill its Secrets, for servers of these further names; returns all Secrets."""
+
+        async def once() -> None:
+            async with await kube.connect(self._kubeconfig) as cluster:
+                with tempfile.TemporaryDirectory() as folder:
+                    given = (cluster, self.namespace, ("nats", *names), Path(folder), SystemClock())
+                    await Certificates(*given).begin()
+
+        asyncio.run(once())
+        return self.secrets()
 
     def secrets(self) -> Secrets:
         """File name to content, by Secret."""
-        return {name: data for name, data in self.all_secrets().items() if name.startswith("nats-")}
-
-    def all_secrets(self) -> Secrets:
-        """The same, of everything."""
         found = orjson.loads(self._run("kubectl", "get", "secrets", "-o", "json"))["items"]
         return {
-            item["metadata"]["name"]: {k: base64.b64decode(v) for k, v in item["data"].items()}
+            item["metadata"]["name"]: {k: base64.b64decode(v) for k, v in item.get("data", {}).items()}
             for item in found
             if not item["type"].startswith("helm.sh/")
         }
@@ -95,11 +134,14 @@ class Release:
     def uninstall(self) -> None:
         """Everything."""
         self._run("helm", "uninstall", "security", "--ignore-not-found")
+        # What `apply` has made outside the namespace.
+        kinds = "clusterroles,clusterrolebindings"
+        self._run("kubectl", "delete", kinds, "--selector=app.kubernetes.io/instance=security")
         self._run("kubectl", "delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
 
-    def _run(self, program: str, *arguments: str) -> str:
+    def _run(self, program: str, *arguments: str, stdin: str | None = None) -> str:
         command = [tool(program), *self._where, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, input=stdin)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
@@ -113,45 +155,74 @@ def release(api_server: str) -> Iterator[Release]:
         made.uninstall()
 
 
-def test_certificates_are_kept_and_renewed(release: Release) -> None:
-    first = release.upgrade()
-    assert set(first) == {"nats-ca", "nats-tls-server"}
-    assert release.upgrade("rollout=b") == first
-
-    release.delete("nats-tls-server")
-    second = release.upgrade()
-    assert {name for name in first if first[name] != second[name]} == {"nats-tls-server"}
-    authority = x509.load_pem_x509_certificate(first["nats-ca"]["tls.crt"])
-    made = x509.load_pem_x509_certificate(second["nats-tls-server"]["tls.crt"])
-    made.verify_directly_issued_by(authority)
-
-    release.delete("nats-ca")
-    third = release.upgrade()
-    assert {name for name in second if second[name] == third[name]} == set()
+BUS = ("nats-ca", "nats-tls-server", "bus-auth-key")
 
 
-def test_servers_whose_names_change_get_another_certificate_and_nobody_else_does(release: Release) -> None:
-    first = release.upgrade()
+def bus_of(secrets: Secrets) -> Secrets:
+    return {name: secrets[name] for name in BUS}
 
-    second = release.upgrade("nats.tls.serverNames={bus.example}")
 
+def test_certificates_are_made_once_and_kept(release: Release) -> None:
+    assert bus_of(release.upgrade()) == {name: {} for name in BUS}
+
+    first = bus_of(release.fill())
+    assert all(first.values())
+    assert bus_of(release.upgrade("rollout=b")) == first
+    assert bus_of(release.fill()) == first
+
+    second = bus_of(release.fill("bus.example"))
     assert {name for name in first if first[name] != second[name]} == {"nats-tls-server"}
     server = x509.load_pem_x509_certificate(second["nats-tls-server"]["tls.crt"])
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert "bus.example" in names.get_values_for_type(x509.DNSName)
-    assert release.upgrade("nats.tls.serverNames={bus.example}") == second
+    server.verify_directly_issued_by(x509.load_pem_x509_certificate(first["nats-ca"]["tls.crt"]))
+    assert bus_of(release.upgrade("rollout=c")) == second
+
+    release.delete("nats-ca")
+    release.upgrade()
+    third = bus_of(release.fill())
+    assert {name for name in second if second[name] != third[name]} == {"nats-ca", "nats-tls-server"}
+
+
+def test_manifests_that_are_applied_twice_leave_the_certificates_alone(release: Release) -> None:
+    """Argo CD applies what Helm renders without a cluster, too."""
+    release.apply()
+    first = release.fill()
+
+    release.apply()
+
+    assert bus_of(release.secrets()) == bus_of(first)
+    assert bus_of(release.fill()) == bus_of(first)
+
+
+def test_an_upgrade_from_the_last_landed_version_keeps_the_authority(
+    release: Release, tmp_path: Path
+) -> None:
+    """That chart rendered data, which Helm takes away unless this chart renders them again."""
+    found = release.upgrade(chart=landed(tmp_path))
+    kept = {name: found[name] for name in ("nats-ca", "job-controller-progress")}
+    assert all(kept.values())
+
+    def still(secrets: Secrets) -> bool:
+        return {name: secrets[name] for name in kept} == kept
+
+    assert still(release.upgrade())
+    filled = release.fill("bus.example")
+    assert still(filled)
+    assert all(bus_of(filled).values())
+    # bus-auth has replaced the servers' certificate, which Helm has to render as it is now.
+    assert bus_of(release.upgrade("rollout=b")) == bus_of(filled)
+    assert bus_of(release.fill("bus.example")) == bus_of(filled)
 
 
 def test_the_key_of_progress_is_kept_for_running_jobs_have_their_tokens(release: Release) -> None:
     release.upgrade()
-    before = release.all_secrets()["job-controller-progress"]
+    before = release.secrets()["job-controller-progress"]
 
     release.upgrade("rollout=b")
-    assert release.all_secrets()["job-controller-progress"] == before
+    assert release.secrets()["job-controller-progress"] == before
 
     release.delete("job-controller-progress")
     release.upgrade()
-    assert release.all_secrets()["job-controller-progress"] != before
+    assert release.secrets()["job-controller-progress"] != before
 
 
 def test_the_api_servers_addresses_are_found_in_the_cluster(release: Release) -> None:

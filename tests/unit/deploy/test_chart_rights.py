@@ -103,7 +103,6 @@ RUNTIME_RIGHTS: Rights = {
     ("", "pods"): {*SEE, "patch"},
 }
 """The rights of dataset-controller in the namespace of the release."""
-RUNTIME_ROLE = "paddlewheel-dataset-runtimes"
 NAMESPACE_ROLE = "paddlewheel-dataset-namespace"
 ONE = tuple(f"{name}Controller.namespace=team-a" for name in ("job", "dataset", "trigger", "serving"))
 """Every service serves one namespace."""
@@ -136,21 +135,26 @@ def resources_named_in(service: str) -> set[Resource]:
     return found
 
 
-SHARES = {"job-controller", "dataset-controller", "serving-controller"}
-"""Services whose replicas shard the objects; each replica holds a Lease."""
+LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
+"""Replicas of these services shard the objects, and each holds a Lease."""
+OWN_RIGHTS: dict[str, Rights] = {
+    "job-controller": LEASES,
+    "dataset-controller": {**LEASES, **RUNTIME_RIGHTS},
+    "serving-controller": LEASES,
+}
+"""Everything that a service may do in the namespace of the release."""
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
 def test_a_service_has_exactly_these_permissions(service: str) -> None:
     manifests = services()
 
-    assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == RIGHTS[service]
-    for_kinds_of_the_cluster = [
-        rights_of(m) for m in manifests if (m["kind"], name_of(m)) == ("ClusterRole", cluster_role(service))
-    ]
-    assert for_kinds_of_the_cluster == [r for name, r in CLUSTER_RIGHTS.items() if name == service]
+    assert rights_of(named(manifests, "ClusterRole", f"paddlewheel-{service}")) == {
+        **RIGHTS[service],
+        **CLUSTER_RIGHTS.get(service, {}),
+    }
     own = [rights_of(m) for m in manifests if (m["kind"], m["metadata"]["name"]) == ("Role", service)]
-    assert own == ([{("coordination.k8s.io", "leases"): OWN}] if service in SHARES else [])
+    assert own == ([OWN_RIGHTS[service]] if service in OWN_RIGHTS else [])
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -170,10 +174,8 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
         if m["kind"].endswith("Binding") and any(s["name"] == service for s in m.get("subjects", []))
     ]
 
-    own = [("Role", service)] if service in SHARES else []
-    own += [("Role", RUNTIME_ROLE)] if service == "dataset-controller" else []
-    cluster = [("ClusterRole", cluster_role(service))] if service in CLUSTER_RIGHTS else []
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *cluster, *own]
+    own = [("Role", service)] if service in OWN_RIGHTS else []
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own]
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -191,11 +193,13 @@ def test_a_service_of_one_namespace_has_a_role_there_and_next_to_nothing_in_the_
         if m["kind"] == "ClusterRoleBinding" and any(s["name"] == service for s in m["subjects"])
     ]
     assert in_the_cluster == [cluster_role(service)] * (service in CLUSTER_RIGHTS)
+    if service in CLUSTER_RIGHTS:
+        role = named(manifests, "ClusterRole", cluster_role(service))
+        assert rights_of(role) == CLUSTER_RIGHTS[service]
 
 
 def test_only_in_the_releases_namespace_there_are_rights_to_run_pods() -> None:
-    role = named(services(), "Role", RUNTIME_ROLE)
-    assert (role["metadata"]["namespace"], rights_of(role)) == ("paddle-system", RUNTIME_RIGHTS)
+    assert named(services(), "Role", "dataset-controller")["metadata"]["namespace"] == "paddle-system"
     elsewhere = {**RIGHTS["dataset-controller"], **NAMESPACE_RIGHTS}
     for kind in (("apps", "statefulsets"), ("", "pods"), ("", "secrets"), ("", "services")):
         assert "create" not in elsewhere[kind]
@@ -246,10 +250,6 @@ def bindings_of(manifests: Iterable[Manifest]) -> list[tuple[str, str]]:
 
 def cluster_role(service: str) -> str:
     return f"paddlewheel-{service}-cluster"
-
-
-def name_of(manifest: Manifest) -> str:
-    return str(manifest["metadata"]["name"])
 
 
 def test_only_the_controllers_have_a_token() -> None:

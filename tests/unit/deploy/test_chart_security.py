@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from paddlewheel.bus.admin.teams import Team
-from paddlewheel.testkit.chart_bus import teams_of
+from paddlewheel.testkit.chart_bus import server_names, teams_of
 from paddlewheel.testkit.charts import (
     CHARTS,
     Manifest,
@@ -33,44 +30,31 @@ RUNTIME = {
 }
 
 
-def secrets(manifests: Manifests) -> dict[str, dict[str, bytes]]:
-    """The Secrets of the bus."""
-    return {
-        m["metadata"]["name"]: {name: base64.b64decode(value) for name, value in m["data"].items()}
-        for m in manifests
-        if m["kind"] == "Secret" and m["type"] == "kubernetes.io/tls"
-    }
+FILLED = {"nats-ca", "nats-tls-server", "bus-auth-key"}
+"""The Secrets that bus-auth fills."""
 
 
-def certificate(data: dict[str, bytes]) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(data["tls.crt"])
+def test_no_certificate_is_rendered() -> None:
+    """Helm would issue another one each time where it sees no cluster."""
+    secrets = {m["metadata"]["name"]: m for m in services() if m["kind"] == "Secret"}
+
+    assert set(secrets) == {*FILLED, "job-controller-progress"}
+    for name in FILLED:
+        assert (secrets[name]["type"], secrets[name].get("data")) == ("Opaque", None)
+    assert "data" not in named(services(), "ConfigMap", "bus-ca")
 
 
-def names_in(made: x509.Certificate) -> list[str]:
-    found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return found.get_values_for_type(x509.DNSName)
+def test_without_a_cluster_two_renderings_differ_in_nothing() -> None:
+    """Argo CD and `helm template | kubectl apply` render so; a second one restarts nothing."""
+    chart = str(CHARTS / "paddlewheel")
+    given = ("--set", "crds.install=false,jobController.progress.keySecret=mine")
+    first, second = (helm("template", "release", chart, *given).stdout for _ in range(2))
 
-
-def test_the_servers_have_the_only_certificate() -> None:
-    made = secrets(services())
-
-    assert set(made) == {"nats-ca", "nats-tls-server", "bus-auth-key"}
-    data = made["nats-tls-server"]
-    assert data["ca.crt"] == made["nats-ca"]["tls.crt"]
-    certificate(data).verify_directly_issued_by(certificate(made["nats-ca"]))
-    assert isinstance(certificate(data).public_key(), ec.EllipticCurvePublicKey)
-    assert named(services(), "ConfigMap", "bus-ca")["data"]["ca.crt"].encode() == data["ca.crt"]
-
-
-def test_the_default_chart_is_small() -> None:
-    kinds = [m["kind"] for m in services()]
-
-    assert kinds.count("Secret") <= 6
-    assert len(dict(pod_specs(services()))) <= 7
+    assert first == second
 
 
 def test_server_certificate_covers_all_server_names() -> None:
-    names = set(names_in(certificate(secrets(services())["nats-tls-server"])))
+    names = set(server_names(services()))
 
     assert {"nats", "localhost", "nats.paddle-system.svc", "nats.paddle-system.svc.cluster.local"} <= names
     assert {f"nats-{index}.nats-servers.paddle-system.svc" for index in range(7)} <= names
@@ -94,7 +78,7 @@ def mounted(pod: Manifest) -> dict[str, str]:
 def test_services_use_existing_certificates() -> None:
     manifests = render("paddlewheel", "crds.install=false", "nats.tls.existing=true")
 
-    assert secrets(manifests) == {}
+    assert not [m for m in manifests if m["kind"] == "Secret" and m["metadata"]["name"] in FILLED]
     assert mounted(dict(pod_specs(manifests))["nats"]) == {"/etc/nats-tls": "nats-tls-server"}
 
 

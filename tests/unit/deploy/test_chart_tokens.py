@@ -46,15 +46,20 @@ def bindings_of(manifests: Manifests, account: str) -> set[tuple[str, str, str]]
     }
 
 
-REVIEWS = {
-    ("authentication.k8s.io", "tokenreviews"): ["create"],
-    ("authorization.k8s.io", "subjectaccessreviews"): ["create"],
-}
+REVIEWS = ("ClusterRoleBinding", "", "system:auth-delegator")
+"""Kubernetes' own role: it may create TokenReviews and SubjectAccessReviews."""
 
 
-def test_bus_auth_may_review_and_nothing_else(manifests: Manifests) -> None:
-    assert rights_of(named(manifests, "ClusterRole", "paddlewheel-bus-auth-cluster")) == REVIEWS
-    assert bindings_of(manifests, "bus-auth") == {("ClusterRoleBinding", "", "paddlewheel-bus-auth-cluster")}
+def test_bus_auth_may_review_and_fill_its_own_secrets_and_nothing_else(manifests: Manifests) -> None:
+    assert bindings_of(manifests, "bus-auth") == {REVIEWS, ("RoleBinding", "paddle-system", "bus-auth")}
+    rules = named(manifests, "Role", "bus-auth")["rules"]
+    assert {rule["resources"][0]: (rule["resourceNames"], rule["verbs"]) for rule in rules} == {
+        "secrets": (["nats-ca", "nats-tls-server", "bus-auth-key"], ["get", "patch"]),
+        "configmaps": (["bus-ca"], ["get", "patch"]),
+    }
+
+    others = render("paddlewheel", *TOKENS, "nats.tls.existing=true")
+    assert bindings_of(others, "bus-auth") == {REVIEWS}
 
 
 def test_a_team_is_joined_by_a_binding_to_its_role() -> None:
@@ -90,7 +95,6 @@ def test_no_value_of_the_bus_restarts_the_servers(profile: str) -> None:
         "nats.jetstream.maxFileStore=6Gi",
         "nats.roleLimits.watchers=7",
         "nats.tls.serverNames={bus.example}",
-        "nats.tls.validityDays=9",
         "rollout=b",
     )
 
@@ -133,7 +137,9 @@ def test_every_client_shows_a_token_that_is_worth_nothing_to_the_api_server(mani
         assert token["serviceAccountToken"] == wanted
         assert pods(manifests)[name]["serviceAccountName"], name
     assert clients >= {"job-controller", "dataset-controller", "bus-installer"}
-    assert [list(s) for s in sources(pods(manifests)["bus-auth"])] == [["configMap"]]
+    assert sources(pods(manifests)["bus-auth"]) == []
+    others = pods(render("paddlewheel", *TOKENS, "nats.tls.existing=true"))
+    assert [list(s) for s in sources(others["bus-auth"])] == [["configMap"]]
 
 
 def test_no_role_has_a_certificate(manifests: Manifests) -> None:
@@ -143,15 +149,18 @@ def test_no_role_has_a_certificate(manifests: Manifests) -> None:
     assert not [name for name in made if name.startswith("nats-tls-") and name != "nats-tls-server"]
 
 
-def test_bus_auths_private_key_is_mounted_by_bus_auth_alone(manifests: Manifests) -> None:
+@pytest.mark.parametrize(("values", "own"), [((), {}), (("nats.tls.existing=true",), {"bus-auth": ["all"]})])
+def test_bus_auths_private_key_is_mounted_by_bus_auth_at_most(
+    values: tuple[str, ...], own: dict[str, list[str]]
+) -> None:
     holders = {
         name: [item["key"] for item in volume["secret"].get("items", [{"key": "all"}])]
-        for name, pod in pods(manifests).items()
+        for name, pod in pods(render("paddlewheel", *TOKENS, *values)).items()
         for volume in pod["volumes"]
         if volume.get("secret", {}).get("secretName") == "bus-auth-key"
     }
 
-    assert holders == {"bus-auth": ["all"], "nats": ["tls.crt"]}
+    assert holders == {**own, "nats": ["tls.crt"]}
 
 
 @pytest.mark.parametrize("role", ["evaluator", "operator"])

@@ -356,14 +356,14 @@ def pattern_of(field: FieldInfo) -> str | None:
     return next((pattern for pattern in found if pattern), None)
 
 
-@pytest.mark.parametrize("disabled", [(), ("triggerController", "servingController")])
-def test_the_notes_name_every_kind_and_every_controller_that_runs(
-    disabled: tuple[str, ...], tmp_path: Path
-) -> None:
-    notes = render_notes(tmp_path, *(f"{part}.enabled=false" for part in disabled))
+def test_the_notes_name_every_kind_and_wait_for_every_pod(tmp_path: Path) -> None:
+    notes = render_notes(tmp_path)
 
-    waited = set(re.findall(r"deployment/(\S+)", notes))
-    assert waited == {name for name in SETTINGS if to_camel(name.replace("-", "_")) not in disabled}
+    (label,) = re.findall(r"wait pods .*--selector=(\S+)", notes)
+    templates = [m["spec"]["template"] for m in services() if "template" in m.get("spec", {})]
+    assert len(templates) == len(dict(pod_specs(services())))
+    for template in templates:
+        assert label in {f"{name}={value}" for name, value in template["metadata"]["labels"].items()}
     (listed,) = re.findall(r"kubectl get (\S+) -A", notes)
     assert set(listed.split(",")) == {kind.plural for kind in KINDS}
 

@@ -13,6 +13,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 app.kubernetes.io/name: {{ .name }}
 {{- end }}
 
+{{/* Label of the pods that serve metrics at port `http`. */}}
+{{- define "paddlewheel.metricsLabel" -}}
+paddlepaddle.org/metrics: "true"
+{{- end }}
+
 {{- define "paddlewheel.image" -}}
 {{ .root.Values.image.repository }}/{{ .name }}:{{ .root.Values.image.tag }}
 {{- end }}
@@ -53,12 +58,48 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/*
+Where a workload's pods run: the value of `workloads` for it, else the one for all. Arguments: root, name, and optionally
+antiAffinity, its podAntiAffinity unless the values have one.
+*/}}
+{{- define "paddlewheel.placement" -}}
+{{- $own := get .root.Values.workloads .name | default dict }}
+{{- $placement := dict }}
+{{- range $field := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- $_ := set $placement $field (hasKey $own $field | ternary (get $own $field) (get $.root.Values $field)) }}
+{{- end }}
+{{- if and .antiAffinity (not (hasKey $placement.affinity "podAntiAffinity")) }}
+{{- $_ := set $placement "affinity" (merge (dict "podAntiAffinity" .antiAffinity) $placement.affinity) }}
+{{- end }}
+{{- range $field, $value := $placement }}
+{{- if $value }}
+{{ dict $field $value | toYaml }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations of a workload's pods: those of the values, and those of the argument `annotations`. */}}
+{{- define "paddlewheel.podAnnotations" -}}
+{{- $own := get .root.Values.workloads .name | default dict }}
+{{- $annotations := hasKey $own "podAnnotations" | ternary (get $own "podAnnotations") .root.Values.podAnnotations }}
+{{- merge (dict) (.annotations | default dict) $annotations | toYaml }}
+{{- end }}
+
+{{/* Annotations of the pods of a service: where its metrics are, and the text that restarts it. */}}
+{{- define "paddlewheel.serviceAnnotations" -}}
+{{- $annotations := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" }}
+{{- with .root.Values.rollout }}
+{{- $_ := set $annotations "paddlepaddle.org/rollout" . }}
+{{- end }}
+{{- include "paddlewheel.podAnnotations" (dict "root" .root "name" .name "annotations" $annotations) }}
+{{- end }}
+
+{{/*
 A controller's ServiceAccount and Deployment. Arguments: root, name, values, prefix, env (name -> text), and optionally
 secrets and optionalSecrets (mount path -> Secret).
 */}}
 {{- define "paddlewheel.controller" -}}
 {{- $secrets := .secrets | default dict }}
-{{- $tls := include "paddlewheel.busTls" .root }}
+{{- $tls := and (include "paddlewheel.busTls" .root) (not .ownTls) }}
 {{- $optional := .optionalSecrets | default dict }}
 apiVersion: v1
 kind: ServiceAccount
@@ -79,14 +120,12 @@ spec:
     matchLabels: {{- include "paddlewheel.selector" . | nindent 6 }}
   template:
     metadata:
-      labels: {{- include "paddlewheel.labels" . | nindent 8 }}
-      annotations:
-        prometheus.io/scrape: "true"
-        prometheus.io/port: "8080"
-        {{- with .root.Values.rollout }}
-        paddlepaddle.org/rollout: {{ . | quote }}
-        {{- end }}
+      labels:
+        {{- include "paddlewheel.labels" . | nindent 8 }}
+        {{- include "paddlewheel.metricsLabel" . | nindent 8 }}
+      annotations: {{- include "paddlewheel.serviceAnnotations" . | nindent 8 }}
     spec:
+      {{- include "paddlewheel.placement" . | indent 6 }}
       serviceAccountName: {{ .name }}
       enableServiceLinks: false
       {{- with .root.Values.image.pullSecrets }}
@@ -134,7 +173,7 @@ spec:
             - {name: {{ $secret }}, mountPath: {{ $path }}, readOnly: true}
             {{- end }}
       volumes:
-        - {name: tmp, emptyDir: {}}
+        - {name: tmp, emptyDir: {{ .tmp | default dict | toJson }}}
         {{- with .root.Values.nats.credentialsSecret }}
         - {name: nats-credentials, secret: {secretName: {{ . }}, defaultMode: 288}}
         {{- end }}
@@ -153,14 +192,13 @@ spec:
 {{- define "paddlewheel.commonEnv" -}}
 {{ include "paddlewheel.busEnv" . }}
 {{ .prefix }}_NAMESPACE: {{ .values.namespace | quote }}
-{{ .prefix }}_WORKERS: {{ .values.workers | quote }}
 {{- end }}
 
 {{/* Settings of every client of the bus, as a map. Arguments: root, prefix, values. */}}
 {{- define "paddlewheel.busEnv" -}}
 {{ .prefix }}_NATS_URL: {{ include "paddlewheel.natsUrl" .root }}
 {{ .prefix }}_HTTP_PORT: "8080"
-{{ .prefix }}_LOG_LEVEL: {{ .values.logLevel }}
+{{ .prefix }}_LOG_LEVEL: {{ .root.Values.logLevel }}
 {{- if .root.Values.nats.credentialsSecret }}
 {{ .prefix }}_NATS_CREDS_FILE: /etc/paddlewheel/nats/nats.creds
 {{- end }}
@@ -191,43 +229,30 @@ metadata:
 rules:
 {{- end }}
 
-{{/* The beginning of the rules that a controller of one namespace has for kinds that are in no namespace. */}}
-{{- define "paddlewheel.clusterRole" -}}
+{{/*
+A controller's bindings, and its rights apart from those above. Arguments: root, name, values, and optionally clusterRules (for
+kinds that are in no namespace: they are in the ClusterRole above, unless the controller serves one namespace) and ownRules (in
+the release's namespace), both names of templates; leases.
+*/}}
+{{- define "paddlewheel.bindings" -}}
+{{- $one := ne .values.namespace "" }}
+{{- if and .clusterRules (not $one) }}
+{{- include .clusterRules .root | nindent 2 }}
+{{- end }}
+---
+{{ include "paddlewheel.binding" (dict "root" .root "account" .name "kind" (ternary "Role" "ClusterRole" $one) "role" (printf "paddlewheel-%s" .name) "namespace" .values.namespace) }}
+{{- if and .clusterRules $one }}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
   name: paddlewheel-{{ .name }}-cluster
   labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-rules:
+rules: {{- include .clusterRules .root | nindent 2 }}
+---
+{{ include "paddlewheel.binding" (dict "root" .root "account" .name "kind" "ClusterRole" "role" (printf "paddlewheel-%s-cluster" .name) "namespace" "") }}
 {{- end }}
-
-{{/* Binds that ClusterRole. */}}
-{{- define "paddlewheel.clusterBinding" -}}
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: paddlewheel-{{ .name }}-cluster
-  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: paddlewheel-{{ .name }}-cluster}
-subjects:
-  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
-{{- end }}
-
-{{/* Binds a controller's service account to its role and, if `leases`, to Leases in the release's namespace. */}}
-{{- define "paddlewheel.bindings" -}}
-{{- $kind := ternary "Role" "ClusterRole" (ne .values.namespace "") }}
-apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ $kind }}Binding
-metadata:
-  name: paddlewheel-{{ .name }}
-  {{- with .values.namespace }}
-  namespace: {{ . }}
-  {{- end }}
-  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $kind }}, name: paddlewheel-{{ .name }}}
-subjects:
-  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
-{{- if .leases }}
+{{- if or .leases .ownRules }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -236,21 +261,36 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "paddlewheel.labels" . | nindent 4 }}
 rules:
+  {{- if .leases }}
   # One Lease per replica shows which replicas are alive.
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
     verbs: [get, list, watch, create, patch, delete]
+  {{- end }}
+  {{- if .ownRules }}
+  {{- include .ownRules .root | nindent 2 }}
+  {{- end }}
 ---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
-  labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }}}
-subjects:
-  - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }}}
+{{ include "paddlewheel.binding" (dict "root" .root "account" .name "kind" "Role" "role" .name "namespace" .root.Release.Namespace) }}
 {{- end }}
+{{- end }}
+
+{{/*
+Binds a service account of the release to a role of the kind: in the namespace, or in the whole cluster when it is "". Arguments:
+root, account, kind, role, namespace, and optionally name, of the binding.
+*/}}
+{{- define "paddlewheel.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "RoleBinding" "ClusterRoleBinding" (ne .namespace "") }}
+metadata:
+  name: {{ .name | default .role }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "paddlewheel.labels" (dict "root" .root "name" .account) | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .kind }}, name: {{ .role }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .root.Release.Namespace }}}
 {{- end }}
 
 {{/*

@@ -232,6 +232,16 @@ key_file: /etc/nats-tls/tls.key
 {{ .Values.nats.antiAffinity | default $byProfile }}
 {{- end }}
 
+{{/* Keeps the servers on different nodes: a podAntiAffinity. */}}
+{{- define "paddlewheel.natsApart" -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "paddlewheel.selector" (dict "name" "nats") | fromYaml)) }}
+{{- if eq "required" (include "paddlewheel.natsAntiAffinity" .) }}
+{{- dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) | toYaml }}
+{{- else }}
+{{- dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) | toYaml }}
+{{- end }}
+{{- end }}
+
 {{- define "paddlewheel.natsSyncInterval" -}}
 {{- $byProfile := ternary "always" "2m" (eq .Values.profile "production") -}}
 {{ .Values.nats.jetstream.syncInterval | default $byProfile }}

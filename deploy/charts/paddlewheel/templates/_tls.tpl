@@ -1,4 +1,4 @@
-{{/* Certificates of the bus: issued once, reused by later upgrades. */}}
+{{/* Certificates of the bus: bus-auth makes them. */}}
 
 {{/* "true" when the services check the server by the authority in ConfigMap bus-ca, else "". */}}
 {{- define "paddlewheel.busTls" -}}
@@ -10,62 +10,28 @@
 {{- $namespace := .Release.Namespace }}
 {{- $names := list "localhost" }}
 {{- range $service := list "nats" "nats-servers" }}
-{{- $names = concat $names (list $service (printf "%s.%s" $service $namespace) (printf "%s.%s.svc" $service $namespace) (printf "%s.%s.svc.%s" $service $namespace $.Values.nats.tls.clusterDomain)) }}
+{{- $names = concat $names (list $service (printf "%s.%s" $service $namespace) (printf "%s.%s.svc" $service $namespace) (printf "%s.%s.svc.cluster.local" $service $namespace)) }}
 {{- end }}
 {{- range $index := until 7 }}
 {{- $names = append $names (printf "nats-%d.nats-servers.%s.svc" $index $namespace) }}
 {{- end }}
-{{- dict "names" (concat $names .Values.nats.tls.serverNames) | toJson }}
+{{- concat $names .Values.nats.tls.serverNames | toJson }}
 {{- end }}
 
 {{/*
-The certificates of this render, by name: {"ca": {"crt", "key"}, "secrets": {name: {"ca.crt", "tls.crt", "tls.key"}}}, base64,
-and "names": {name: hash of the certificate's DNS names}.
-Existing certificates are kept as long as their CA and their DNS names are. Cached in .Values, because every include would issue new ones.
+Data of a Secret or ConfigMap that bus-auth fills, as a line of YAML: what an earlier release of the chart has put there, or nothing.
+Helm takes away what it rendered before and does not render again. Arguments: root, kind, name.
 */}}
-{{- define "paddlewheel.busCertificates" -}}
-{{- if not (hasKey .Values.nats.tls "made") }}
-{{- $days := int .Values.nats.tls.validityDays }}
-{{- $found := lookup "v1" "Secret" .Release.Namespace "nats-ca" }}
-{{- $ca := dict }}
-{{- if and $found $found.data }}
-{{- $ca = buildCustomCert (index $found.data "tls.crt") (index $found.data "tls.key") }}
-{{- else }}
-{{- $ca = genCAWithKey "paddlewheel-bus" $days (genPrivateKey "ecdsa") }}
+{{- define "paddlewheel.renderedBefore" -}}
+{{- $found := lookup "v1" .kind .root.Release.Namespace .name }}
+{{- if and $found $found.data (not (dig "metadata" "annotations" "paddlepaddle.org/made-by" "" $found)) }}
+data: {{- toYaml $found.data | nindent 2 }}
 {{- end }}
-{{- $wanted := dict "nats-tls-server" (include "paddlewheel.busServerNames" . | fromJson).names }}
-{{- $secrets := dict }}
-{{- $names := dict }}
-{{- range $name, $dns := $wanted }}
-{{- $hash := $dns | toJson | sha256sum }}
-{{- $_ := set $names $name $hash }}
-{{- $kept := lookup "v1" "Secret" $.Release.Namespace $name }}
-{{- $had := dig "metadata" "annotations" "paddlepaddle.org/dns-names" "" $kept }}
-{{- if and $kept $kept.data (eq $had $hash) (eq (index $kept.data "ca.crt") (b64enc $ca.Cert)) }}
-{{- $_ := set $secrets $name (pick $kept.data "ca.crt" "tls.crt" "tls.key") }}
-{{- else }}
-{{- $addresses := ternary (list "127.0.0.1") (list) (eq $name "nats-tls-server") }}
-{{- $signed := genSignedCertWithKey (first $dns) $addresses $dns $days $ca (genPrivateKey "ecdsa") }}
-{{- $_ := set $secrets $name (dict "ca.crt" (b64enc $ca.Cert) "tls.crt" (b64enc $signed.Cert) "tls.key" (b64enc $signed.Key)) }}
-{{- end }}
-{{- end }}
-{{- $_ := set .Values.nats.tls "made" (dict "ca" (dict "crt" (b64enc $ca.Cert) "key" (b64enc $ca.Key)) "secrets" $secrets "names" $names) }}
-{{- end }}
-{{- .Values.nats.tls.made | toJson }}
 {{- end }}
 
-{{/* bus-auth's key as {"tls.crt", "tls.key"}, base64: made once, kept by later upgrades. Cached as above. */}}
-{{- define "paddlewheel.busAuthKey" -}}
-{{- if not (hasKey .Values.busAuth "made") }}
-{{- $kept := lookup "v1" "Secret" .Release.Namespace "bus-auth-key" }}
-{{- if and $kept $kept.data }}
-{{- $_ := set .Values.busAuth "made" (pick $kept.data "tls.crt" "tls.key") }}
-{{- else }}
-{{- $made := genSelfSignedCertWithKey "bus-auth" (list) (list "bus-auth") (int .Values.nats.tls.validityDays) (genPrivateKey "ed25519") }}
-{{- $_ := set .Values.busAuth "made" (dict "tls.crt" (b64enc $made.Cert) "tls.key" (b64enc $made.Key)) }}
-{{- end }}
-{{- end }}
-{{- .Values.busAuth.made | toJson }}
+{{/* The type of such a Secret, which cannot change: earlier releases made Secrets of the type for TLS. Arguments: root, name. */}}
+{{- define "paddlewheel.secretType" -}}
+{{ get (lookup "v1" "Secret" .root.Release.Namespace .name | default dict) "type" | default "Opaque" }}
 {{- end }}
 
 {{/* Volume with the authority's certificate, and a token for the chart's server (bus-auth has a key). Arguments: root, name. */}}

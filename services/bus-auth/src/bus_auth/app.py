@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Coroutine, Sequence
 
 from bus_auth.authority import KubernetesAuthority
 from bus_auth.authorize import Authorizer, Policy
+from bus_auth.certificates import Certificates
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
 from bus_auth.key_watch import KeyWatch
@@ -19,25 +21,39 @@ from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.core import http, telemetry
-from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.clock import Clock, SystemClock
 from paddlewheel.core.tasks import end
+from paddlewheel.kube.ports import Cluster
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Answer the bus's servers until `stop`."""
-    key, clock = CalloutKey(settings.key_file), SystemClock()
+    clock = SystemClock()
     measures = telemetry.set_up(SERVICE)
     try:
         async with await kube.connect(settings.kubeconfig) as cluster:
+            certificates = certificates_of(settings, cluster, clock)
+            if certificates is not None:
+                await certificates.begin()
+            key = CalloutKey(settings.key_file)
             authority = KubernetesAuthority(cluster, settings.audience)
             authorizer = Authorizer(authority, policy_of(settings), clock)
             metrics = Metrics(measures.meter)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
             callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
             watch = KeyWatch(settings.key_file, key, callout, clock)
-            await _serve(callout, watch, settings.http_port, stop)
+            keeping = [certificates.run()] if certificates is not None else []
+            await _serve(callout, watch, keeping, settings.http_port, stop)
     finally:
         measures.shutdown()
+
+
+def certificates_of(settings: Settings, cluster: Cluster, clock: Clock) -> Certificates | None:
+    """None when others make them."""
+    if not settings.server_names:
+        return None
+    folder = settings.key_file.parent
+    return Certificates(cluster, settings.pod_namespace, settings.server_names, folder, clock)
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -65,9 +81,15 @@ def access_of(settings: Settings, key: CalloutKey) -> Access:
     )
 
 
-async def _serve(callout: NatsCallout, watch: KeyWatch, port: int, stop: asyncio.Event) -> None:
+async def _serve(
+    callout: NatsCallout,
+    watch: KeyWatch,
+    keeping: Sequence[Coroutine[None, None, None]],
+    port: int,
+    stop: asyncio.Event,
+) -> None:
     """Until `stop`. Raises what ends one of its tasks."""
-    working = [asyncio.create_task(each) for each in (callout.run(), watch.run())]
+    working = [asyncio.create_task(each) for each in (callout.run(), watch.run(), *keeping)]
     stopping = asyncio.create_task(stop.wait())
     checks = {"bus": callout.is_ready, "key": watch.is_current}
     try:

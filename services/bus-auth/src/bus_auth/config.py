@@ -23,6 +23,8 @@ class Settings(ProcessSettings):
     """Folder with ca.crt."""
     key_file: Path
     """Ed25519 key in PEM, with which what is granted is signed."""
+    server_names: tuple[str, ...] = ()
+    """JSON: DNS names of the servers. bus-auth makes their certificate and its own key, unless this is ()."""
     audience: str = Field(default=AUDIENCE, min_length=1)
     """For which clients' tokens must have been made."""
     lifetime: int = Field(default=1800, ge=5, le=3000)

@@ -9,3 +9,5 @@ KEY_FILE_CHECK_INTERVAL_SECONDS = 2.0
 """The time between two looks at the key's file."""
 SERVER_CONFIG_CHECK_INTERVAL_SECONDS = 2.0
 """The time between two looks at the files of the NATS server."""
+CERTIFICATES_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks at the Secrets of the bus's certificates."""

@@ -27,6 +27,13 @@ def page(schema: Schema, defaults: Mapping[str, Any]) -> str:
     return document("Chart values", lines)
 
 
+def leaves(schema: Schema, defaults: Mapping[str, Any]) -> list[str]:
+    """The names of all values that the page lists."""
+    definitions = schema.get("definitions", {})
+    named = ((name, part) for name, part in schema["properties"].items() if name not in _HELMS_OWN)
+    return [row[0] for name, part in named for row in _leaves(name, part, defaults[name], definitions)]
+
+
 def _section(name: str, part: Schema, default: Any, definitions: Mapping[str, Schema]) -> Iterator[str]:
     leaves = list(_leaves(name, part, default, definitions))
     yield f"## {name}\n"

@@ -129,8 +129,6 @@ INSERTIONS = (
   enabled: true
   replicas: 1
   namespace: ""
-  logLevel: info
-  workers: 4
   extraEnv: {}
   resources:
     requests: {cpu: 50m, memory: 128Mi}
@@ -148,8 +146,6 @@ INSERTIONS = (
         "enabled": {"description": "Run it.", "type": "boolean"},
         "replicas": {"$$ref": "#/definitions/count"},
         "namespace": {"$$ref": "#/definitions/namespace"},
-        "logLevel": {"$$ref": "#/definitions/logLevel"},
-        "workers": {"$$ref": "#/definitions/workers"},
         "extraEnv": {"$$ref": "#/definitions/env"},
         "resources": {"$$ref": "#/definitions/resources"}
       }

@@ -109,12 +109,11 @@ class BusAuthStand:
 
         Its account is where the chart has it, not in `home`: by its name `make rights` knows it.
         """
-        own = "paddlewheel-bus-auth-cluster"
-        for name in (own, "paddlewheel-watch-facts"):
-            role = named(rendered(*self.values), "ClusterRole", name)
-            await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
+        name = "paddlewheel-watch-facts"
+        role = named(rendered(*self.values), "ClusterRole", name)
+        await self.create(CLUSTER_ROLES, {"metadata": {"name": self._own(name)}, "rules": role["rules"]})
         await ensure_account(self.cluster, AUTH)
-        await self.bind(self._own(own), AUTH, of=NAMESPACE)
+        await self.bind("system:auth-delegator", AUTH, of=NAMESPACE)
         await self._write_kubeconfig()
 
     async def account(self, name: str, namespace: str = "") -> None:

@@ -7,7 +7,6 @@ that bus-auth grants, and the password `PASSWORD`.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import re
 import ssl
@@ -17,6 +16,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from paddlewheel.bus.admin.permissions import (
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with
 from paddlewheel.bus.admin.teams import Team
+from paddlewheel.bus.callout.certificates import make_authority, make_key, make_server
 from paddlewheel.bus.installer import TeamSettings
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.core.sockets import free_ports
@@ -55,26 +56,36 @@ _WITH_CONSUMERS = (INSTALLER, OPERATOR, SUBSCRIBER)
 
 
 def write_certificates(manifests: Manifests, folder: Path) -> None:
-    """The chart's Secrets as pods see them: one folder per Secret; and `bus-ca`."""
-    for manifest in manifests:
-        name = manifest["metadata"]["name"]
-        if manifest["kind"] == "Secret" and name.startswith(("nats-", "bus-")):
-            (folder / name).mkdir(parents=True)
-            for file, value in manifest["data"].items():
-                (folder / name / file).write_bytes(base64.b64decode(value))
-        if manifest["kind"] == "ConfigMap" and name == BUS_CA:
-            (folder / name).mkdir(parents=True)
-            (folder / name / "ca.crt").write_text(manifest["data"]["ca.crt"])
+    """Write the files that bus-auth puts into the chart's Secrets: one folder for each, and `bus-ca`."""
+    now = datetime.now(UTC)
+    authority = make_authority(now)
+    made = {
+        "nats-ca": authority,
+        "nats-tls-server": make_server(authority, server_names(manifests), now),
+        _KEY: make_key(now),
+        BUS_CA: {"ca.crt": authority["tls.crt"]},
+    }
+    for name, files in made.items():
+        (folder / name).mkdir(parents=True)
+        for file, content in files.items():
+            (folder / name / file).write_bytes(content)
+
+
+def server_names(manifests: Manifests) -> list[str]:
+    """DNS names of the servers, for which bus-auth makes their certificate."""
+    [container] = dict(pod_specs(manifests))["bus-auth"]["containers"]
+    [value] = [each["value"] for each in container["env"] if each["name"] == "BUS_AUTH_SERVER_NAMES"]
+    return TypeAdapter(list[str]).validate_json(value)
 
 
 def teams_of(manifests: Manifests) -> tuple[Team, ...]:
-    """As bus-installer reads them."""
+    """Read them where bus-installer does."""
     found = TypeAdapter(tuple[TeamSettings, ...]).validate_json(_installer_env(manifests, "TEAMS"))
     return tuple(each.team for each in found)
 
 
 def services_of(manifests: Manifests) -> tuple[DeclaredService, ...]:
-    """As bus-installer reads them."""
+    """Read them where bus-installer does."""
     return TypeAdapter(DeclaredServices).validate_json(_installer_env(manifests, "SERVICES"))
 
 
@@ -258,7 +269,7 @@ def running(
 def renew_key(bus: ChartBus) -> None:
     """Another key of bus-auth where its Secret lies; the server reads it when it is started again."""
     made = bus.folder / "renewed"
-    write_certificates(render("paddlewheel", "crds.install=false", "nats.tls.validityDays=99"), made)
+    write_certificates(render("paddlewheel", "crds.install=false"), made)
     for file in (made / _KEY).iterdir():
         file.replace(bus.folder / _KEY / file.name)
     _server_keys(bus.folder)

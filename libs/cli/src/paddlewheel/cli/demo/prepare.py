@@ -32,7 +32,7 @@ _EMBEDDED = (
     f'servingController.gateway="{NAMESPACES["gateway"]}/paddlewheel"',
     f'servingController.modelCache="{MODELS}"',
     # JuiceFS' own default: the kubelets of an embedded cluster evict no pods when a disk is full.
-    'datasetController.runtimeFreeSpaceRatio="0.1"',
+    'datasetController.extraEnv.DATASET_CONTROLLER_RUNTIME_FREE_SPACE_RATIO="0.1"',
     # For the examples of docs/tasks/triggers.md.
     'triggerController.webhook.sources=[{"name": "images", "namespaces": ["paddle-demo"]}]',
     f'servingController.figures="http://gateway-metrics.{NAMESPACES["gateway"]}:9100/metrics"',

@@ -1,0 +1,130 @@
+"""The bus's certificates and the key of bus-auth, kept in Secrets that the chart creates without data.
+
+Helm makes other keys at each rendering where it sees no cluster (`helm template`, Argo CD). So bus-auth makes
+them, once.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bus_auth.timing import CERTIFICATES_CHECK_INTERVAL_SECONDS
+from paddlewheel.bus.callout.certificates import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    Files,
+    is_current,
+    make_authority,
+    make_key,
+    make_server,
+)
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Conflict, PaddlewheelError
+from paddlewheel.core.library_logging import LibraryLogger
+from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS, Cluster, Object, Resource
+
+MADE_BY = "paddlepaddle.org/made-by"
+"""Annotation of a Secret whose data the chart leaves alone."""
+
+log = LibraryLogger(__name__)
+
+
+class Certificates:
+    """Makes what the Secrets do not have, and copies this service's own files to its folder.
+
+    Args:
+        namespace: where the release and its Secrets are.
+        names: DNS names of the servers.
+        folder: for `tls.key` and `ca.crt`.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, names: Sequence[str], folder: Path, clock: Clock
+    ) -> None:
+        self._cluster, self._namespace, self._names = cluster, namespace, names
+        self._folder, self._clock = folder, clock
+
+    async def begin(self) -> None:
+        """Have the files in the folder. Raises when the API server has no answer and no file is there yet."""
+        try:
+            await self._update()
+        except PaddlewheelError:
+            # They outlive the container: a start while the API server is away uses the files before.
+            if not (self._folder / KEY).exists():
+                raise
+
+    async def run(self) -> None:
+        """Keep them up to date until cancelled."""
+        while True:
+            await self._clock.sleep(CERTIFICATES_CHECK_INTERVAL_SECONDS)
+            try:
+                await self._update()
+            except PaddlewheelError as error:
+                log.warning("the bus's certificates cannot be checked", why=str(error))
+
+    async def _update(self) -> None:
+        now = self._clock.now()
+        authority = await self._kept("nats-ca", _has_key, lambda: make_authority(now))
+        await self._kept(
+            "nats-tls-server",
+            lambda files: is_current(files, authority, self._names, now),
+            lambda: make_server(authority, self._names, now),
+        )
+        key = await self._kept("bus-auth-key", _has_key, lambda: make_key(now))
+        await self._publish(authority[CERTIFICATE])
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for name, content in ((AUTHORITY, authority[CERTIFICATE]), (KEY, key[KEY])):
+            _write(self._folder / name, content)
+
+    async def _kept(self, name: str, is_good: Callable[[Files], bool], make: Callable[[], Files]) -> Files:
+        """The Secret's files; made first when they are missing or not good."""
+        while True:
+            found = await self._cluster.get(SECRETS, Key(self._namespace, name))
+            files = {file: base64.b64decode(text) for file, text in (found.get("data") or {}).items()}
+            if is_good(files):
+                return files
+            made = make()
+            try:
+                await self._fill(
+                    SECRETS, found, {file: base64.b64encode(text).decode() for file, text in made.items()}
+                )
+            except Conflict:
+                # Another replica was faster.
+                continue
+            return made
+
+    async def _publish(self, authority: bytes) -> None:
+        """The authority's certificate, by which clients know the servers."""
+        found = await self._cluster.get(CONFIG_MAPS, Key(self._namespace, "bus-ca"))
+        data = {AUTHORITY: authority.decode()}
+        if found.get("data") != data:
+            await self._fill(CONFIG_MAPS, found, data)
+
+    async def _fill(self, resource: Resource, found: Object, data: Mapping[str, str]) -> None:
+        """Raises Conflict when the object has changed since."""
+        key = Key(self._namespace, found["metadata"]["name"])
+        metadata: dict[str, Any] = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        if not found.get("data"):
+            # Data without it are of an earlier release of the chart, which must go on rendering them.
+            metadata["annotations"] = {MADE_BY: "bus-auth"}
+        await self._cluster.patch(resource, key, {"metadata": metadata, "data": dict(data)})
+        log.info("an object of the bus has been filled", kind=resource.kind, name=key.name)
+
+
+def _has_key(files: Files) -> bool:
+    return {CERTIFICATE, KEY} <= set(files)
+
+
+def _write(file: Path, content: bytes) -> None:
+    """In one step, and only when it differs: other tasks read the file."""
+    if file.exists() and file.read_bytes() == content:
+        return
+    written = file.with_suffix(".new")
+    written.touch(mode=0o600)
+    written.write_bytes(content)
+    written.replace(file)

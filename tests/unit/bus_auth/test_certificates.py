@@ -1,0 +1,156 @@
+"""The bus's certificates are made once, kept, and issued again when they no longer fit."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
+
+from bus_auth.certificates import MADE_BY, Certificates
+from paddlewheel.bus.callout.keys import CalloutKey, PublicKeys
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound
+from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS
+from paddlewheel.testkit.clock import ManualClock
+from paddlewheel.testkit.memory_cluster import MemoryCluster
+
+HOME = "paddle-system"
+NAMES = ("nats", "nats.paddle-system.svc")
+SECRET_NAMES = ("nats-ca", "nats-tls-server", "bus-auth-key")
+
+
+@pytest.fixture
+async def cluster() -> MemoryCluster:
+    """It has the empty objects that the chart creates."""
+    made = MemoryCluster()
+    for name in SECRET_NAMES:
+        await made.create(SECRETS, {"metadata": {"name": name, "namespace": HOME}, "type": "Opaque"})
+    await made.create(CONFIG_MAPS, {"metadata": {"name": "bus-ca", "namespace": HOME}})
+    return made
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def certificates(
+    cluster: MemoryCluster, folder: Path, clock: ManualClock, names: tuple[str, ...] = NAMES
+) -> Certificates:
+    return Certificates(cluster, HOME, names, folder, clock)
+
+
+async def data_of(cluster: MemoryCluster) -> dict[str, dict[str, bytes]]:
+    found: dict[str, Any] = {name: await cluster.get(SECRETS, Key(HOME, name)) for name in SECRET_NAMES}
+    return {
+        name: {file: base64.b64decode(text) for file, text in secret["data"].items()}
+        for name, secret in found.items()
+    }
+
+
+def alternatives(certificate: bytes) -> list[str]:
+    made = x509.load_pem_x509_certificate(certificate)
+    found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return found.get_values_for_type(x509.DNSName)
+
+
+async def test_empty_secrets_are_filled(cluster: MemoryCluster, tmp_path: Path, clock: ManualClock) -> None:
+    await certificates(cluster, tmp_path / "bus", clock).begin()
+
+    made = await data_of(cluster)
+    authority = x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])
+    server = made["nats-tls-server"]
+    x509.load_pem_x509_certificate(server["tls.crt"]).verify_directly_issued_by(authority)
+    assert server["ca.crt"] == made["nats-ca"]["tls.crt"]
+    assert alternatives(server["tls.crt"]) == list(NAMES)
+    published = await cluster.get(CONFIG_MAPS, Key(HOME, "bus-ca"))
+    assert published["data"] == {"ca.crt": server["ca.crt"].decode()}
+    assert published["metadata"]["annotations"] == {MADE_BY: "bus-auth"}
+    assert (tmp_path / "bus" / "ca.crt").read_bytes() == server["ca.crt"]
+    (tmp_path / "tls.crt").write_bytes(made["bus-auth-key"]["tls.crt"])
+    mine = CalloutKey(tmp_path / "bus" / "tls.key").public
+    assert mine.user == PublicKeys.of_certificate(tmp_path / "tls.crt").user
+
+
+async def test_what_is_there_is_kept(cluster: MemoryCluster, tmp_path: Path, clock: ManualClock) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    before = await data_of(cluster)
+
+    await certificates(cluster, tmp_path / "restarted", clock).begin()
+
+    assert await data_of(cluster) == before
+
+
+async def test_replicas_that_start_together_agree(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    folders = [tmp_path / str(number) for number in range(3)]
+    await asyncio.gather(*(certificates(cluster, folder, clock).begin() for folder in folders))
+
+    made = await data_of(cluster)
+    assert {(folder / "tls.key").read_bytes() for folder in folders} == {made["bus-auth-key"]["tls.key"]}
+    assert {(folder / "ca.crt").read_bytes() for folder in folders} == {made["nats-ca"]["tls.crt"]}
+    assert made["nats-tls-server"]["ca.crt"] == made["nats-ca"]["tls.crt"]
+
+
+async def test_other_names_and_a_near_end_renew_the_servers_certificate_alone(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    first = await data_of(cluster)
+
+    await certificates(cluster, tmp_path, clock, (*NAMES, "bus.example")).begin()
+    second = await data_of(cluster)
+    assert {name for name in first if first[name] != second[name]} == {"nats-tls-server"}
+    assert "bus.example" in alternatives(second["nats-tls-server"]["tls.crt"])
+
+    await clock.advance(timedelta(days=320).total_seconds())
+    await certificates(cluster, tmp_path, clock, (*NAMES, "bus.example")).begin()
+    third = await data_of(cluster)
+    assert {name for name in first if second[name] != third[name]} == {"nats-tls-server"}
+
+
+async def test_data_that_a_chart_rendered_before_get_no_mark(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    """The chart goes on rendering them: Helm takes away what it does not render again."""
+    await certificates(cluster, tmp_path, clock).begin()
+    for name in SECRET_NAMES:
+        await cluster.patch(SECRETS, Key(HOME, name), {"metadata": {"annotations": None}})
+
+    await certificates(cluster, tmp_path, clock, ("bus.example",)).begin()
+
+    found = await cluster.get(SECRETS, Key(HOME, "nats-tls-server"))
+    assert not found["metadata"].get("annotations")
+
+
+async def test_a_start_without_the_api_server_uses_the_files_before(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await cluster.delete(SECRETS, Key(HOME, "nats-ca"))
+    with pytest.raises(NotFound):
+        await certificates(cluster, tmp_path, clock).begin()
+
+    (tmp_path / "tls.key").write_text("as before")
+    await certificates(cluster, tmp_path, clock).begin()
+
+
+async def test_clients_that_check_strictly_accept_the_servers_certificate(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    verifier = (
+        PolicyBuilder()
+        .store(Store([x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])]))
+        .time(clock.now())
+        .build_server_verifier(x509.DNSName(NAMES[0]))
+    )
+    verifier.verify(x509.load_pem_x509_certificate(made["nats-tls-server"]["tls.crt"]), [])
