@@ -9,6 +9,7 @@ import pytest
 from paddlewheel.scaffold.insertions import INSERTIONS, AnchorError, Insertion, insert
 from paddlewheel.scaffold.naming import Naming
 from paddlewheel.scaffold.write import ExistsError, write
+from paddlewheel.testkit.charts import REPOSITORY
 
 NAMES = Naming.of("notebook").placeholders
 
@@ -23,6 +24,11 @@ def test_a_line_goes_beside_its_anchor(after: bool, expected: str) -> None:
 def test_a_missing_anchor_is_named_with_its_file() -> None:
     with pytest.raises(AnchorError, match=r"f\.py: no line starts with 'x'"):
         insert("a", Insertion("f.py", "x", "y"), NAMES)
+
+
+def test_each_anchor_is_in_its_file() -> None:
+    for insertion in INSERTIONS:
+        insert((REPOSITORY / insertion.path).read_text(), insertion, NAMES)
 
 
 def test_nothing_is_written_when_one_anchor_is_missing(tmp_path: Path) -> None:

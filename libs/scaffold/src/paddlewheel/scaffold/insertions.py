@@ -46,7 +46,7 @@ INSERTIONS = (
     ),
     Insertion(
         "libs/bus/src/paddlewheel/bus/admin/permissions.py",
-        "        # Its certificate",
+        "        AGENT,",
         """        "$service",
         publishes=(streams.$STREAM,),
         waits_for_streams=True,

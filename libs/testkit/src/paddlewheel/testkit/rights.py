@@ -89,10 +89,26 @@ def _name(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
 
 
+_BUILT_IN = {
+    ("ClusterRole", "system:auth-delegator"): {
+        "rules": [
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+            {
+                "apiGroups": ["authorization.k8s.io"],
+                "resources": ["subjectaccessreviews"],
+                "verbs": ["create"],
+            },
+        ]
+    }
+}
+"""Roles of Kubernetes that the chart binds."""
+
+
 def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:
     """What the roles of these manifests give to service accounts, wherever they are bound."""
     objects = list(manifests)
     roles = {(m["kind"], m["metadata"]["name"]): m for m in objects if m["kind"] in ("Role", "ClusterRole")}
+    roles |= _BUILT_IN
     bindings = (m for m in objects if m["kind"] in ("RoleBinding", "ClusterRoleBinding"))
     return frozenset(
         right
