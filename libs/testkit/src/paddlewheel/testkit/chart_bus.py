@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nats.errors
 from nats.js.errors import NotFoundError
@@ -379,12 +379,13 @@ async def entering(
         )
         yield Guest(client, refusals)
     finally:
-        if client.is_connected:
+        transport = cast(Any, client._transport)
+        if transport and transport._io_writer is transport._bare_io_writer:
+            # The TLS handshake failed: nothing would wake nats-py's `close`.
+            transport.close()
+        else:
             with suppress(nats.errors.Error, asyncio.CancelledError, AttributeError, AssertionError):
                 await client.close()
-        elif client._transport:
-            # After a failed TLS handshake nothing wakes nats-py's `close`, which waits.
-            client._transport.close()  # type: ignore[no-untyped-call]
 
 
 @asynccontextmanager
