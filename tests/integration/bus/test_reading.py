@@ -23,6 +23,7 @@ from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
 from paddlewheel.core.errors import Unavailable
 from paddlewheel.testkit.facts import make_gated
+from paddlewheel.testkit.nats import started_bus
 from paddlewheel.testkit.wait import eventually
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -194,10 +195,8 @@ async def test_a_consumer_that_delivers_nothing_is_deleted_when_it_is_replaced(
 @pytest.fixture
 async def publisher(nats_url: str) -> AsyncIterator[NatsBus]:
     """Another client of the same server."""
-    publisher = NatsBus(nats_url)
-    await publisher.start()
-    yield publisher
-    await publisher.close()
+    async with started_bus(nats_url) as publisher:
+        yield publisher
 
 
 @pytest.mark.parametrize("durable", ["", "sub-me"])

@@ -29,7 +29,7 @@ from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.bus.streams import JOBS, RUNS_BUCKET
 from paddlewheel.core.errors import Retry
-from paddlewheel.testkit.nats import NatsServer
+from paddlewheel.testkit.nats import NatsServer, started_bus
 from paddlewheel.testkit.wait import eventually
 
 
@@ -128,10 +128,8 @@ async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
 async def pingless(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsBus]:
     """A bus whose client never pings on its own."""
     monkeypatch.setattr(connection, "_PING_EVERY", 3600)
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
+    async with started_bus(nats_url) as bus:
+        yield bus
 
 
 async def test_a_client_whose_read_loop_ended_silently_is_replaced(

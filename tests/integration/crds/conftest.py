@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
 from tests.integration.crds.api import Api, make, opened
 
+from paddlewheel.testkit.kubernetes import run_kubectl
 from paddlewheel.testkit.wait import eventually
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
@@ -19,12 +19,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def kubectl(api_server: str) -> Kubectl:
     """Run kubectl against the test's API server."""
-
-    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", api_server, *args]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
-
-    return run
+    return partial(run_kubectl, api_server, timeout=240)
 
 
 @pytest.fixture

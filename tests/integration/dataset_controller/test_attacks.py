@@ -19,10 +19,10 @@ from dataset_controller.domain.consent import NAMESPACE_ROLE, SHARED_WITH
 from paddlewheel.contracts.dataset_names import pv_name
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists
-from paddlewheel.devcluster.commands import tool
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Resource
 from paddlewheel.testkit.charts import Manifest, services
+from paddlewheel.testkit.kubernetes import run_kubectl
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 from paddlewheel.testkit.wait import eventually
 
@@ -52,7 +52,7 @@ class Account:
                 await self._create(manifest)
         given = yaml.safe_load(Path(self._data.backends.kubeconfig).read_text())
         where = ["-n", home]
-        token = kubectl(self._data.backends.kubeconfig, "create", "token", ACCOUNT, *where).stdout.strip()
+        token = run_kubectl(self._data.backends.kubeconfig, "create", "token", ACCOUNT, *where).stdout.strip()
         assert token
         given["users"] = [{"name": user["name"], "user": {"token": token}} for user in given["users"]]
         self.kubeconfig.write_text(yaml.safe_dump(given))
@@ -72,7 +72,7 @@ class Account:
 
     def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """With the account's token."""
-        return kubectl(str(self.kubeconfig), *arguments)
+        return run_kubectl(str(self.kubeconfig), *arguments)
 
     async def _reads_secrets_in(self, namespace: str) -> None:
         """Wait for a binding: the API server decides by a cache that follows it."""
@@ -100,11 +100,6 @@ class Account:
             made["subjects"] = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": home}]
         with suppress(AlreadyExists):
             await self._data.cluster.create(RBAC_RESOURCES[kind], made)
-
-
-def kubectl(kubeconfig: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
 
 from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.testkit.charts import named, render
+from paddlewheel.testkit.kubernetes import run_kubectl
 
 FOR_PEOPLE = {"evaluator", "operator", "subscriber"}
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
@@ -21,12 +21,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def kubectl(api_server: str) -> Kubectl:
     """Run kubectl as the administrator of the test's API server."""
-
-    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", api_server, *args]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, check=False)
-
-    return run
+    return partial(run_kubectl, api_server, timeout=240)
 
 
 @pytest.fixture

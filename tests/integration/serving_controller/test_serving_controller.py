@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -28,16 +25,15 @@ from paddlewheel.kube.ports import (
     PADDLE_SERVICES,
     SERVICES,
 )
+from paddlewheel.testkit.kubernetes import run_kubectl
 from paddlewheel.testkit.paddleservices import KnativeServing, make_endpoint, make_measured
 from paddlewheel.testkit.wait import eventually
 
-KUBECTL = Path(sys.executable).with_name("kubectl")
 GATEWAY = {"GATEWAY": "gateways/main", **SHORT}
 
 
 def kubectl(harness: ServingServiceHarness, *args: str) -> str:
-    argv = [str(KUBECTL), "--kubeconfig", harness.backends.kubeconfig, "-n", harness.namespace, *args]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = run_kubectl(harness.backends.kubeconfig, "-n", harness.namespace, *args)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -25,6 +25,7 @@ from paddlewheel.bus.callout.certificates import (
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Conflict, PaddlewheelError
+from paddlewheel.core.files import replace_file
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS, Cluster, Object, Resource
 
@@ -121,10 +122,6 @@ def _has_key(files: Files) -> bool:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step, and only when it differs: other tasks read the file."""
-    if file.exists() and file.read_bytes() == content:
-        return
-    written = file.with_suffix(".new")
-    written.touch(mode=0o600)
-    written.write_bytes(content)
-    written.replace(file)
+    """Only when it differs: other tasks look whether the file has changed."""
+    if not file.exists() or file.read_bytes() != content:
+        replace_file(file, content, 0o600)

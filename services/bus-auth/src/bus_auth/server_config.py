@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddlewheel.bus.callout.keys import PublicKeys
+from paddlewheel.core.files import replace_file
 from paddlewheel.core.library_logging import LibraryLogger
 
 PROGRAM = "nats-server"
@@ -61,7 +62,7 @@ class ServerConfig:
         config, keys, _ = found
         # The server reads the configuration first, and the keys by it.
         for name, text in ((KEYS, keys), (CONFIG, config)):
-            _replace(self._folder / name, text)
+            replace_file(self._folder / name, text.encode())
         self._reload()
         self._known = found
         return True
@@ -88,10 +89,3 @@ def variables(certificate: Path) -> str:
     keys = PublicKeys.of_certificate(certificate)
     values = {"BUS_AUTH_ISSUER": keys.issuer, "BUS_AUTH_USER": keys.user, "BUS_AUTH_XKEY": keys.xkey}
     return "".join(f'{name}: "{value}"\n' for name, value in values.items())
-
-
-def _replace(file: Path, text: str) -> None:
-    """Replace the file in one step, so that the server never reads a part of it."""
-    written = file.with_suffix(".new")
-    written.write_text(text)
-    written.replace(file)

@@ -16,7 +16,7 @@ def serving_tls(folder: Path) -> ssl.SSLContext:
     Raises:
         ValueError: a file is missing or invalid. Later, the last valid files stay in use, which is logged.
     """
-    latest = _loaded(folder)
+    context = latest = _loaded(folder)
 
     def use_latest(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         nonlocal latest
@@ -26,7 +26,6 @@ def serving_tls(folder: Path) -> ssl.SSLContext:
             log.error("TLS files not read, the last valid ones stay in use", error=str(error))
         connection.context = latest
 
-    context = _loaded(folder)
     context.sni_callback = use_latest
     return context
 

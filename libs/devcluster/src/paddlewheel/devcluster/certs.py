@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from paddlewheel.core.files import replace_file
+
 _LIFETIME = dt.timedelta(days=3650)
 _BACKDATE = dt.timedelta(hours=1)
 API_SERVER_NAMES = (
@@ -140,7 +142,4 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    fresh = path.with_suffix(".new")
-    fresh.touch(mode=0o600)
-    fresh.write_bytes(text)
-    fresh.rename(path)
+    replace_file(path, text, 0o600)

@@ -6,15 +6,14 @@ import base64
 import json
 from pathlib import Path
 
+from paddlewheel.core.files import replace_file
 from paddlewheel.devcluster.certs import Identity
 
 
 def write_kubeconfig(path: Path, *, name: str, server: str, authority: Path, identity: Identity) -> Path:
     """Write a kubeconfig (JSON, which is YAML) with mode 0600; `name` names context, cluster and user."""
-    fresh = path.with_suffix(".new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(_render(name, server, authority, identity), indent=1))
-    fresh.rename(path)
+    content = json.dumps(_render(name, server, authority, identity), indent=1)
+    replace_file(path, content.encode(), 0o600)
     return path
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddlewheel.core.files import replace_file
 from paddlewheel.devcluster.addresses import AddressPlan, address_plan
 from paddlewheel.devcluster.spec import ClusterSpec, check_name
 
@@ -174,9 +175,8 @@ def cluster_dirs(name: str) -> ClusterDirs:
 
 def save_record(dirs: ClusterDirs, record: ClusterRecord) -> None:
     """Store spec and slot, atomically."""
-    fresh = dirs.record.with_suffix(".new")
-    fresh.write_text(json.dumps({"spec": record.spec.to_json(), "slot": record.slot}))
-    fresh.rename(dirs.record)
+    content = json.dumps({"spec": record.spec.to_json(), "slot": record.slot})
+    replace_file(dirs.record, content.encode())
 
 
 def load_record(dirs: ClusterDirs) -> ClusterRecord | None:

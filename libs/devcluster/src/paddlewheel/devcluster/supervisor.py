@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddlewheel.core.files import replace_file
 from paddlewheel.devcluster.cgroups import enter_cgroups
 from paddlewheel.devcluster.plan import Plan, Unit, load
 from paddlewheel.devcluster.probes import is_ready
@@ -98,14 +99,8 @@ class Supervisor:
         }
         text = json.dumps(seen)
         if text != self._written:
-            _replace(Path(self._plan.status_file), text)
+            replace_file(Path(self._plan.status_file), text.encode())
             self._written = text
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.rename(path)
 
 
 def _set_up(plan: Plan) -> None:

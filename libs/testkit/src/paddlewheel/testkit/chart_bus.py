@@ -268,10 +268,8 @@ def running(
 
 def renew_key(bus: ChartBus) -> None:
     """Another key of bus-auth where its Secret lies; the server reads it when it is started again."""
-    made = bus.folder / "renewed"
-    write_certificates(render("paddlewheel", "crds.install=false"), made)
-    for file in (made / _KEY).iterdir():
-        file.replace(bus.folder / _KEY / file.name)
+    for file, content in make_key(datetime.now(UTC)).items():
+        (bus.folder / _KEY / file).write_bytes(content)
     _server_keys(bus.folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import AlreadyExists, NotFound, PaddlewheelError
 from paddlewheel.core.tasks import end
 from paddlewheel.devcluster.cluster import Cluster, opened, running_cluster, up
+from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.kube import connect, ports
 from paddlewheel.kube.objects import key_of
@@ -45,6 +47,14 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 INSTALLED = {resource.kind: resource for resource in (CRDS, POLICIES, BINDINGS)}
 REUSED = "PADDLEWHEEL_TEST_KUBECONFIG"
 """Names the kubeconfig of an API server that runs already; saves its start while one works on a test."""
+
+
+def run_kubectl(
+    kubeconfig: str, *arguments: str, stdin: str = "", timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """The real kubectl, to its end, whether it succeeds or not."""
+    command = [tool("kubectl"), "--kubeconfig", kubeconfig, *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -271,13 +272,22 @@ def nats_url(nats_server: NatsServer) -> str:
     return nats_server.url
 
 
+@asynccontextmanager
+async def started_bus(url: str) -> AsyncIterator[NatsBus]:
+    """A client that has made its streams, closed at the end."""
+    bus = NatsBus(url)
+    await bus.start()
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
 @pytest.fixture
 async def bus(nats_url: str) -> AsyncIterator[NatsBus]:
     """A bus with its streams, on that server."""
-    bus = NatsBus(nats_url)
-    await bus.start()
-    yield bus
-    await bus.close()
+    async with started_bus(nats_url) as bus:
+        yield bus
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ class NatsBus:
 
     @property
     def trouble(self) -> str:
-        return self._connection.trouble.removeprefix(": ")
+        return self._connection.cause
 
     async def healthy(self) -> bool:
         """Connected, every stream on disk exists, and no consumer has stopped because of its dead letters."""

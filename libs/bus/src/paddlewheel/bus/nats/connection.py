@@ -140,9 +140,14 @@ class Connection:
         return self._client is not None and self._client.is_connected
 
     @property
+    def cause(self) -> str:
+        """What has gone wrong since the last connection; "" when nothing has."""
+        return self._trouble
+
+    @property
     def trouble(self) -> str:
-        """What has gone wrong since the last connection, for the end of a message; "" when nothing has."""
-        return f": {self._trouble}" if self._trouble else ""
+        """The cause, for the end of a message."""
+        return f": {self.cause}" if self.cause else ""
 
     async def close(self) -> None:
         """End the connection; idempotent."""
