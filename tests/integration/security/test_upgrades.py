@@ -193,11 +193,12 @@ def test_manifests_that_are_applied_twice_leave_the_certificates_alone(release: 
     assert bus_of(release.fill()) == bus_of(first)
 
 
+@pytest.mark.parametrize("values", [(), ("nats.auth=tokens",)], ids=["certificates", "tokens"])
 def test_an_upgrade_from_the_last_landed_version_keeps_the_authority(
-    release: Release, tmp_path: Path
+    release: Release, tmp_path: Path, values: tuple[str, ...]
 ) -> None:
     """That chart rendered data, which Helm takes away unless this chart renders them again."""
-    found = release.upgrade(chart=landed(tmp_path))
+    found = release.upgrade(*values, chart=landed(tmp_path))
     kept = {name: found[name] for name in ("nats-ca", "job-controller-progress")}
     assert all(kept.values())
 

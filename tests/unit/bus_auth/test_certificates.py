@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
+from typing_extensions import override
 
 from bus_auth.certificates import MADE_BY, Certificates
 from paddlewheel.bus.callout.keys import CalloutKey, PublicKeys
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import NotFound
-from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS
+from paddlewheel.core.errors import NotFound, Permanent
+from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS, Object, Resource
 from paddlewheel.testkit.clock import ManualClock
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
@@ -28,7 +29,10 @@ SECRET_NAMES = ("nats-ca", "nats-tls-server", "bus-auth-key")
 @pytest.fixture
 async def cluster() -> MemoryCluster:
     """It has the empty objects that the chart creates."""
-    made = MemoryCluster()
+    return await with_objects(MemoryCluster())
+
+
+async def with_objects(made: MemoryCluster) -> MemoryCluster:
     for name in SECRET_NAMES:
         await made.create(SECRETS, {"metadata": {"name": name, "namespace": HOME}, "type": "Opaque"})
     await made.create(CONFIG_MAPS, {"metadata": {"name": "bus-ca", "namespace": HOME}})
@@ -97,6 +101,72 @@ async def test_replicas_that_start_together_agree(
     assert {(folder / "tls.key").read_bytes() for folder in folders} == {made["bus-auth-key"]["tls.key"]}
     assert {(folder / "ca.crt").read_bytes() for folder in folders} == {made["nats-ca"]["tls.crt"]}
     assert made["nats-tls-server"]["ca.crt"] == made["nats-ca"]["tls.crt"]
+
+
+class Together(MemoryCluster):
+    """The first two who ask for `bus-ca` get their answers at once, before either has filled it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = 0
+        self._both = asyncio.Event()
+
+    @override
+    async def get(self, resource: Resource, key: Key) -> Object:
+        found = await super().get(resource, key)
+        if key.name == "bus-ca":
+            self._asked += 1
+            if self._asked >= 2:
+                self._both.set()
+            await self._both.wait()
+        return found
+
+
+async def test_replicas_that_publish_the_authority_together_agree(tmp_path: Path, clock: ManualClock) -> None:
+    cluster = await with_objects(Together())
+    folders = [tmp_path / str(number) for number in range(2)]
+
+    await asyncio.gather(*(certificates(cluster, folder, clock).begin() for folder in folders))
+
+    published = await cluster.get(CONFIG_MAPS, Key(HOME, "bus-ca"))
+    assert {(folder / "ca.crt").read_text() for folder in folders} == {published["data"]["ca.crt"]}
+
+
+@pytest.mark.parametrize("file", ["tls.crt", "ca.crt"])
+async def test_an_unreadable_certificate_of_the_servers_is_replaced(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock, file: str
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    await put(cluster, "nats-tls-server", file)
+
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    assert made["nats-tls-server"]["ca.crt"] == made["nats-ca"]["tls.crt"]
+    assert alternatives(made["nats-tls-server"]["tls.crt"]) == list(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("secret", "file"), [("nats-ca", "tls.crt"), ("nats-ca", "tls.key"), ("bus-auth-key", "tls.key")]
+)
+async def test_an_unreadable_key_is_named_and_the_files_before_are_used(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock, secret: str, file: str
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    before = (tmp_path / "tls.key").read_bytes(), (tmp_path / "ca.crt").read_bytes()
+    await put(cluster, secret, file)
+
+    await certificates(cluster, tmp_path, clock, (*NAMES, "bus.example")).begin()
+    assert ((tmp_path / "tls.key").read_bytes(), (tmp_path / "ca.crt").read_bytes()) == before
+
+    with pytest.raises(Permanent, match=f"Secret {HOME}/{secret}"):
+        await certificates(cluster, tmp_path / "new", clock, (*NAMES, "bus.example")).begin()
+
+
+async def put(cluster: MemoryCluster, secret: str, file: str) -> None:
+    """Something that is no PEM."""
+    junk = base64.b64encode(b"junk").decode()
+    await cluster.patch(SECRETS, Key(HOME, secret), {"data": {file: junk}})
 
 
 async def test_other_names_and_a_near_end_renew_the_servers_certificate_alone(

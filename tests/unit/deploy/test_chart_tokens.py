@@ -62,6 +62,14 @@ def test_bus_auth_may_review_and_fill_its_own_secrets_and_nothing_else(manifests
     assert bindings_of(others, "bus-auth") == {REVIEWS}
 
 
+def test_a_binding_of_an_earlier_release_gets_no_other_role(manifests: Manifests) -> None:
+    """The API server refuses that: the upgrade would fail at each attempt."""
+    earlier = {"paddlewheel-bus-auth": "paddlewheel-bus-auth"}
+    for manifest in manifests:
+        if manifest["kind"] == "ClusterRoleBinding" and (name := manifest["metadata"]["name"]) in earlier:
+            assert manifest["roleRef"]["name"] == earlier[name]
+
+
 def test_a_team_is_joined_by_a_binding_to_its_role() -> None:
     teams = ("nats.subscribers[0].name=subscriber", "nats.subscribers[1].name=vision")
     room = ("nats.jetstream.maxFileStore=4Gi", "nats.persistence.size=5Gi")

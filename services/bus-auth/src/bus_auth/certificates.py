@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from paddlewheel.bus.callout.certificates import (
     CERTIFICATE,
     KEY,
     Files,
+    check_readable,
     is_current,
     make_authority,
     make_key,
@@ -24,7 +26,7 @@ from paddlewheel.bus.callout.certificates import (
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Conflict, PaddlewheelError
+from paddlewheel.core.errors import Conflict, PaddlewheelError, Permanent
 from paddlewheel.core.files import replace_file
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.kube.ports import CONFIG_MAPS, SECRETS, Cluster, Object, Resource
@@ -51,13 +53,18 @@ class Certificates:
         self._folder, self._clock = folder, clock
 
     async def begin(self) -> None:
-        """Have the files in the folder. Raises when the API server has no answer and no file is there yet."""
+        """Have the files in the folder.
+
+        Raises:
+            PaddlewheelError: no answer of the API server, or an unreadable Secret, and no file is there yet.
+        """
         try:
             await self._update()
-        except PaddlewheelError:
+        except PaddlewheelError as error:
             # They outlive the container: a start while the API server is away uses the files before.
             if not (self._folder / KEY).exists():
                 raise
+            log.warning("the bus's certificates cannot be checked", why=str(error))
 
     async def run(self) -> None:
         """Keep them up to date until cancelled."""
@@ -70,17 +77,29 @@ class Certificates:
 
     async def _update(self) -> None:
         now = self._clock.now()
-        authority = await self._kept("nats-ca", _has_key, lambda: make_authority(now))
+        authority = await self._kept_key("nats-ca", lambda: make_authority(now))
         await self._kept(
             "nats-tls-server",
             lambda files: is_current(files, authority, self._names, now),
             lambda: make_server(authority, self._names, now),
         )
-        key = await self._kept("bus-auth-key", _has_key, lambda: make_key(now))
+        key = await self._kept_key("bus-auth-key", lambda: make_key(now))
         await self._publish(authority[CERTIFICATE])
         self._folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((AUTHORITY, authority[CERTIFICATE]), (KEY, key[KEY])):
             _write(self._folder / name, content)
+
+    async def _kept_key(self, name: str, make: Callable[[], Files]) -> Files:
+        """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""
+        files = await self._kept(name, _has_key, make)
+        try:
+            check_readable(files)
+        except ValueError as error:
+            remedy = "restore it, or remove its data: bus-auth then makes another"
+            raise Permanent(
+                "BusSecretUnreadable", f"Secret {self._namespace}/{name}: {error}; {remedy}"
+            ) from error
+        return files
 
     async def _kept(self, name: str, is_good: Callable[[Files], bool], make: Callable[[], Files]) -> Files:
         """The Secret's files; made first when they are missing or not good."""
@@ -101,10 +120,14 @@ class Certificates:
 
     async def _publish(self, authority: bytes) -> None:
         """The authority's certificate, by which clients know the servers."""
-        found = await self._cluster.get(CONFIG_MAPS, Key(self._namespace, "bus-ca"))
         data = {AUTHORITY: authority.decode()}
-        if found.get("data") != data:
-            await self._fill(CONFIG_MAPS, found, data)
+        while True:
+            found = await self._cluster.get(CONFIG_MAPS, Key(self._namespace, "bus-ca"))
+            if found.get("data") == data:
+                return None
+            # Another replica may be faster.
+            with suppress(Conflict):
+                return await self._fill(CONFIG_MAPS, found, data)
 
     async def _fill(self, resource: Resource, found: Object, data: Mapping[str, str]) -> None:
         """Raises Conflict when the object has changed since."""

@@ -81,12 +81,29 @@ def make_key(now: datetime) -> Files:
     return {CERTIFICATE: _pem(made), KEY: _pem_key(key)}
 
 
+def check_readable(files: Files) -> None:
+    """Raises ValueError when the certificate or its key is not PEM."""
+    for file, load in ((CERTIFICATE, x509.load_pem_x509_certificate), (KEY, _load_key)):
+        try:
+            load(files[file])
+        except ValueError as error:
+            raise ValueError(f"{file} is unreadable: {error}") from error
+
+
+def _load_key(content: bytes) -> object:
+    return load_pem_private_key(content, password=None)
+
+
 def is_current(server: Files, authority: Files, names: Sequence[str], now: datetime) -> bool:
     """Whether the servers' certificate is of the authority, for these names, and does not end soon."""
     if not {AUTHORITY, CERTIFICATE, KEY} <= set(server) or server[AUTHORITY] != authority[CERTIFICATE]:
         return False
-    made = x509.load_pem_x509_certificate(server[CERTIFICATE])
-    found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        check_readable(server)
+        made = x509.load_pem_x509_certificate(server[CERTIFICATE])
+        found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
     return set(found.get_values_for_type(x509.DNSName)) == set(
         names
     ) and now < made.not_valid_after_utc - timedelta(days=_RENEWAL_DAYS)
