@@ -131,6 +131,30 @@ async def test_without_a_writer_events_are_dropped_instead_of_kept(harness: Harn
     assert len(await harness.events()) == 512
 
 
+async def test_warnings_are_not_lost_behind_normal_events(harness: Harness) -> None:
+    jobs = [{"metadata": {"name": f"job-{i}", "namespace": "team", "uid": f"u-{i}"}} for i in range(100)]
+    for number in range(1000):
+        harness.recorder.normal(PADDLE_JOBS, jobs[number % 50], "Created", f"created pod {number}")
+    for job in jobs:
+        harness.recorder.warning(PADDLE_JOBS, job, "PodFailed", "exit code 1")
+    async with writing(harness.recorder):
+        pass
+    warned = {
+        event["involvedObject"]["name"] for event in await harness.events() if event["type"] == "Warning"
+    }
+    assert warned == {key_of(job).name for job in jobs}
+
+
+async def test_a_warning_is_written_before_normal_events(harness: Harness) -> None:
+    for number in range(3):
+        harness.recorder.normal(PADDLE_JOBS, JOB, "Created", f"created pod {number}")
+    harness.recorder.warning(PADDLE_JOBS, JOB, "PodFailed", "exit code 1")
+    async with writing(harness.recorder):
+        pass
+    written = sorted(await harness.events(), key=lambda event: int(event["metadata"]["resourceVersion"]))
+    assert [event["reason"] for event in written] == ["PodFailed", "Created", "Created", "Created"]
+
+
 async def test_a_long_message_and_name_fit(harness: Harness) -> None:
     long: Object = {"metadata": {"name": "a" * 253, "namespace": "team", "uid": "u"}}
     async with writing(harness.recorder):

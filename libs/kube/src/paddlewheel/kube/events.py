@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from paddlewheel.contracts.keys import Key
@@ -16,14 +17,17 @@ from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import EVENTS, Cluster, Object, Resource
 
 BURST = 25.0
-"""Maximum number of Events about one object in a row. One more is allowed every `REFILL_INTERVAL_SECONDS`."""
+"""Maximum number of Events of one type about one object in a row. One more is allowed every
+`REFILL_INTERVAL_SECONDS`."""
 REFILL_INTERVAL_SECONDS = 60.0
 WAITING = 512
-"""Maximum number of Events that wait to be written. Further Events are dropped."""
+"""Maximum number of Events of one type that wait to be written. Further ones are dropped."""
 TRACKED = 4096
 """Maximum number of objects whose rate is remembered."""
 MESSAGE_LIMIT = 1024
 """Maximum number of characters that the API server accepts."""
+
+Type = Literal["Normal", "Warning"]
 
 log = LibraryLogger(__name__)
 
@@ -34,7 +38,7 @@ class _Occurrence:
 
     key: Key
     regarding: tuple[tuple[str, str], ...]
-    type: Literal["Normal", "Warning"]
+    type: Type
     reason: str
     message: str
     at: str
@@ -49,6 +53,8 @@ class _Occurrence:
 class EventRecorder:
     """Queues Events and writes them in `run`, which the owner runs as a task.
 
+    Warnings are written first, and no number of Normal Events displaces them.
+
     Args:
         component: name of the service, which `kubectl describe` shows as the source.
         instance: name of the replica.
@@ -59,8 +65,12 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._clock = clock
-        self._waiting: asyncio.Queue[_Occurrence] = asyncio.Queue(WAITING)
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._waiting: asyncio.PriorityQueue[tuple[bool, int, _Occurrence]] = asyncio.PriorityQueue()
+        """Sorted by type, and then in the order of the calls."""
+        self._calls = count()
+        self._counts: Counter[Type] = Counter()
+        """Events in the queue."""
+        self._tokens: OrderedDict[tuple[str, Type], tuple[float, float]] = OrderedDict()
 
     def normal(self, resource: Resource, obj: Object, reason: str, message: str) -> None:
         """Record an expected change. `reason` is CamelCase."""
@@ -73,7 +83,8 @@ class EventRecorder:
     async def run(self) -> None:
         """Write the queued Events, forever."""
         while True:
-            event = await self._waiting.get()
+            _, _, event = await self._waiting.get()
+            self._counts[event.type] -= 1
             try:
                 await self._write(event)
             except PaddlewheelError as error:
@@ -85,22 +96,23 @@ class EventRecorder:
         """Return when every queued Event has been written or dropped."""
         await self._waiting.join()
 
-    def _accept(
-        self, resource: Resource, obj: Object, kind: Literal["Normal", "Warning"], reason: str, message: str
-    ) -> None:
-        if self._waiting.full() or not self._take_token(uid_of(obj)):
+    def _accept(self, resource: Resource, obj: Object, type_: Type, reason: str, message: str) -> None:
+        if self._counts[type_] >= WAITING or not self._take_token(uid_of(obj), type_):
             log.debug("event dropped", reason=reason, key=str(key_of(obj)))
             return
         at = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = _Occurrence(key_of(obj), _regarding(resource, obj), kind, reason, message[:MESSAGE_LIMIT], at)
-        self._waiting.put_nowait(event)
+        event = _Occurrence(
+            key_of(obj), _regarding(resource, obj), type_, reason, message[:MESSAGE_LIMIT], at
+        )
+        self._counts[type_] += 1
+        self._waiting.put_nowait((type_ == "Normal", next(self._calls), event))
 
-    def _take_token(self, uid: str) -> bool:
+    def _take_token(self, uid: str, type_: Type) -> bool:
         now = self._clock.monotonic()
-        tokens, at = self._tokens.pop(uid, (BURST, now))
+        tokens, at = self._tokens.pop((uid, type_), (BURST, now))
         tokens = min(BURST, tokens + (now - at) / REFILL_INTERVAL_SECONDS)
         allowed = tokens >= 1
-        self._tokens[uid] = (tokens - 1 if allowed else tokens, now)
+        self._tokens[uid, type_] = (tokens - 1 if allowed else tokens, now)
         if len(self._tokens) > TRACKED:
             self._tokens.popitem(last=False)
         return allowed
