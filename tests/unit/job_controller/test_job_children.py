@@ -312,6 +312,46 @@ async def test_two_jobs_on_the_hosts_network_get_different_blocks(harness: JobHa
     assert await harness.service_names() == []
 
 
+@pytest.mark.parametrize(
+    "idle", [{"intranet": "Host", "suspend": True}, {"intranet": "PodIP"}, {"intranet": "Host"}]
+)
+async def test_a_claim_on_a_job_that_creates_no_pods_takes_no_ports(
+    open_harness: OpenHarness, idle: dict[str, Any]
+) -> None:
+    """Users can write the annotation. The last of these jobs has finished."""
+    async with open_harness(port_range_start=35000, port_range_end=35060) as harness:
+        for number, port in enumerate((35020, 35040)):
+            job = make_paddle_job(f"idle-{number}", worker=make_role(1), **idle)
+            job["metadata"]["annotations"] = {"host-port": str(port)}
+            other = await harness.create(job)
+            if idle == {"intranet": "Host"}:
+                ended = {"phase": "Completed", "completionTime": "2026-01-01T12:00:00Z"}
+                await harness.set_status(other, ended)
+        key = await harness.create(make_paddle_job("real", intranet="Host", worker=make_role(1)))
+        await harness.settle(key)
+        assert await ports_of(harness, [key]) in ([35020], [35040])
+
+
+async def test_a_job_that_goes_on_leaves_the_ports_that_another_has_taken_meanwhile(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness(port_range_start=35000, port_range_end=35060) as harness:
+        keys = []
+        for name in ("one", "two", "three"):
+            key = await harness.create(make_paddle_job(name, intranet="Host", worker=make_role(1)))
+            await harness.settle(key)
+            if name == "one":
+                await harness.patch(key, {"spec": {"suspend": True}})
+                await harness.settle(key)
+            keys.append(key)
+        await harness.patch(keys[1], {"spec": {"suspend": True}})
+        await harness.settle(keys[1])
+        await harness.patch(keys[0], {"spec": {"suspend": False}})
+        await settle_together(harness, keys)
+        ports = await ports_of(harness, [keys[0], keys[2]])
+        assert len(set(ports)) == 2
+
+
 async def settle_together(harness: JobHarness, keys: list[Key]) -> None:
     """Passes that run at the same time, until nothing is left to do."""
     await harness.catch_up()

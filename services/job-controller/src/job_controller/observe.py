@@ -346,8 +346,18 @@ class JobObserver:
         """Host ports of all jobs but this one."""
         jobs, own = self._watch.of(JOB), seen.job
         others = (job for job in jobs.by_index(BY_HOST_PORT, TAKEN) if uid_of(job) != own.uid)
-        is_reported = jobs.is_reported(own.key)
-        return replace(seen, port_claims=tuple(map(_port_claim, others)), is_reported=is_reported)
+        claims = tuple(_port_claim(job) for job in others if self._needs_ports(job))
+        return replace(seen, port_claims=claims, is_reported=jobs.is_reported(own.key))
+
+    def _needs_ports(self, obj: Object) -> bool:
+        """The job has pods, or may create some. A user can write the annotation of a claim on any job."""
+        if self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(obj)) > 0:
+            return True
+        try:
+            job = self._parse_job(obj)
+        except Permanent:
+            return False
+        return job.network is Network.HOST and not job.spec.suspend and not job.status.final
 
 
 def _port_claim(job: Object) -> PortClaim:
