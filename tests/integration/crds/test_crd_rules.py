@@ -45,7 +45,7 @@ FAILURES = (
 )
 FIELDS: dict[str, dict[str, list[Any]]] = {
     "PaddleJob": {
-        "metadata.name": ["job", "j" * 52, "j" * 54, "j" * 57, "a.b"],
+        "metadata.name": ["job", "j" * 52, "j" * 54, "j" * 57, "a.b", "1job"],
         "spec.cleanPodPolicy": [None, "", "Always", "OnFailed"],
         "spec.intranet": [None, "", "Service", "service", "Host"],
         "spec.withGloo": [None, -1, 0, 2, 3],
@@ -63,7 +63,7 @@ FIELDS: dict[str, dict[str, list[Any]]] = {
         **{f"spec.{role}.{name}": values for role in ("worker", "ps") for name, values in ROLE.items()},
     },
     "SampleSet": {
-        "metadata.name": ["set", "s" * 44, "s" * 45, "a.b"],
+        "metadata.name": ["set", "s" * 44, "s" * 45, "a.b", "1set"],
         "spec.partitions": [None, 0, 1],
         "spec.noSync": [None, False, True],
         "spec.secretRef": [None, {}, {"name": ""}, {"name": "engine"}],

@@ -14,6 +14,8 @@ PATHS = 4096
 """Paths of one operation: as many as one command line of the original could carry (128 KiB)."""
 LABEL_LENGTH = 63
 """Characters of a label's value, of a Service's name and of a pod's host name."""
+SERVICE_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""The names of Services. Names of objects from which those are made begin in the same way and have no '.'."""
 SYNC_THREADS = 10
 """Default of a sync."""
 WARMUP_THREADS = 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from re import fullmatch
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -19,7 +20,7 @@ from paddlewheel.contracts.crds.base import (
     without_match,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
-from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICAS
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICAS, SERVICE_NAME
 from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, without_keys
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
@@ -574,11 +575,13 @@ PADDLE_JOB_RULES = (
     *(_pod_names_fit(role) for role in ROLES),
     rule(
         "!has(self.spec) || !has(self.spec.intranet) || self.spec.intranet != 'Service'"
-        " || !self.metadata.name.contains('.') || (oldSelf.hasValue() && has(oldSelf.value().spec)"
-        " && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
-        "metadata.name must not contain '.' with spec.intranet Service, whose names are DNS labels:"
-        " use '-' instead",
-        lambda subject: subject.spec.network is not Network.SERVICE or "." not in subject.name,
+        f" || self.metadata.name.matches('{SERVICE_NAME}') || (oldSelf.hasValue()"
+        " && has(oldSelf.value().spec) && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
+        "metadata.name must begin with a letter and must not contain '.' with spec.intranet Service, since"
+        " the names of Services are made from it: use '-' instead of '.'",
+        lambda subject: (
+            subject.spec.network is not Network.SERVICE or bool(fullmatch(SERVICE_NAME, subject.name))
+        ),
         field=".metadata.name",
         optionalOldSelf=True,
     ),

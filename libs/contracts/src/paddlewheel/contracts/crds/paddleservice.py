@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
+from re import fullmatch
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, WithJsonSchema
@@ -16,7 +17,7 @@ from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import explain, render_conditions
 from paddlewheel.contracts.crds.base import CrdModel, api_default, int32, is_given, needs, rule, rules, says
 from paddlewheel.contracts.crds.common import CommonStatus
-from paddlewheel.contracts.crds.limits import PATH_LENGTH, REPLICAS
+from paddlewheel.contracts.crds.limits import PATH_LENGTH, REPLICAS, SERVICE_NAME
 from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, int_or_string, without_keys
 from paddlewheel.contracts.crds.podtemplate import VolumeMounts, Volumes
 from paddlewheel.contracts.crds.quantity import Quantities
@@ -610,13 +611,11 @@ PADDLE_SERVICE_RULES = (
     ),
     rule(
         f"oldSelf.hasValue() || (size(self.metadata.name) <= {NAME_LENGTH} &&"
-        f" self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
+        f" self.metadata.name.matches('{SERVICE_NAME}'))",
         f"metadata.name must have at most {NAME_LENGTH} letters, digits and '-' and begin with a letter,"
         f" since the"
         " names of Services are made from it: shorten it",
-        lambda subject: (
-            len(subject.name) <= NAME_LENGTH and "." not in subject.name and subject.name[:1].isalpha()
-        ),
+        lambda subject: len(subject.name) <= NAME_LENGTH and bool(fullmatch(SERVICE_NAME, subject.name)),
         field=".metadata.name",
         optionalOldSelf=True,
     ),

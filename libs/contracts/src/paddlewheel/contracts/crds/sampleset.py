@@ -8,6 +8,7 @@ warning instead (see `admission_rules`); one that leaves out cache directories i
 
 from __future__ import annotations
 
+from re import fullmatch
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -29,6 +30,7 @@ from paddlewheel.contracts.crds.limits import (
     NODES_WITH_WRITES,
     PARTITIONS,
     PATH_LENGTH,
+    SERVICE_NAME,
 )
 from paddlewheel.contracts.crds.operations import WarmupOptions
 from paddlewheel.contracts.crds.options import (
@@ -371,10 +373,10 @@ SAMPLE_SET_RULES = (
     ),
     rule(
         f"oldSelf.hasValue() || (size(self.metadata.name) <= {SET_NAME_MAX}"
-        " && !self.metadata.name.contains('.'))",
-        f"metadata.name must have at most {SET_NAME_MAX} characters and no '.',"
+        f" && self.metadata.name.matches('{SERVICE_NAME}'))",
+        f"metadata.name must have at most {SET_NAME_MAX} characters, begin with a letter and have no '.',"
         " since the names of the set's pods and Service are made from it",
-        lambda subject: len(subject.name) <= SET_NAME_MAX and "." not in subject.name,
+        lambda subject: len(subject.name) <= SET_NAME_MAX and bool(fullmatch(SERVICE_NAME, subject.name)),
         field=".metadata.name",
         optionalOldSelf=True,
     ),
