@@ -576,7 +576,8 @@ PADDLE_JOB_RULES = (
     rule(
         "!has(self.spec) || !has(self.spec.intranet) || self.spec.intranet != 'Service'"
         f" || self.metadata.name.matches('{SERVICE_NAME}') || (oldSelf.hasValue()"
-        " && has(oldSelf.value().spec) && has(oldSelf.value().spec.intranet) && oldSelf.value().spec.intranet == 'Service')",
+        " && has(oldSelf.value().spec) && has(oldSelf.value().spec.intranet)"
+        " && oldSelf.value().spec.intranet == 'Service')",
         "metadata.name must begin with a letter and must not contain '.' with spec.intranet Service, since"
         " the names of Services are made from it: use '-' instead of '.'",
         lambda subject: (
