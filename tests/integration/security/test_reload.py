@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
+from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Reading
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
+    PATIENCE,
     ChartBus,
+    Guest,
     guest,
     install,
     local_config,
@@ -54,12 +61,6 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
 ) -> None:
     with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
-        sources = mounted(bus, tmp_path / "mounted")
-        beside = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bus_auth", "server-config", *map(str, sources), str(bus.home)
-        )
-        # Before, it would take the second configuration for the first.
-        await eventually((bus.home / "keys.conf").exists, within=90)
         controller = NatsBus(bus.access("job-controller"), name="job-controller")
         readers = [
             NatsBus(bus.access("subscriber", url=bus.url_of(team)), name=team)
@@ -68,35 +69,136 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
         heard: list[list[str]] = [[], []]
         following = [asyncio.create_task(follow(*each)) for each in zip(readers, heard, strict=True)]
         try:
-            await patiently(lambda: controller.publish(make_gated(1)))
-            await patiently(lambda: controller.publish(make_gated(1, "other", "team-b")))
-            await eventually(lambda: list(map(len, heard)) == [2, 1], what="the first facts")
-            before = bus.process
-            sources[0].write_text(configured(bus, *AFTER))
-            await eventually(lambda: "Reloaded server configuration" in bus.log, within=60)
+            async with reloading(bus, tmp_path / "mounted") as config:
+                await patiently(lambda: controller.publish(make_gated(1)))
+                await patiently(lambda: controller.publish(make_gated(1, "other", "team-b")))
+                await eventually(lambda: list(map(len, heard)) == [2, 1], what="the first facts")
+                before = bus.process
+                await change(bus, config, *AFTER)
 
-            declared = render("paddlewheel", "crds.install=false", *AFTER)
-            after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
-            await install(after)
-            async with guest(after, "audio", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
-                await controller.publish(make_gated(2))
-                await controller.publish(make_gated(2, "other", "team-b"))
-                await eventually(lambda: list(map(len, heard)) == [4, 3], what="the second facts")
+                declared = render("paddlewheel", "crds.install=false", *AFTER)
+                after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
+                await install(after)
+                async with guest(after, "audio", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
+                    await controller.publish(make_gated(2))
+                    await controller.publish(make_gated(2, "other", "team-b"))
+                    await eventually(lambda: list(map(len, heard)) == [4, 3], what="the second facts")
 
-            assert before is not None
-            assert before.poll() is None, "the server was restarted"
-            assert bus.log.count("Server is ready") == 1
-            assert [each._connection.generation for each in (controller, *readers)] == [0, 0, 0]
-            # Each fact once: the durables keep their positions.
-            second = ["uid/gated/2", "other/gated/2"]
-            assert heard == [["uid/gated/1", "other/gated/1", *second], ["uid/gated/1", *second]]
+                assert before is not None
+                assert before.poll() is None, "the server was restarted"
+                assert bus.log.count("Server is ready") == 1
+                assert [each._connection.generation for each in (controller, *readers)] == [0, 0, 0]
+                # Each fact once: the durables keep their positions.
+                second = ["uid/gated/2", "other/gated/2"]
+                assert heard == [["uid/gated/1", "other/gated/1", *second], ["uid/gated/1", *second]]
         finally:
             await end(*following)
             await controller.close()
             for each in readers:
                 await each.close()
+
+
+@pytest.mark.long
+async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: Path) -> None:
+    """Helm's rollback of a larger store makes it smaller, too."""
+    large = (
+        "nats.jetstream.maxFileStore=6Gi",
+        *BEFORE[:2],
+        "nats.subscribers[1].namespaces={default,team-b}",
+    )
+    small = ("nats.jetstream.maxFileStore=5Gi", *BEFORE[:2], "nats.subscribers[1].namespaces={default}")
+    with running(tmp_path / "bus", *large) as bus:
+        await install(bus)
+        before = bus.process
+        async with (
+            reloading(bus, tmp_path / "mounted") as config,
+            listening(bus, "vision") as (vision, heard),
+        ):
+            await publish_two(bus, 1)
+            assert await next_namespaces(heard, 2) == ["default", "team-b"]
+
+            await change(bus, config, *small)
+
+            await publish_two(bus, 2)
+            await publish_two(bus, 3)
+            assert await next_namespaces(heard, 2) == ["default", "default"]
+            assert vision.client.is_connected
+        assert before is not None
+        assert before.poll() is None, "the server was restarted"
+
+
+@pytest.mark.long
+async def test_a_refused_change_is_reported_and_the_next_one_is_loaded(tmp_path: Path) -> None:
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        log = tmp_path / "reloader.log"
+        async with reloading(bus, tmp_path / "mounted", log) as config:
+            config.write_text(config.read_text().replace("name: $POD_NAME", "name: another"))
+            await eventually(lambda: "did not load its new configuration" in log.read_text(), within=120)
+            assert "Failed to reload server configuration" in bus.log
+
+            await change(bus, config, *AFTER)
+
+
+@asynccontextmanager
+async def reloading(bus: ChartBus, folder: Path, log: Path | None = None) -> AsyncIterator[Path]:
+    """Run the container `config` beside the server. Yields the mounted nats.conf, when it has loaded it."""
+    config, *others = mounted(bus, folder)
+    monitor = re.findall(r"^http_port: (.*)$", config.read_text(), re.MULTILINE)
+    arguments = (config, *others, bus.home, f"http://127.0.0.1:{monitor[0]}")
+    with (log or Path(os.devnull)).open("wb") as output:
+        beside = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bus_auth",
+            "server-config",
+            *map(str, arguments),
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
+            yield config
+        finally:
             beside.terminate()
             await beside.wait()
+
+
+def reloads(bus: ChartBus) -> int:
+    """How often the server has loaded a configuration since it started."""
+    return bus.log.count("Reloaded server configuration")
+
+
+async def change(bus: ChartBus, config: Path, *values: str) -> None:
+    """Have the server load other values."""
+    before = reloads(bus)
+    config.write_text(configured(bus, *values))
+    await eventually(lambda: reloads(bus) > before, within=120, what="the values are loaded")
+
+
+@asynccontextmanager
+async def listening(bus: ChartBus, team: str) -> AsyncIterator[tuple[Guest, Subscription]]:
+    """A member of a team, with a subscription to all facts."""
+    async with guest(bus, team, prefix="_INBOX_subscriber") as member:
+        heard = await member.client.subscribe("pw.evt.>")
+        await member.client.flush()
+        yield member, heard
+
+
+async def publish_two(bus: ChartBus, number: int) -> None:
+    """A fact of namespace `team-b`, and then one of `default`."""
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        await patiently(lambda: controller.publish(make_gated(number, "other", "team-b")))
+        await patiently(lambda: controller.publish(make_gated(number)))
+    finally:
+        await controller.close()
+
+
+async def next_namespaces(heard: Subscription, most: int) -> list[str]:
+    """The namespaces of the next facts, sorted."""
+    messages = [await heard.next_msg(PATIENCE) for _ in range(most)]
+    return sorted(message.subject.split(".")[-2] for message in messages)
 
 
 def mounted(bus: ChartBus, folder: Path) -> tuple[Path, Path, Path]:

@@ -44,7 +44,7 @@ async def test_a_name_that_is_not_resolved_in_time_is_an_unknown_server(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(monitor, "_WITHIN", 0.0)
+    monkeypatch.setattr(monitor, "_ANSWER_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(asyncio, "to_thread", resolve)
     async with asyncio.timeout(10):
         assert await ask_monitors(f"{URL}, {URL}/") == (ServerFacts(URL, None),) * 2

@@ -145,7 +145,9 @@ def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int, s
     assert server["replicas"] == replicas
     assert len(server.get("volumeClaimTemplates", [])) == claims
     assert spread_of(manifests) == spread
-    assert f"sync_interval: {sync}" in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    env = {each["name"]: each.get("value") for each in server["template"]["spec"]["containers"][0]["env"]}
+    assert env["SYNC_INTERVAL"] == sync
+    assert "sync_interval: $SYNC_INTERVAL" in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
     pod = dict(pod_specs(manifests))["job-controller"]
     env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     assert env["JOB_CONTROLLER_NATS_PROFILE"] == profile

@@ -13,7 +13,7 @@ jetstream {
   store_dir: /data
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
-  sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
+  sync_interval: $SYNC_INTERVAL
 }
 tls {
   {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}

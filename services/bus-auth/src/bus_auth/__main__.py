@@ -12,8 +12,10 @@ from bus_auth.app import run
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
 from bus_auth.server_config import ServerConfig, Sources
-from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS
+from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_RETRY_INTERVAL_SECONDS
+from paddlewheel.bus.nats.monitor import ask_monitor
 from paddlewheel.core import logging
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.run import run_service
@@ -21,6 +23,7 @@ from paddlewheel.core.settings import load_settings
 
 USAGE = (
     "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
+    " <address of the server's monitor>"
 )
 log = LibraryLogger(__name__)
 
@@ -30,10 +33,11 @@ def main() -> int:
     match sys.argv[1:]:
         case []:
             return _answer()
-        case ["server-config", config, certificate, tls, folder]:
+        case ["server-config", config, certificate, tls, folder, monitor]:
             logging.set_up(SERVICE)
             sources = Sources(Path(config), Path(certificate), Path(tls))
-            return run_service(partial(_keep, ServerConfig(sources, Path(folder))))
+            server = ServerConfig(sources, Path(folder), partial(ask_monitor, monitor), SystemClock())
+            return run_service(partial(_keep, server))
     sys.stderr.write(f"usage: {USAGE}\n")
     return 2
 
@@ -50,12 +54,13 @@ def _answer() -> int:
 
 async def _keep(config: ServerConfig, stop: asyncio.Event) -> None:
     """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
-    config.update()
+    loaded = await config.update()
     while not stop.is_set():
+        pause = SERVER_CONFIG_CHECK_INTERVAL_SECONDS if loaded else SERVER_RELOAD_RETRY_INTERVAL_SECONDS
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), SERVER_CONFIG_CHECK_INTERVAL_SECONDS)
+            await asyncio.wait_for(stop.wait(), pause)
         try:
-            config.update()
+            loaded = await config.update()
         except (OSError, Permanent) as error:
             # The kubelet may be replacing the files.
             log.warning("the server's configuration cannot be read", why=str(error))
