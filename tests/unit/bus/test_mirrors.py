@@ -108,7 +108,7 @@ async def test_a_copy_and_its_positions_stay_when_namespaces_change(
     purges = [json.loads(body)["filter"] for subject, body in server.sent if ".PURGE." in subject]
     assert all(subject.split(".")[-2] == purged for subject in purges)
     assert bool(purges) == bool(purged)
-    assert not any(".DELETE." in each for each in server.changed()) == stays
+    assert any(".DELETE." in each for each in server.changed()) != stays
     wanted = Team(TEAM.name, after).filters(FACTS[0].subjects)
     assert server.kept[f"{STREAM}.{TEAM.feed}"]["filter_subjects"] == wanted
 

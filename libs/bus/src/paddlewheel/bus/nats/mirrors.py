@@ -127,8 +127,8 @@ class Mirrors:
             raise Retry("MirrorAhead", "it has more than its stream; it is made again if that stays so")
         self._ahead.discard(place)
         log.error(
-            "bus mirror has more than its stream, which was restored from an older copy: it is made again, and"
-            " its consumers are lost",
+            "bus mirror has more than its stream, which was restored from an older copy: it is made again,"
+            " and its consumers are lost",
             stream=spec.name,
             team=team.name,
             consumers=mirror["state"].get("consumer_count"),
