@@ -12,11 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 from nats.aio.subscription import Subscription
 
+from paddlewheel.bus.admin.durability import ServerFacts
 from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.ports import Reading
 from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
     PATIENCE,
@@ -140,12 +144,30 @@ async def test_a_refused_change_is_reported_and_the_next_one_is_loaded(tmp_path:
             await change(bus, config, *AFTER)
 
 
+async def test_other_pods_can_read_the_health_and_the_sync_interval_of_a_server(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        async with reloading(bus, tmp_path / "mounted", port=port), ClientSession() as session:
+
+            async def status(path: str) -> int:
+                async with session.get(f"{url}{path}") as answer:
+                    return answer.status
+
+            assert [await status(path) for path in ("/healthz", "/readyz", "/connz")] == [200, 200, 404]
+            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0),)
+
+            bus.stop()
+            assert [await status(path) for path in ("/healthz", "/readyz")] == [503, 503]
+
+
 @asynccontextmanager
-async def reloading(bus: ChartBus, folder: Path, log: Path | None = None) -> AsyncIterator[Path]:
-    """Run the container `config` beside the server. Yields the mounted nats.conf, when it has loaded it."""
+async def reloading(
+    bus: ChartBus, folder: Path, log: Path | None = None, port: int = 0
+) -> AsyncIterator[Path]:
+    """Run the container `config` beside the server. Yields the mounted nats.conf, when it is loaded."""
     config, *others = mounted(bus, folder)
-    monitor = re.findall(r"^http_port: (.*)$", config.read_text(), re.MULTILINE)
-    arguments = (config, *others, bus.home, f"http://127.0.0.1:{monitor[0]}")
+    arguments = (config, *others, bus.home, f"http://{monitor_of(bus)}", port)
     with (log or Path(os.devnull)).open("wb") as output:
         beside = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -212,15 +234,20 @@ def mounted(bus: ChartBus, folder: Path) -> tuple[Path, Path, Path]:
 def configured(bus: ChartBus, *values: str) -> str:
     """The configuration by other values, with the places of this server."""
     manifests = render("paddlewheel", "crds.install=false", *values)
-    [monitor] = re.findall(r"^http_port: .*$", (bus.home / "nats.conf").read_text(), re.MULTILINE)
     places = {
         "/run/nats/": f"{bus.home}/",
         "/etc/nats-tls": str(bus.folder / "nats-tls-server"),
         "/data": str(bus.folder / "store"),
         "port: 4222": f"port: {bus.port}",
-        "http_port: 8222": monitor,
+        "127.0.0.1:8223": monitor_of(bus),
     }
     return with_passwords(local_config(manifests, places), teams_of(manifests), services_of(manifests))
+
+
+def monitor_of(bus: ChartBus) -> str:
+    """Host and port of the server's HTTP monitor."""
+    [found] = re.findall(r'^http: "(.*)"$', (bus.home / "nats.conf").read_text(), re.MULTILINE)
+    return str(found)
 
 
 async def follow(reader: NatsBus, heard: list[str]) -> None:

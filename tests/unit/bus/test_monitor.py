@@ -31,7 +31,7 @@ URL = "http://nats-0.nats-servers.paddle-system.svc:8222"
 async def test_a_server_that_is_not_up_yet_is_unknown(
     monkeypatch: pytest.MonkeyPatch, reply: object, facts: ServerFacts
 ) -> None:
-    monkeypatch.setattr(monitor, "_varz", lambda url: reply)
+    monkeypatch.setattr(monitor, "_get", lambda url: reply)
     assert await ask_monitors(URL) == (facts,)
 
 

@@ -205,16 +205,16 @@ def test_streams_have_three_replicas_at_most() -> None:
     assert env["JOB_CONTROLLER_NATS_REPLICAS"] == "3"
 
 
-def test_only_servers_and_services_reach_cluster_and_monitor_ports() -> None:
+def test_only_servers_reach_the_cluster_port() -> None:
     policy = named(services(), "NetworkPolicy", "nats")["spec"]
-    rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
+    rules = {port["port"]: rule.get("from") for rule in policy["ingress"] for port in rule["ports"]}
 
     assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "nats"}
-    assert rules["client"] is None
-    assert rules["cluster"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}]
-    assert rules["monitor"] == [
-        {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "paddlewheel"}}}
-    ]
+    assert rules == {
+        "client": None,
+        "monitor": None,
+        "cluster": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}],
+    }
 
 
 def test_the_webhook_is_reached_by_those_who_are_named_and_by_nobody_else() -> None:

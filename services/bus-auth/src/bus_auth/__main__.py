@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+
+from aiohttp import web
 
 from bus_auth.app import run
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
 from bus_auth.server_config import ServerConfig, Sources
+from bus_auth.server_monitor import routes
 from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_RETRY_INTERVAL_SECONDS
 from paddlewheel.bus.nats.monitor import ask_monitor
-from paddlewheel.core import logging
+from paddlewheel.core import http, logging
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.library_logging import LibraryLogger
@@ -23,7 +27,7 @@ from paddlewheel.core.settings import load_settings
 
 USAGE = (
     "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
-    " <address of the server's monitor>"
+    " <address of the server's monitor> <port for probes>"
 )
 log = LibraryLogger(__name__)
 
@@ -33,11 +37,11 @@ def main() -> int:
     match sys.argv[1:]:
         case []:
             return _answer()
-        case ["server-config", config, certificate, tls, folder, monitor]:
+        case ["server-config", config, certificate, tls, folder, monitor, port]:
             logging.set_up(SERVICE)
             sources = Sources(Path(config), Path(certificate), Path(tls))
             server = ServerConfig(sources, Path(folder), partial(ask_monitor, monitor), SystemClock())
-            return run_service(partial(_keep, server))
+            return run_service(partial(_keep, server, routes(monitor), int(port)))
     sys.stderr.write(f"usage: {USAGE}\n")
     return 2
 
@@ -52,8 +56,13 @@ def _answer() -> int:
     return run_service(partial(run, settings))
 
 
-async def _keep(config: ServerConfig, stop: asyncio.Event) -> None:
+async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int, stop: asyncio.Event) -> None:
     """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
+    async with http.serve(port, None, probes):
+        await _keep_files(config, stop)
+
+
+async def _keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
     loaded = await config.update()
     while not stop.is_set():
         pause = SERVER_CONFIG_CHECK_INTERVAL_SECONDS if loaded else SERVER_RELOAD_RETRY_INTERVAL_SECONDS

@@ -257,7 +257,7 @@ def running(
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
-        "http_port: 8222": f"http_port: {monitor}",
+        "127.0.0.1:8223": f"127.0.0.1:{monitor}",
     }
     config = local_config(manifests, places)
     config = with_passwords(config, teams, services) if passwords else config

@@ -19,12 +19,12 @@ async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
     return tuple(await asyncio.gather(*(_ask(url) for url in found if url)))
 
 
-async def ask_monitor(url: str) -> dict[str, Any] | None:
-    """The state of the server, as it reports it. None when there is no answer. Never fails."""
+async def ask_monitor(url: str, path: str = "varz") -> dict[str, Any] | None:
+    """The state of the server, as it reports it. None when there is no good answer. Never fails."""
     try:
         # The name may be that of a pod which is away: a resolver has no time-out.
         async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS + 0.5):
-            reply = await asyncio.to_thread(_varz, url)
+            reply = await asyncio.to_thread(_get, f"{url}/{path}")
     except (OSError, ValueError, HTTPException):
         return None
     return reply if isinstance(reply, dict) else None
@@ -41,7 +41,7 @@ async def _ask(url: str) -> ServerFacts:
     return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
 
 
-def _varz(url: str) -> Any:
+def _get(url: str) -> Any:
     # The address is the operator's own setting.
-    with urllib.request.urlopen(f"{url}/varz", timeout=_ANSWER_TIMEOUT_SECONDS) as answer:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT_SECONDS) as answer:  # noqa: S310
         return json.load(answer)
