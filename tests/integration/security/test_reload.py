@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientConnectorError, ClientSession
 from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.admin.durability import ServerFacts
@@ -144,7 +144,8 @@ async def test_a_refused_change_is_reported_and_the_next_one_is_loaded(tmp_path:
             await change(bus, config, *AFTER)
 
 
-async def test_other_pods_can_read_the_health_and_the_sync_interval_of_a_server(tmp_path: Path) -> None:
+async def test_attack_a_pod_reads_the_clients_of_a_server(tmp_path: Path) -> None:
+    """A pod can read the health of a server, and its sync interval."""
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     with running(tmp_path / "bus", *BEFORE) as bus:
@@ -154,6 +155,8 @@ async def test_other_pods_can_read_the_health_and_the_sync_interval_of_a_server(
                 async with session.get(f"{url}{path}") as answer:
                     return answer.status
 
+            with pytest.raises(ClientConnectorError):
+                await session.get(f"http://127.0.0.2:{monitor_of(bus).split(':')[1]}/connz")
             assert [await status(path) for path in ("/healthz", "/readyz", "/connz")] == [200, 200, 404]
             assert await ask_monitors(url) == (ServerFacts(url, False, 120.0),)
 
