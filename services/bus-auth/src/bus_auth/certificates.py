@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from paddlewheel.bus.callout.certificates import (
     make_authority,
     make_key,
     make_server,
+    names_of,
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -78,16 +80,29 @@ class Certificates:
     async def _update(self) -> None:
         now = self._clock.now()
         authority = await self._kept_key("nats-ca", lambda: make_authority(now))
-        await self._kept(
-            "nats-tls-server",
-            lambda files: is_current(files, authority, self._names, now),
-            lambda: make_server(authority, self._names, now),
-        )
+        await self._keep_server(authority, now)
         key = await self._kept_key("bus-auth-key", lambda: make_key(now))
         await self._publish(authority[CERTIFICATE])
         self._folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((AUTHORITY, authority[CERTIFICATE]), (KEY, key[KEY])):
             _write(self._folder / name, content)
+
+    async def _keep_server(self, authority: Files, now: datetime) -> None:
+        """Have a certificate with at least the names of the servers.
+
+        A certificate for a further name keeps the names before, until it is renewed. Otherwise two replicas
+        with different names, while an update replaces one, would issue certificates against each other.
+        """
+        names: Sequence[str] = ()
+
+        def is_good(files: Files) -> bool:
+            nonlocal names
+            present = names_of(files)
+            complete = set(self._names) <= set(present)
+            names = self._names if complete else tuple(dict.fromkeys((*self._names, *present)))
+            return complete and is_current(files, authority, present, now)
+
+        await self._kept("nats-tls-server", is_good, lambda: make_server(authority, names, now))
 
     async def _kept_key(self, name: str, make: Callable[[], Files]) -> Files:
         """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""
