@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from paddlewheel.bus.callout.certificates import (
     Files,
     check_readable,
     is_current,
+    is_lasting,
     make_authority,
     make_key,
     make_server,
+    renew_authority,
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -77,7 +80,7 @@ class Certificates:
 
     async def _update(self) -> None:
         now = self._clock.now()
-        authority = await self._kept_key("nats-ca", lambda: make_authority(now))
+        authority = await self._kept_authority(now)
         await self._kept(
             "nats-tls-server",
             lambda files: is_current(files, authority, self._names, now),
@@ -88,6 +91,14 @@ class Certificates:
         self._folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((AUTHORITY, authority[CERTIFICATE]), (KEY, key[KEY])):
             _write(self._folder / name, content)
+
+    async def _kept_authority(self, now: datetime) -> Files:
+        found = await self._kept_key("nats-ca", lambda: make_authority(now))
+        if is_lasting(found, now):
+            return found
+        log.warning("the authority of the bus is renewed: copies of ConfigMap bus-ca must be, too")
+        # Another replica may be faster.
+        return await self._kept("nats-ca", lambda files: files != found, lambda: renew_authority(found, now))
 
     async def _kept_key(self, name: str, make: Callable[[], Files]) -> Files:
         """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""

@@ -33,7 +33,7 @@ class Limits:
     """Limits on the connections of clients.
 
     Args:
-        connections: maximum number of open connections, with those that have no TLS handshake yet. Any
+        connections: maximum number of open connections. Connections without a TLS handshake count, too. Any
             further connection is closed; it gets 503 first when the server has no TLS.
         idle: maximum seconds until the head of a request arrives, counted from the start of the connection or
             the end of the previous answer. This is longer than the 90 s that Go's proxies (Traefik, Knative)
