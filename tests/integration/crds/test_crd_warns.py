@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from tests.integration.crds.api import Api, each, make
+from tests.integration.crds.conftest import Kubectl
+
+from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.usefixtures("policies")
 
@@ -79,3 +83,16 @@ async def test_a_change_of_metadata_alone_gives_no_warning(api: Api) -> None:
     async with api.kept(make("PaddleJob")) as stored:
         assert (await api.patch(stored, {"spec": {"cleanPodPolicy": "Nerver"}})).warnings != ()
         assert (await api.patch(stored, {"metadata": {"labels": {"a": "b"}}})).warnings == ()
+
+
+async def test_kubernetes_has_no_objection_to_the_expressions(kubectl: Kubectl) -> None:
+    """It would find fields that one of the kinds does not have, some time after the policy is created."""
+
+    def checked() -> Any:
+        status = json.loads(kubectl("get", "validatingadmissionpolicies", "-o", "json").stdout)["items"]
+        own = {item["metadata"]["name"]: item.get("status", {}) for item in status}
+        found = own["warnings.batch.paddlepaddle.org"]
+        return found if found.get("observedGeneration") else None
+
+    status = await eventually(checked, what="the policy is checked")
+    assert not status.get("typeChecking", {}).get("expressionWarnings")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from paddlewheel.core import http
+from paddlewheel.devcluster.certs import Authority
 from paddlewheel.testkit.wait import eventually
 
 
@@ -74,6 +80,74 @@ async def test_the_number_of_connections_is_limited() -> None:
 
     answers = await asyncio.gather(*reads)
     assert sorted(answer[:12] for answer in answers) == [b"", b"", *[b"HTTP/1.1 503"] * 18]
+
+
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+"""That of the tests, and that of the services."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ssl.SSLContext:
+    """The TLS of a client of the server whose certificate is in `tmp_path`."""
+    authority = Authority(tmp_path / "authority", "authority")
+    made = authority.server("server", "webhook", [], [IPv4Address("127.0.0.1")])
+    made.certificate.rename(tmp_path / "tls.crt")
+    made.key.rename(tmp_path / "tls.key")
+    return ssl.create_default_context(cafile=str(authority.identity.certificate))
+
+
+@LOOPS
+def test_connections_without_a_handshake_are_limited(
+    loop: Callable[[], asyncio.AbstractEventLoop], store: ssl.SSLContext, tmp_path: Path
+) -> None:
+    async def flood() -> None:
+        limits = http.Limits(connections=2, handshake=600.0)
+        async with http.serve(0, {}, host="127.0.0.1", limits=limits, tls_dir=tmp_path) as port:
+            opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(20)))
+            reads = [asyncio.create_task(closed(reader)) for reader, _ in opened]
+            await eventually(lambda: sum(read.done() for read in reads) == 18, what="all but two are closed")
+
+            for _, writer in opened:
+                writer.close()
+            await asyncio.gather(*reads)
+            await eventually(lambda: healthy(port, store), what="others are answered when these are gone")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(flood())
+
+
+@LOOPS
+def test_a_client_has_little_time_for_its_handshake(
+    loop: Callable[[], asyncio.AbstractEventLoop], store: ssl.SSLContext, tmp_path: Path
+) -> None:
+    async def silent() -> None:
+        limits = http.Limits(connections=1, handshake=1.0)
+        async with http.serve(0, {}, host="127.0.0.1", limits=limits, tls_dir=tmp_path) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+            await asyncio.wait_for(closed(reader), 90)
+            writer.close()
+            # A busy machine may take longer than that for a handshake, too.
+            await eventually(lambda: healthy(port, store), what="its place is free")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(silent())
+
+
+async def closed(reader: asyncio.StreamReader) -> None:
+    try:
+        assert await reader.read() == b""
+    except ConnectionResetError:
+        return
+
+
+async def healthy(port: int, store: ssl.SSLContext) -> bool:
+    url = f"https://127.0.0.1:{port}/healthz"
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=store) as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        return False
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:

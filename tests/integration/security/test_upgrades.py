@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import os
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -18,6 +20,7 @@ from cryptography import x509
 
 from bus_auth.certificates import Certificates
 from paddlewheel import kube
+from paddlewheel.bus.callout.keys import CalloutKey, PublicKeys
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.devcluster.commands import tool
 from paddlewheel.testkit.charts import CHARTS, REPOSITORY
@@ -61,13 +64,35 @@ class Release:
         flags = [flag for value in ("crds.install=false", *values) for flag in ("--set", value)]
         return self._run("helm", "upgrade", "--install", "security", str(chart), "--create-namespace", *flags)
 
-    def apply(self) -> None:
+    def apply(self, *values: str, chart: Path = CHART) -> None:
         """Use `kubectl apply` for the manifests that Helm renders without a cluster."""
-        command = [tool("helm"), "template", "security", str(CHART), "--namespace", self.namespace]
-        rendered = subprocess.run([*command, "--set", "crds.install=false"], capture_output=True, check=True)
+        command = [tool("helm"), "template", "security", str(chart), "--namespace", self.namespace]
+        flags = [flag for value in ("crds.install=false", *values) for flag in ("--set", value)]
+        rendered = subprocess.run([*command, *flags], capture_output=True, check=True)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         manifests = b"\n---\n".join([orjson.dumps(namespace), rendered.stdout])
         self._run("kubectl", "apply", "--filename", "-", stdin=manifests.decode())
+
+    def follow(self, section: str, folder: Path) -> None:
+        """Run the commands of a section of docs/tasks/upgrade.md."""
+        page = (REPOSITORY / "docs/tasks/upgrade.md").read_text()
+        [block] = re.findall(
+            r"```bash[^\n]*\n(.*?)```",
+            page.partition(f"\n### {section}\n")[2].partition("\n##")[0],
+            re.DOTALL,
+        )
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.replace("paddle-system", self.namespace)],
+            cwd=folder,
+            env={
+                **os.environ,
+                "KUBECONFIG": self._kubeconfig,
+                "PATH": f"{Path(tool('kubectl')).parent}:{os.environ['PATH']}",
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr
 
     def fill(self, *names: str) -> Secrets:
         """Have bus-auth fill its Secrets, for servers of these further names; returns all Secrets."""
@@ -93,6 +118,17 @@ class Release:
     def delete(self, *names: str) -> None:
         """Secrets."""
         self._run("kubectl", "delete", "secret", *names)
+
+    def own_server_certificate(self, authority: str) -> None:
+        """A Secret that the chart does not create, with this file of the authority."""
+        self._run("kubectl", "create", "namespace", self.namespace)
+        self._run(
+            "kubectl", "create", "secret", "generic", "nats-tls-server", f"--from-literal=ca.crt={authority}"
+        )
+
+    def published_authority(self) -> str:
+        """The file that clients get."""
+        return self._run("kubectl", "get", "configmap", "bus-ca", "-o", r"jsonpath={.data.ca\.crt}")
 
     def egress_exceptions(self) -> list[str]:
         """Addresses that agents must not reach."""
@@ -212,6 +248,37 @@ def test_an_upgrade_from_the_last_landed_version_keeps_the_authority(
     # bus-auth has replaced the servers' certificate, which Helm has to render as it is now.
     assert bus_of(release.upgrade("rollout=b")) == bus_of(filled)
     assert bus_of(release.fill("bus.example")) == bus_of(filled)
+
+
+@pytest.mark.parametrize("values", [(), ("nats.auth=tokens",)], ids=["certificates", "tokens"])
+def test_manifests_of_the_last_landed_version_are_replaced_as_the_upgrade_page_describes(
+    release: Release, tmp_path: Path, values: tuple[str, ...]
+) -> None:
+    release.apply(*values, chart=landed(tmp_path))
+    before = release.secrets()["nats-ca"]
+    with pytest.raises(AssertionError, match="field is immutable"):
+        release.apply()
+
+    release.follow("Without Helm's access to the cluster", tmp_path)
+    release.apply()
+
+    first = release.fill()
+    assert first["nats-ca"] == before
+    release.apply()
+    assert bus_of(release.fill()) == bus_of(first)
+
+
+def test_the_upgrade_page_makes_what_certificates_of_ones_own_need(release: Release, tmp_path: Path) -> None:
+    release.own_server_certificate("the authority")
+
+    release.follow("Certificates of your own", tmp_path)
+
+    for name, content in release.secrets()["bus-auth-key"].items():
+        (tmp_path / name).write_bytes(content)
+    assert (
+        CalloutKey(tmp_path / "tls.key").public.user == PublicKeys.of_certificate(tmp_path / "tls.crt").user
+    )
+    assert release.published_authority() == "the authority"
 
 
 def test_the_key_of_progress_is_kept_for_running_jobs_have_their_tokens(release: Release) -> None:

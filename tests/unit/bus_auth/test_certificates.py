@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.verification import PolicyBuilder, Store
 from typing_extensions import override
 
@@ -204,6 +207,128 @@ async def test_other_names_and_a_near_end_renew_the_servers_certificate_alone(
     assert {name for name in first if second[name] != third[name]} == {"nats-tls-server"}
 
 
+async def test_the_authority_is_renewed_with_its_key_two_years_before_its_end(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    first = await data_of(cluster)
+    await clock.advance(timedelta(days=3650 - 731).total_seconds())
+    await certificates(cluster, tmp_path, clock).begin()
+    second = await data_of(cluster)
+    assert second["nats-ca"] == first["nats-ca"]
+
+    await clock.advance(timedelta(days=2).total_seconds())
+    folders = [tmp_path / str(number) for number in range(2)]
+    await asyncio.gather(*(certificates(cluster, folder, clock).begin() for folder in folders))
+
+    third = await data_of(cluster)
+    old, new = (x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"]) for made in (first, third))
+    assert new.not_valid_after_utc == old.not_valid_after_utc + timedelta(days=3650 - 729)
+    assert new.subject == old.subject
+    assert third["nats-ca"]["tls.key"] == first["nats-ca"]["tls.key"]
+    published = await cluster.get(CONFIG_MAPS, Key(HOME, "bus-ca"))
+    assert published["data"]["ca.crt"].encode() == third["nats-ca"]["tls.crt"]
+    assert {(folder / "ca.crt").read_bytes() for folder in folders} == {third["nats-ca"]["tls.crt"]}
+    # Clients with the certificate before, and servers with theirs before, go on.
+    for authority in (old, new):
+        for made in (second, third):
+            assert is_accepted(made["nats-tls-server"]["tls.crt"], authority, clock)
+
+
+async def test_an_authority_that_has_ended_is_renewed(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    await clock.advance(timedelta(days=3651).total_seconds())
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    authority = x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])
+    assert is_accepted(made["nats-tls-server"]["tls.crt"], authority, clock)
+
+
+def is_accepted(server: bytes, authority: x509.Certificate, clock: ManualClock) -> bool:
+    """Whether a client that knows the authority accepts the certificate."""
+    builder = PolicyBuilder().store(Store([authority])).time(clock.now())
+    verifier = builder.build_server_verifier(x509.DNSName(NAMES[0]))
+    return bool(verifier.verify(x509.load_pem_x509_certificate(server), []))
+
+
+async def with_authority_of_helm(cluster: MemoryCluster, clock: ManualClock) -> x509.SubjectKeyIdentifier:
+    """An authority as Helm makes it, with an identifier that other programs compute otherwise."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "paddlewheel-bus")])
+    identifier = x509.SubjectKeyIdentifier(bytes(range(20)))
+    usage = dict.fromkeys(
+        ("content_commitment", "data_encipherment", "key_agreement", "crl_sign", "encipher_only"), False
+    )
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(5)
+        .not_valid_before(clock.now())
+        .not_valid_after(clock.now() + timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                key_encipherment=True,
+                key_cert_sign=True,
+                decipher_only=False,
+                **usage,
+            ),
+            critical=True,
+        )
+        .add_extension(identifier, critical=False)
+        .sign(key, SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    data = {"tls.crt": made.public_bytes(Encoding.PEM), "tls.key": pem}
+    encoded = {file: base64.b64encode(content).decode() for file, content in data.items()}
+    await cluster.patch(SECRETS, Key(HOME, "nats-ca"), {"data": encoded})
+    return identifier
+
+
+def named_authority(certificate: bytes) -> bytes | None:
+    """The key identifier of the authority in a certificate."""
+    made = x509.load_pem_x509_certificate(certificate)
+    return made.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+
+
+async def test_the_servers_certificate_names_the_authority_as_the_authority_names_itself(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    identifier = await with_authority_of_helm(cluster, clock)
+
+    await certificates(cluster, tmp_path, clock).begin()
+    made = await data_of(cluster)
+    assert named_authority(made["nats-tls-server"]["tls.crt"]) == identifier.digest
+
+    await clock.advance(timedelta(days=3000).total_seconds())
+    await certificates(cluster, tmp_path, clock).begin()
+    renewed = await data_of(cluster)
+    authority = x509.load_pem_x509_certificate(renewed["nats-ca"]["tls.crt"])
+    assert authority != x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])
+    assert authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value == identifier
+
+
+async def test_a_certificate_that_names_another_authority_is_replaced(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    await certificates(cluster, tmp_path, clock).begin()
+    identifier = await with_authority_of_helm(cluster, clock)
+    signed = await data_of(cluster)
+    authority = base64.b64encode(signed["nats-ca"]["tls.crt"]).decode()
+    await cluster.patch(SECRETS, Key(HOME, "nats-tls-server"), {"data": {"ca.crt": authority}})
+
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    assert named_authority(made["nats-tls-server"]["tls.crt"]) == identifier.digest
+
+
 async def test_data_that_a_chart_rendered_before_get_no_mark(
     cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
 ) -> None:
@@ -235,10 +360,5 @@ async def test_clients_that_check_strictly_accept_the_servers_certificate(
     await certificates(cluster, tmp_path, clock).begin()
 
     made = await data_of(cluster)
-    verifier = (
-        PolicyBuilder()
-        .store(Store([x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])]))
-        .time(clock.now())
-        .build_server_verifier(x509.DNSName(NAMES[0]))
-    )
-    verifier.verify(x509.load_pem_x509_certificate(made["nats-tls-server"]["tls.crt"]), [])
+    authority = x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])
+    assert is_accepted(made["nats-tls-server"]["tls.crt"], authority, clock)

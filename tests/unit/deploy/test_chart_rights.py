@@ -136,13 +136,12 @@ def resources_named_in(service: str) -> set[Resource]:
 
 
 LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
-"""Replicas of these services shard the objects, and each holds a Lease."""
-OWN_RIGHTS: dict[str, Rights] = {
-    "job-controller": LEASES,
-    "dataset-controller": {**LEASES, **RUNTIME_RIGHTS},
-    "serving-controller": LEASES,
+OWN_ROLES: dict[str, dict[str, Rights]] = {
+    "job-controller": {"leases": LEASES},
+    "dataset-controller": {"dataset-controller": RUNTIME_RIGHTS, "leases": LEASES},
+    "serving-controller": {"leases": LEASES},
 }
-"""Everything that a service may do in the namespace of the release."""
+"""Everything that a service may do in the namespace of the release, by its Roles there."""
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -153,8 +152,8 @@ def test_a_service_has_exactly_these_permissions(service: str) -> None:
         **RIGHTS[service],
         **CLUSTER_RIGHTS.get(service, {}),
     }
-    own = [rights_of(m) for m in manifests if (m["kind"], m["metadata"]["name"]) == ("Role", service)]
-    assert own == ([OWN_RIGHTS[service]] if service in OWN_RIGHTS else [])
+    for role, rights in OWN_ROLES.get(service, {}).items():
+        assert rights_of(named(manifests, "Role", role)) == rights
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -174,7 +173,7 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
         if m["kind"].endswith("Binding") and any(s["name"] == service for s in m.get("subjects", []))
     ]
 
-    own = [("Role", service)] if service in OWN_RIGHTS else []
+    own = [("Role", role) for role in OWN_ROLES.get(service, {})]
     assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own]
 
 

@@ -232,7 +232,7 @@ rules:
 {{/*
 A controller's bindings, and its rights apart from those above. Arguments: root, name, values, and optionally clusterRules (for
 kinds that are in no namespace: they are in the ClusterRole above, unless the controller serves one namespace) and ownRules (in
-the release's namespace), both names of templates; leases.
+the release's namespace), both names of templates.
 */}}
 {{- define "paddlewheel.bindings" -}}
 {{- $one := ne .values.namespace "" }}
@@ -252,7 +252,7 @@ rules: {{- include .clusterRules .root | nindent 2 }}
 ---
 {{ include "paddlewheel.binding" (dict "root" .root "account" .name "kind" "ClusterRole" "role" (printf "paddlewheel-%s-cluster" .name) "namespace" "") }}
 {{- end }}
-{{- if or .leases .ownRules }}
+{{- if .ownRules }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -260,16 +260,7 @@ metadata:
   name: {{ .name }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "paddlewheel.labels" . | nindent 4 }}
-rules:
-  {{- if .leases }}
-  # One Lease per replica shows which replicas are alive.
-  - apiGroups: [coordination.k8s.io]
-    resources: [leases]
-    verbs: [get, list, watch, create, patch, delete]
-  {{- end }}
-  {{- if .ownRules }}
-  {{- include .ownRules .root | nindent 2 }}
-  {{- end }}
+rules: {{- include .ownRules .root | nindent 2 }}
 ---
 {{ include "paddlewheel.binding" (dict "root" .root "account" .name "kind" "Role" "role" .name "namespace" .root.Release.Namespace) }}
 {{- end }}

@@ -21,10 +21,12 @@ from paddlewheel.bus.callout.certificates import (
     Files,
     check_readable,
     is_current,
+    is_lasting,
     make_authority,
     make_key,
     make_server,
     names_of,
+    renew_authority,
 )
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -79,13 +81,21 @@ class Certificates:
 
     async def _update(self) -> None:
         now = self._clock.now()
-        authority = await self._kept_key("nats-ca", lambda: make_authority(now))
+        authority = await self._kept_authority(now)
         await self._keep_server(authority, now)
         key = await self._kept_key("bus-auth-key", lambda: make_key(now))
         await self._publish(authority[CERTIFICATE])
         self._folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((AUTHORITY, authority[CERTIFICATE]), (KEY, key[KEY])):
             _write(self._folder / name, content)
+
+    async def _kept_authority(self, now: datetime) -> Files:
+        found = await self._kept_key("nats-ca", lambda: make_authority(now))
+        if is_lasting(found, now):
+            return found
+        log.warning("the authority of the bus is renewed: copies of ConfigMap bus-ca must be, too")
+        # Another replica may be faster.
+        return await self._kept("nats-ca", lambda files: files != found, lambda: renew_authority(found, now))
 
     async def _keep_server(self, authority: Files, now: datetime) -> None:
         """Have a certificate with at least the names of the servers.

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from ssl import SSLContext
-from typing import cast
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from paddlewheel.core.server_tls import serving_tls
+from paddlewheel.core.tasks import end
 from paddlewheel.core.telemetry import metrics_text
 
 Check = Callable[[], Awaitable[bool | str]]
 """Returns True when ready. Otherwise returns False, or a text with the cause."""
 CHECK_TIMEOUT_SECONDS = 2.0
 """Maximum duration of a readiness check."""
+_REOPENING_INTERVAL_SECONDS = 1.0
+"""The time until connections are accepted again when the process has too many open files."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,16 +33,20 @@ class Limits:
     """Limits on the connections of clients.
 
     Args:
-        connections: maximum number of open connections. Any further connection gets 503 and is closed.
+        connections: maximum number of open connections. Connections without a TLS handshake count, too. Any
+            further connection is closed; it gets 503 first when the server has no TLS.
         idle: maximum seconds until the head of a request arrives, counted from the start of the connection or
             the end of the previous answer. This is longer than the 90 s that Go's proxies (Traefik, Knative)
             keep an idle connection: if the server closed first, a request already sent could fail.
         answer: maximum seconds until the client has read an answer.
+        handshake: maximum seconds until the TLS handshake is done, and until the client has confirmed the end
+            of its connection.
     """
 
     connections: int = 1000
     idle: float = 120.0
     answer: float = 60.0
+    handshake: float = 10.0
 
 
 _USUAL = Limits()
@@ -76,7 +82,7 @@ async def serve(
     )
     await runner.setup()
     try:
-        async with _listening(runner, host, port, limits.connections, tls) as bound:
+        async with _listening(runner, host, port, limits, tls) as bound:
             yield bound
     finally:
         await runner.cleanup()
@@ -108,41 +114,83 @@ async def send(request: web.Request, answer: web.StreamResponse, within: float) 
 
 @asynccontextmanager
 async def _listening(
-    runner: web.AppRunner, host: str, port: int, most: int, tls: SSLContext | None
+    runner: web.AppRunner, host: str, port: int, limits: Limits, tls: SSLContext | None
 ) -> AsyncIterator[int]:
-    # The sites of aiohttp cannot limit the number of connections.
     assert runner.server is not None, "the runner is set up"
-    gate = partial(_Gate, runner.server, most)
-    listener = await asyncio.get_running_loop().create_server(gate, host, port, backlog=128, ssl=tls)
-    try:
-        yield listener.sockets[0].getsockname()[1]
-    finally:
-        listener.close()
+    with socket.create_server((host, port), backlog=128) as listening:
+        listening.setblocking(False)
+        door = _Door(runner.server, limits, tls, listening)
+        door.open()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            await door.close()
 
 
-class _Gate(asyncio.Protocol):
-    """Passes a connection to the server, or refuses it.
+class _Door:
+    """Accepts connections, and refuses those beyond the limit.
 
-    The check runs once the connection is made, because the event loop accepts many connections at once.
+    The sites of aiohttp cannot limit the number of connections. The servers of asyncio report a connection
+    after its TLS handshake, so connections without a handshake would not count.
     """
 
-    def __init__(self, server: web.Server, most: int) -> None:
-        self._server = server
-        self._most = most
+    def __init__(
+        self, server: web.Server, limits: Limits, tls: SSLContext | None, listening: socket.socket
+    ) -> None:
+        self._server, self._limits, self._tls, self._listening = server, limits, tls, listening
+        self._opening: dict[asyncio.Task[None], asyncio.Protocol] = {}
+        self._reopening: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if len(self._server.connections) >= self._most:
-            _refuse(cast(asyncio.Transport, transport))
+    def open(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    async def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._reopening is not None:
+            self._reopening.cancel()
+        # Each task has begun then, and closes its connection when it is cancelled.
+        await asyncio.sleep(0)
+        await end(*self._opening)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            # The client is gone already.
+            return
+        except OSError as error:
+            log.warning("cannot accept connections", why=repr(error))
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listening)
+            self._reopening = loop.call_later(_REOPENING_INTERVAL_SECONDS, self.open)
+            return
+        if len({*self._opening.values(), *self._server.connections}) >= self._limits.connections:
+            _refuse(connection, is_plain=self._tls is None)
             return
         protocol = self._server()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        opening = asyncio.create_task(self._pass(connection, protocol))
+        self._opening[opening] = protocol
+        opening.add_done_callback(self._opening.pop)
+
+    async def _pass(self, connection: socket.socket, protocol: asyncio.Protocol) -> None:
+        """To the server, after the handshake."""
+        within = None if self._tls is None else self._limits.handshake
+        # Without a handshake in time, or after a failed one, the loop closes the connection.
+        with suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=within,
+                ssl_shutdown_timeout=within,
+            )
 
 
-def _refuse(transport: asyncio.Transport) -> None:
+def _refuse(connection: socket.socket, *, is_plain: bool) -> None:
     head = "HTTP/1.1 503 Service Unavailable", "Retry-After: 1", "Content-Length: 0", "Connection: close"
-    transport.write("\r\n".join((*head, "", "")).encode())
-    transport.close()
+    with connection, suppress(OSError):
+        if is_plain:
+            connection.send("\r\n".join((*head, "", "")).encode())
 
 
 def _application(

@@ -24,8 +24,8 @@ AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 
 _AUTHORITY_DAYS, _SERVER_DAYS = 3650, 365
 """Days for which a certificate is valid."""
-_RENEWAL_DAYS = 60
-"""The servers' certificate is issued again so many days before it ends."""
+_AUTHORITY_RENEWAL_DAYS, _SERVER_RENEWAL_DAYS = 730, 60
+"""A certificate is renewed so many days before it ends. Copies of the authority's are made by hand."""
 _ADDRESS = "127.0.0.1"
 """In the servers' certificate, for a forwarded port."""
 
@@ -35,13 +35,28 @@ _PrivateKey = ec.EllipticCurvePrivateKey | Ed25519PrivateKey
 def make_authority(now: datetime) -> Files:
     """A certificate that signs the servers' certificates, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
+    return _authority(_name("paddlewheel-bus"), key, _identifier(key), now)
+
+
+def renew_authority(authority: Files, now: datetime) -> Files:
+    """The authority with a later end.
+
+    Its key and its names stay, so clients with the certificate before accept the servers until that ends.
+    """
+    before, key = _read_authority(authority)
+    return _authority(before.subject, key, _identifier_of(before), now)
+
+
+def _authority(
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, identifier: x509.SubjectKeyIdentifier, now: datetime
+) -> Files:
     usage = {"key_cert_sign": True, "crl_sign": True, "digital_signature": True}
     made = (
-        _builder("paddlewheel-bus", key, now, _AUTHORITY_DAYS)
-        .issuer_name(_name("paddlewheel-bus"))
+        _builder(name, key, now, _AUTHORITY_DAYS)
+        .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(**usage), critical=True)
-        .add_extension(_identifier(key), critical=False)
+        .add_extension(identifier, critical=False)
         .sign(key, SHA256())
     )
     return {CERTIFICATE: _pem(made), KEY: _pem_key(key)}
@@ -49,16 +64,13 @@ def make_authority(now: datetime) -> Files:
 
 def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
     """The servers' certificate for these DNS names, its key, and the authority's certificate."""
-    issuer = x509.load_pem_x509_certificate(authority[CERTIFICATE])
-    signing = load_pem_private_key(authority[KEY], password=None)
-    if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is not an EC key")
+    issuer, signing = _read_authority(authority)
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = [*(x509.DNSName(name) for name in names), x509.IPAddress(ip_address(_ADDRESS))]
     # The servers of a cluster are clients of each other.
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     made = (
-        _builder(names[0], key, now, _SERVER_DAYS)
+        _builder(_name(names[0]), key, now, _SERVER_DAYS)
         .issuer_name(issuer.subject)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -66,9 +78,7 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(_identifier(key), critical=False)
         # Clients that check strictly, as Python 3.13 does by default, refuse a certificate without it.
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
-        )
+        .add_extension(_identifier_of_issuer(issuer), critical=False)
         .sign(signing, SHA256())
     )
     return {AUTHORITY: authority[CERTIFICATE], CERTIFICATE: _pem(made), KEY: _pem_key(key)}
@@ -77,7 +87,8 @@ def make_server(authority: Files, names: Sequence[str], now: datetime) -> Files:
 def make_key(now: datetime) -> Files:
     """The key with which bus-auth signs, and a certificate that carries its public half to the servers."""
     key = Ed25519PrivateKey.generate()
-    made = _builder("bus-auth", key, now, _AUTHORITY_DAYS).issuer_name(_name("bus-auth")).sign(key, None)
+    name = _name("bus-auth")
+    made = _builder(name, key, now, _AUTHORITY_DAYS).issuer_name(name).sign(key, None)
     return {CERTIFICATE: _pem(made), KEY: _pem_key(key)}
 
 
@@ -94,6 +105,12 @@ def _load_key(content: bytes) -> object:
     return load_pem_private_key(content, password=None)
 
 
+def is_lasting(authority: Files, now: datetime) -> bool:
+    """Whether the authority's certificate does not end soon."""
+    made = x509.load_pem_x509_certificate(authority[CERTIFICATE])
+    return now < made.not_valid_after_utc - timedelta(days=_AUTHORITY_RENEWAL_DAYS)
+
+
 def is_current(server: Files, authority: Files, names: Sequence[str], now: datetime) -> bool:
     """Whether the servers' certificate is of the authority, for these names, and does not end soon."""
     if not {AUTHORITY, CERTIFICATE, KEY} <= set(server) or server[AUTHORITY] != authority[CERTIFICATE]:
@@ -102,17 +119,27 @@ def is_current(server: Files, authority: Files, names: Sequence[str], now: datet
         check_readable(server)
         made = x509.load_pem_x509_certificate(server[CERTIFICATE])
         found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        named = made.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except (ValueError, x509.ExtensionNotFound):
+        return False
+    if named != _identifier_of_issuer(x509.load_pem_x509_certificate(authority[CERTIFICATE])):
         return False
     return set(found.get_values_for_type(x509.DNSName)) == set(
         names
-    ) and now < made.not_valid_after_utc - timedelta(days=_RENEWAL_DAYS)
+    ) and now < made.not_valid_after_utc - timedelta(days=_SERVER_RENEWAL_DAYS)
 
 
-def _builder(name: str, key: _PrivateKey, now: datetime, days: int) -> x509.CertificateBuilder:
+def _read_authority(files: Files) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = load_pem_private_key(files[KEY], password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is not an EC key")
+    return x509.load_pem_x509_certificate(files[CERTIFICATE]), key
+
+
+def _builder(name: x509.Name, key: _PrivateKey, now: datetime, days: int) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
+        .subject_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         # The clock of a client may be some minutes behind.
@@ -123,6 +150,18 @@ def _builder(name: str, key: _PrivateKey, now: datetime, days: int) -> x509.Cert
 
 def _identifier(key: _PrivateKey) -> x509.SubjectKeyIdentifier:
     return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+
+
+def _identifier_of(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
+    """The identifier in its certificate. Newer releases of Helm do not compute it as `_identifier` does."""
+    try:
+        return authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+
+
+def _identifier_of_issuer(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(_identifier_of(authority))
 
 
 def _name(common: str) -> x509.Name:

@@ -1,6 +1,6 @@
 """The one key pair of the authorization service, in the forms that NATS has for it.
 
-It is an Ed25519 key, as a PEM file, so that Helm and cert-manager can make it. The service proves with it who
+It is an Ed25519 key, as a PEM file, so that cert-manager can make it, too. The service proves with it who
 it is (user key), signs what it grants (account key), and opens the server's requests (curve key). One key is
 enough: whoever can sign grants needs nothing else.
 """

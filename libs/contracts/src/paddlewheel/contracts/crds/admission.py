@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from paddlewheel.contracts.crds.admission_rules import (
@@ -18,33 +20,46 @@ WARNINGS = (
     (SAMPLE_SET, SAMPLE_SET_WARNINGS),
     (SAMPLE_JOB, SAMPLE_JOB_WARNINGS),
 )
+_FIELD = re.compile(r"\b(object|oldObject)\.")
 REFUSALS = ((PADDLE_JOB, PADDLE_JOB_REFUSALS),)
 
 
 def warnings() -> list[dict[str, Any]]:
-    """Policies and bindings that warn; without them everything works, without the warnings."""
-    return [part for kind, rules in WARNINGS for part in _policy(kind, "warnings", "Warn", "Ignore", rules)]
+    """A policy and its binding that warn; without them everything works, without the warnings."""
+    # Kubernetes checks that all kinds of a policy have the fields in its expressions, except in variables.
+    variables = [{"name": name, "expression": name} for name in ("object", "oldObject")]
+    spec = {
+        "failurePolicy": "Ignore",
+        **_matching([kind for kind, _ in WARNINGS]),
+        "variables": variables,
+        "validations": [_for_kind(kind, rule) for kind, rules in WARNINGS for rule in rules],
+    }
+    return _policy(f"warnings.{GROUP}", "Warn", spec)
 
 
 def refusals() -> list[dict[str, Any]]:
     """Policies and bindings that refuse."""
-    return [part for kind, rules in REFUSALS for part in _policy(kind, "refusals", "Deny", "Fail", rules)]
+    made = []
+    for kind, rules in REFUSALS:
+        validations = [_validation(rule) for rule in rules]
+        spec = {"failurePolicy": "Fail", **_matching([kind]), "validations": validations}
+        made += _policy(f"{kind.plural}-refusals.{GROUP}", "Deny", spec)
+    return made
 
 
-def _policy(
-    kind: Kind, purpose: str, action: str, on_error: str, rules: tuple[AdmissionRule, ...]
-) -> list[dict[str, Any]]:
-    name = f"{kind.plural}-{purpose}.{GROUP}"
-    match = {
-        "apiGroups": [GROUP],
-        "apiVersions": [kind.version],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": [kind.plural],
-    }
-    api = "admissionregistration.k8s.io/v1"
-    policy = {
-        "failurePolicy": on_error,
-        "matchConstraints": {"resourceRules": [match]},
+def _matching(kinds: Sequence[Kind]) -> dict[str, Any]:
+    """New objects of these kinds, and those with another spec."""
+    rules = [
+        {
+            "apiGroups": [GROUP],
+            "apiVersions": [kind.version],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": [kind.plural],
+        }
+        for kind in kinds
+    ]
+    return {
+        "matchConstraints": {"resourceRules": rules},
         # An update of metadata alone, as controllers make them, repeats no warning.
         "matchConditions": [
             {
@@ -53,10 +68,13 @@ def _policy(
                 " || object.spec != oldObject.spec)",
             }
         ],
-        "validations": [_validation(rule) for rule in rules],
     }
+
+
+def _policy(name: str, action: str, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    api = "admissionregistration.k8s.io/v1"
     return [
-        {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": policy},
+        {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
         {
             "apiVersion": api,
             "kind": "ValidatingAdmissionPolicyBinding",
@@ -68,3 +86,9 @@ def _policy(
 
 def _validation(rule: AdmissionRule) -> dict[str, str]:
     return {"expression": f"!({rule.when})", "messageExpression": rule.message_expression}
+
+
+def _for_kind(kind: Kind, rule: AdmissionRule) -> dict[str, str]:
+    """The rule in a policy of several kinds."""
+    made = {key: _FIELD.sub(r"variables.\1.", text) for key, text in _validation(rule).items()}
+    return {**made, "expression": f"request.resource.resource != '{kind.plural}' || {made['expression']}"}
