@@ -30,6 +30,8 @@ MOST_WORKERS = 32
 _READY_WITHIN = 90.0
 _POLL = 0.05
 _REPEATED_UPLOADS = 4
+_MOST_VOLUMES = 10_000
+"""A new bucket takes seven volumes; without a free one, each upload is answered with 500."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def _weed(top: Path, ports: list[int], config: Path) -> list[str]:
         tool("weed"), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={data}",
         *listen, *grpc, "-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-filer.localSocket={top / 'filer.sock'}", f"-s3.localSocket={top / 's3.sock'}",
-        "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=200",
+        "-master.telemetry=false", "-master.volumeSizeLimitMB=64", f"-volume.max={_MOST_VOLUMES}",
     ]  # fmt: skip
 
 
