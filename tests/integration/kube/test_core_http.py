@@ -82,6 +82,24 @@ async def test_the_number_of_connections_is_limited() -> None:
     assert sorted(answer[:12] for answer in answers) == [b"", b"", *[b"HTTP/1.1 503"] * 18]
 
 
+async def test_one_address_cannot_take_all_connections() -> None:
+    limits = http.Limits(connections=10, of_one_address=2)
+    async with http.serve(0, {}, host="127.0.0.1", limits=limits) as port:
+        for _ in range(3):
+            opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(5)))
+            reads = [asyncio.create_task(reader.read()) for reader, _ in opened]
+            await eventually(lambda: sum(read.done() for read in reads) == 3, what="three are refused")  # noqa: B023
+
+            other = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+            url = f"http://127.0.0.1:{port}/healthz"
+            async with aiohttp.ClientSession(connector=other) as session, session.get(url) as answer:
+                assert answer.status == 200
+            for _, writer in opened:
+                writer.close()
+                await writer.wait_closed()
+            await asyncio.gather(*reads)
+
+
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 """That of the tests, and that of the services."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 
@@ -35,6 +37,7 @@ class Limits:
     Args:
         connections: maximum number of open connections. Connections without a TLS handshake count, too. Any
             further connection is closed; it gets 503 first when the server has no TLS.
+        of_one_address: maximum number of them from one address; 0 means no limit.
         idle: maximum seconds until the head of a request arrives, counted from the start of the connection or
             the end of the previous answer. This is longer than the 90 s that Go's proxies (Traefik, Knative)
             keep an idle connection: if the server closed first, a request already sent could fail.
@@ -44,6 +47,7 @@ class Limits:
     """
 
     connections: int = 1000
+    of_one_address: int = 0
     idle: float = 120.0
     answer: float = 60.0
     handshake: float = 10.0
@@ -138,7 +142,10 @@ class _Door:
         self, server: web.Server, limits: Limits, tls: SSLContext | None, listening: socket.socket
     ) -> None:
         self._server, self._limits, self._tls, self._listening = server, limits, tls, listening
-        self._opening: dict[asyncio.Task[None], asyncio.Protocol] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._open: Counter[str] = Counter()
+        """Connections by address, also those that are in their handshake."""
+        self._number = 0
         self._reopening: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -154,7 +161,7 @@ class _Door:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listening.accept()
+            connection, (address, *_) = self._listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
             # The client is gone already.
             return
@@ -164,19 +171,24 @@ class _Door:
             loop.remove_reader(self._listening)
             self._reopening = loop.call_later(_REOPENING_INTERVAL_SECONDS, self.open)
             return
-        if len({*self._opening.values(), *self._server.connections}) >= self._limits.connections:
+        if self._is_full(address):
             _refuse(connection, is_plain=self._tls is None)
             return
-        protocol = self._server()
-        opening = asyncio.create_task(self._pass(connection, protocol))
-        self._opening[opening] = protocol
-        opening.add_done_callback(self._opening.pop)
+        self._number += 1
+        self._open[address] += 1
+        opening = asyncio.create_task(self._pass(connection, address))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
 
-    async def _pass(self, connection: socket.socket, protocol: asyncio.Protocol) -> None:
+    def _is_full(self, address: str) -> bool:
+        own = self._limits.of_one_address or self._limits.connections
+        return self._number >= self._limits.connections or self._open.get(address, 0) >= own
+
+    async def _pass(self, connection: socket.socket, address: str) -> None:
         """To the server, after the handshake."""
         within = None if self._tls is None else self._limits.handshake
-        # Without a handshake in time, or after a failed one, the loop closes the connection.
-        with suppress(OSError):
+        protocol = _Counted(self._server(), partial(self._left, address))
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 connection,
@@ -184,6 +196,47 @@ class _Door:
                 ssl_handshake_timeout=within,
                 ssl_shutdown_timeout=within,
             )
+        except OSError:
+            # Without a handshake in time, or after a failed one, the loop closes the connection.
+            protocol.end()
+
+    def _left(self, address: str) -> None:
+        self._number -= 1
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class _Counted(asyncio.Protocol):
+    """The server's end of a connection. Calls `left` once, when the connection ends."""
+
+    def __init__(self, protocol: asyncio.Protocol, left: Callable[[], None]) -> None:
+        self._protocol, self._left = protocol, left
+        self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._protocol.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end()
+        self._protocol.connection_lost(exc)
+
+    def end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._left()
 
 
 def _refuse(connection: socket.socket, *, is_plain: bool) -> None:
