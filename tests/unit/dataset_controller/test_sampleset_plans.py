@@ -1994,9 +1994,9 @@ CLEARED = {DELETE_RUN: RunState(phase=RunPhase.SUCCEEDED)}
 SERVICE = Delete("Service", Key("default", "digits-runtime-service"), "c-service")
 VOLUME = Delete("PersistentVolume", Key("", "default.digits"), "c-volume")
 REST = (
-    SERVICE,
     Delete("Secret", RUNTIME, "c-secret"),
     Delete("PersistentVolumeClaim", Key("default", "digits"), "c-claim"),
+    SERVICE,
 )
 RUNTIME_GONE = Delete("StatefulSet", RUNTIME, "c-stateful_set")
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dataset_controller.domain import names
+from dataset_controller.domain.indexes import moving_since
 from dataset_controller.domain.names import ENDED, Cond, JobPhase, SetPhase
 from dataset_controller.domain.paths import Places
 from dataset_controller.domain.samplejob.cache_changes import changes_of, mirrored_at
@@ -30,11 +31,12 @@ from dataset_controller.pod_lists import PodLists, User
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
 from dataset_controller.timing import (
+    MOVED_RUNTIME_TIMEOUT_SECONDS,
     RUNTIME_PODS_TIMEOUT_SECONDS,
     USERS_CHECK_INTERVAL_SECONDS,
     USERS_UNKNOWN_GRACE_SECONDS,
 )
-from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET, copy_of
+from dataset_controller.watch import BY_LABEL, BY_MOVING, BY_OWNER, BY_SET, JOB, MOVING, SET, copy_of
 from paddlewheel.contracts.dataset_names import (
     claim_name,
     contract_runtime_name,
@@ -45,7 +47,8 @@ from paddlewheel.contracts.dataset_names import (
     runtime_service_name,
 )
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import deleted_at, spec_of
+from paddlewheel.contracts.objects import deleted_at, spec_of, status_of
+from paddlewheel.contracts.stamps import age
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import CSI_DRIVERS, Object
@@ -117,6 +120,8 @@ class Observer:
         old_secret = await self._secrets.read(old, patient=patient)
         secret = old_secret if place == old else await self._secrets.read(place, patient=patient)
         children = self._children(own, place, _found(secret))
+        if place == old:
+            children = replace(children, stateful_set=self._old_stateful_set(own, old))
         is_needed = mounts_by_csi(children.volume, has_csi)
         volume_secret = volume_secret_key(children.volume, runtime)
         driver = await self._secrets.read(volume_secret, patient=patient) if is_needed else None
@@ -143,11 +148,12 @@ class Observer:
             has_csi=has_csi,
             figures_due=figures_due,
             runtime=runtime,
-            left_behind=() if place == old else self._left_behind(own, old, _found(old_secret)),
+            elsewhere=await self._elsewhere(own, runtime, old, place),
+            other_moving=self._other_moving(key) if place == old else "",
             are_records_known=self._are_records_known,
             is_runtime_secret_known=not isinstance(secret, Trouble) and not isinstance(driver, Trouble),
             unserved=self._secrets.refusal(old, old_secret),
-            troubles=(users,) if isinstance(users, Trouble) else (),
+            troubles=tuple(each for each in (users, driver) if isinstance(each, Trouble)),
         )
 
     async def sample_job(self, key: Key, *, progress_due: bool) -> ObservedJob | None:
@@ -197,36 +203,67 @@ class Observer:
     def _is_in_old_place(self, own: SampleSet, runtime: Key, old: Key) -> bool:
         """The runtime is in the set's namespace, or its last pods end there.
 
-        Nothing there counts beside a runtime in the namespace of the release: users of the set's namespace
-        may create objects with these names.
+        Nothing there counts beside a StatefulSet in the namespace of the release: users of the set's
+        namespace may create objects with these names.
         """
-        if old == runtime or self._stateful_set(runtime) is not None or self._pods(runtime):
+        if old == runtime or self._stateful_set(runtime) is not None:
             return False
-        found = self._stateful_set(old)
-        if found is not None:
-            return is_ours(found, own.uid)
-        may_end_there = own.status.was_mounted and not own.status.holds(Cond.FREE)
-        return may_end_there and bool(self._remaining(old))
+        if self._old_stateful_set(own, old) is not None:
+            return True
+        is_moving = own.status.holds(Cond.RUNTIME_MIGRATION_PENDING)
+        may_end_there = own.status.was_mounted or is_moving or bool(own.deleted_at)
+        return may_end_there and not self._remaining(runtime) and bool(self._remaining(old))
 
     def _stateful_set(self, runtime: Key) -> Object | None:
         return copy_of(self._watch, names.STATEFUL_SET, runtime.namespace).get(runtime)
 
-    def _remaining(self, old: Key) -> tuple[RuntimePod, ...]:
-        """The pods of a runtime in its old place. A pod that its kubelet should have ended long ago does not
-        count: the kubelet is gone, and will not confirm the end."""
+    def _old_stateful_set(self, own: SampleSet, old: Key) -> Object | None:
+        """The one of this set. It does not count when it is being deleted, which a finalizer, or a pod on a
+        dead node, may delay without end."""
+        found = self._stateful_set(old)
+        return found if found is not None and is_ours(found, own.uid) and not deleted_at(found) else None
+
+    def _remaining(self, runtime: Key) -> tuple[RuntimePod, ...]:
+        """The pods that run, or may still run: the end of a pod on a dead node is never confirmed."""
         overdue = self._clock.now() - timedelta(seconds=RUNTIME_PODS_TIMEOUT_SECONDS)
         return tuple(
-            pod for pod in self._pods(old) if not pod.has_ended and (not pod.ends_at or pod.ends_at > overdue)
+            pod
+            for pod in self._pods(runtime)
+            if not pod.has_ended and not (pod.ends_at and pod.ends_at < overdue and self._is_dead(pod.node))
         )
 
-    def _left_behind(self, own: SampleSet, old: Key, secret: Object | None) -> tuple[tuple[str, Object], ...]:
-        """The Service and Secret in the set's namespace of a runtime that has been moved."""
-        if old.namespace == self._home:
+    def _is_dead(self, node: str) -> bool:
+        found = self._watch.of(names.NODE).get(Key("", node))
+        conditions = status_of(found or {}).get("conditions") or ()
+        return not any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+    async def _elsewhere(
+        self, own: SampleSet, runtime: Key, old: Key, place: Key
+    ) -> tuple[tuple[str, Object], ...]:
+        """The set's objects in the other of the two places."""
+        if old == runtime:
             return ()
-        services = copy_of(self._watch, names.SERVICE_KIND, old.namespace)
-        service = services.get(Key(old.namespace, runtime_service_name(old.name)))
-        found = (names.SERVICE_KIND, service), (names.SECRET, secret)
-        return tuple((kind, obj) for kind, obj in found if obj is not None and is_ours(obj, own.uid))
+        other = runtime if place == old else old
+        secret = _found(await self._secrets.read(other, patient=not own.deleted_at))
+        service = Key(other.namespace, runtime_service_name(other.name))
+        found = (
+            (names.STATEFUL_SET, self._stateful_set(other) if self._stateful_set(runtime) else None),
+            (names.SECRET, secret),
+            (names.SERVICE_KIND, copy_of(self._watch, names.SERVICE_KIND, other.namespace).get(service)),
+        )
+        return tuple(
+            (kind, obj)
+            for kind, obj in found
+            if obj is not None and is_ours(obj, own.uid) and not deleted_at(obj)
+        )
+
+    def _other_moving(self, key: Key) -> str:
+        """Another set whose runtime has begun to move a short time ago, "" without one. One that cannot move
+        does not hold up the others for long."""
+        now = self._clock.now()
+        moving = self._watch.of(SET).by_index(BY_MOVING, MOVING)
+        recent = (obj for obj in moving if age(moving_since(obj), now) <= MOVED_RUNTIME_TIMEOUT_SECONDS)
+        return next((str(other) for other in sorted(map(key_of, recent)) if other != key), "")
 
     def _has_csi(self) -> bool:
         return self._watch.of(CSI_DRIVERS.kind).get(Key("", names.CSI_DRIVER)) is not None

@@ -58,6 +58,9 @@ CACHE_CLEAR_TIMEOUT_SECONDS = 60.0
 """How long a deletion or a scaling waits for agents to empty their caches; a dead node must not block it."""
 RUNTIME_PODS_TIMEOUT_SECONDS = 120.0
 """How long a deletion waits for runtime pods to end; those of a dead node never do."""
+MOVED_RUNTIME_TIMEOUT_SECONDS = 300.0
+"""How long a deletion, and the move of the next runtime, wait until the pods of a moved runtime have mounted.
+They may have to pull their image."""
 RUNTIME_TERMINATION_GRACE_SECONDS = 20
 """The time in which a runtime pod with nothing to upload must end; its client has 13 s of it to write its
 buffers."""

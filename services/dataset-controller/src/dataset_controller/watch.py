@@ -19,6 +19,7 @@ from dataset_controller.domain.indexes import (
     label_of_set,
     labels_of_node,
     labels_to_wake,
+    moving_since,
     owner_of_volume,
     run_of_job,
     runtime_of_pod,
@@ -57,6 +58,8 @@ SET, JOB = SAMPLE_SETS.kind, SAMPLE_JOBS.kind
 BY_UID, BY_LABEL, BY_SET, BY_RUN, BY_OWNER = "uid", "label", "set", "run", "owner"
 BY_WAITING = "waiting"
 """Jobs by the set whose other runs they are cancelling."""
+BY_MOVING, MOVING = "moving", "moving"
+"""Sets whose runtime moves now."""
 BY_RUNTIME = "runtime"
 """Sets by the keys that their runtime has, or had in earlier releases."""
 
@@ -83,6 +86,7 @@ def make_watch(watches: Watches, namespace: str, home: str, clock: Clock) -> Wat
                 BY_UID: lambda obj: [uid_of(obj)],
                 BY_LABEL: label_of_set,
                 BY_RUNTIME: partial(runtimes_of_set, home=home),
+                BY_MOVING: lambda obj: [MOVING] if moving_since(obj) else [],
             },
         ),
         Informer(

@@ -51,6 +51,11 @@ def deleted_at(obj: Object) -> str:
     return str(obj["metadata"].get("deletionTimestamp") or "")
 
 
+def created_at(obj: Object) -> str:
+    """`metadata.creationTimestamp`, "" when absent."""
+    return str(obj["metadata"].get("creationTimestamp") or "")
+
+
 def spec_of(obj: Object) -> Mapping[str, Any]:
     """`spec`, {} when absent."""
     return obj.get("spec") or {}

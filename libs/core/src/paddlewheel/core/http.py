@@ -144,7 +144,7 @@ class _Door:
         self._server, self._limits, self._tls, self._listening = server, limits, tls, listening
         self._opening: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
-        """Connections by address, also those that are in their handshake."""
+        """Connections by address, also during their handshake."""
         self._number = 0
         self._reopening: asyncio.TimerHandle | None = None
 

@@ -113,7 +113,7 @@ class Outside:
         source: name of the service, the `ce-source` of its facts.
         finalizer: the finalizer of the service on this kind. It is removed from a deleted object that cannot
             be parsed. "" keeps such an object: use it for a kind that has children without an owner
-            reference.
+            reference, which nothing else removes.
     """
 
     resource: Resource

@@ -35,6 +35,14 @@ def as_jobs_see(sample_set: Object) -> tuple[Any, ...]:
     return (*request, status.get("phase"), ready)
 
 
+def moving_since(sample_set: Object) -> str:
+    """When its runtime began to move to the namespace of the release; "" while it does not move."""
+    conditions = status_of(sample_set).get("conditions") or ()
+    found = (each for each in conditions if each.get("type") == Cond.RUNTIME_MIGRATION_PENDING)
+    moving = (each for each in found if each.get("status") == "True" and each.get("reason") == Reason.MOVING)
+    return next((str(each.get("lastTransitionTime") or "") for each in moving), "")
+
+
 @dataclass(frozen=True)
 class JobAsOthersSee:
     """The parts of a SampleJob that other jobs depend on while they wait for it: its end, its place in the

@@ -331,7 +331,8 @@ class ObservedSet:
         unused_since: when a set that is being deleted was first found without users; None while it has some.
         figures_due: enough time has passed since the figures were last written.
         runtime: the runtime's StatefulSet and Secret, in the namespace of the release.
-        left_behind: the Service and Secret of a runtime that has been moved there from the set's namespace.
+        elsewhere: the set's objects where its runtime is not: in the set's namespace when it has moved.
+        other_moving: another set whose runtime moves now.
         are_records_known: False until `runs` and `reports` have all that was on the bus when this service
             started: what is not among them may exist all the same.
         is_runtime_secret_known: False when one of the set's own Secrets could not be read.
@@ -358,7 +359,8 @@ class ObservedSet:
     has_csi: bool = False
     figures_due: bool = True
     runtime: Key = NO_RUNTIME
-    left_behind: tuple[tuple[str, Object], ...] = ()
+    elsewhere: tuple[tuple[str, Object], ...] = ()
+    other_moving: str = ""
     are_records_known: bool = True
     is_runtime_secret_known: bool = True
     unserved: Problem | None = None

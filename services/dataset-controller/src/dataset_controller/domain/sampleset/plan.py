@@ -107,7 +107,7 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     judged = judged_status(seen, admission.problem, now, admission.remark)
     is_held = seen.sample_set.problem is not None or seen.is_in_old_place
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
-    migration = decide_migration(seen, scaling.status, admission.problem, now)
+    migration = decide_migration(seen, scaling.status, runtime, admission.problem, now)
     # Partitions that are to leave have data, and maybe writes, until they are gone.
     figures = decide_figures(seen, runtime, max(spec.partitions, held_partitions(seen, runtime)))
     status = replace(migration.status, cache=figures.cache)
@@ -157,7 +157,7 @@ def _actions(
     if seen.sample_set.problem:
         return (*decide_secrets(seen, None), *labels)
     return (
-        *decide_service(seen, runtime, has_keys=admission.secrets is not None),
+        *(decide_service(seen) if runtime.bound or (admission.secrets and not seen.children.secret) else ()),
         *decide_secrets(seen, admission.secrets),
         # A volume serves whoever uses its claim: none is made for a Secret that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),

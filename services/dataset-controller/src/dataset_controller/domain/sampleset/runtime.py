@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from dataset_controller.domain.sampleset.model import Children, ObservedSet, RuntimePod
 from dataset_controller.timing import REPORT_TIMEOUT_SECONDS
+from paddlewheel.contracts.crds.limits import PARTITIONS
 from paddlewheel.contracts.dataset_names import node_label
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.objects import Object, key_of, labels_of, spec_of, status_of
@@ -118,7 +119,7 @@ def held_partitions(seen: ObservedSet, runtime: Runtime) -> int:
     if runtime.replicas >= 0:
         return runtime.replicas
     rows = seen.status.cache.get("nodes") or ()
-    return max((int(row.get("partition") or 0) + 1 for row in rows), default=0)
+    return min(PARTITIONS, max((int(row.get("partition") or 0) + 1 for row in rows), default=0))
 
 
 def startable(seen: ObservedSet, count: int) -> int:

@@ -11,7 +11,6 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.ownership import is_ours
-from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback
 from dataset_controller.domain.sampleset.runtime import Runtime, held_partitions, startable
 from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.contracts.objects import Object, annotations_of, key_of, spec_of, status_of, uid_of
@@ -97,15 +96,9 @@ def find_unmountable(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     return None
 
 
-def decide_service(seen: ObservedSet, runtime: Runtime, *, has_keys: bool) -> tuple[Action, ...]:
-    """The Service is created before the Secrets: they are not watched, so it shows that a set has some.
-
-    Args:
-        has_keys: the keys for the Secrets are known.
-    """
-    is_due = runtime.bound or (has_keys and seen.children.secret is None)
-    is_kept = seen.is_in_old_place or find_old_layout(seen) is not None
-    if seen.children.service is not None or is_kept or not is_due:
+def decide_service(seen: ObservedSet) -> tuple[Action, ...]:
+    """The Service is created before the Secrets: they are not watched, so it shows that a set has some."""
+    if seen.children.service is not None or seen.is_in_old_place or find_old_layout(seen) is not None:
         return ()
     return (Create(names.SERVICE_KIND, render.service(seen.sample_set.identity, seen.runtime)),)
 
@@ -116,7 +109,7 @@ def decide_runtime(
     """The StatefulSet is created when the claim is bound, unless nodes have other caches than the spec. An
     existing one gets the present template; one in its old place is moved instead.
 
-    A partition that was to leave when its writes are uploaded has a pod for that.
+    A partition that was to leave when its writes are uploaded, or its cache is empty, has a pod for that.
     """
     if not runtime.bound or seen.is_in_old_place or find_old_layout(seen) is not None:
         return ()
@@ -124,8 +117,7 @@ def decide_runtime(
         return decide_template(seen, spec, config)
     if find_moved_cache(seen, spec) is not None:
         return ()
-    leaving = held_partitions(seen, runtime) if is_or_was_writeback(seen.sample_set) else 0
-    replicas = startable(seen, max(spec.partitions, leaving))
+    replicas = startable(seen, max(spec.partitions, held_partitions(seen, runtime)))
     made = render.stateful_set(seen.sample_set.identity, seen.runtime, spec, config, replicas)
     return (Create(names.STATEFUL_SET, made),)
 

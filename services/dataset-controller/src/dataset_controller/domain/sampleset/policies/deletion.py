@@ -9,6 +9,7 @@ from typing import Any
 
 from dataset_controller.domain import names
 from dataset_controller.domain.actions import CancelRun, ForgetSet, WriteRun
+from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import Cond, set_finalizer
 from dataset_controller.domain.runs import is_ended, make_run, run_id, unfinished
 from dataset_controller.domain.sampleset.model import (
@@ -19,10 +20,15 @@ from dataset_controller.domain.sampleset.model import (
     SetStatus,
 )
 from dataset_controller.domain.sampleset.policies.admission import admit
+from dataset_controller.domain.sampleset.policies.children import decide_service
 from dataset_controller.domain.sampleset.policies.conditions import with_staged_writes
 from dataset_controller.domain.sampleset.policies.kept_runtime import find_obstacle, keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, follow_mounts
-from dataset_controller.domain.sampleset.policies.migration import moving_message, stop_old_runtime
+from dataset_controller.domain.sampleset.policies.migration import (
+    moving_message,
+    stop_old_runtime,
+    with_pending,
+)
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
@@ -35,17 +41,18 @@ from dataset_controller.domain.sampleset.status import (
 from dataset_controller.timing import (
     BUS_DELETION_TIMEOUT_SECONDS,
     CACHE_CLEAR_TIMEOUT_SECONDS,
+    MOVED_RUNTIME_TIMEOUT_SECONDS,
     RUNTIME_PODS_TIMEOUT_SECONDS,
     USERS_CHECK_INTERVAL_SECONDS,
 )
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation
-from paddlewheel.contracts.objects import Object, deleted_at, key_of, uid_of
+from paddlewheel.contracts.objects import Object, created_at, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import age
-from paddlewheel.operator.domain.plan import Action, Delete
+from paddlewheel.operator.domain.plan import Action, Create, Delete
 
 LEFT = "what the set has in its namespace is left to Kubernetes' garbage collector"
-_TASKS = {Reason.IN_USE: "mount", Reason.STAGED_WRITES: "upload"}
+_TASKS = {Reason.IN_USE: "mount", Reason.STAGED_WRITES: "upload", Reason.MOVING: "clear"}
 
 Step = tuple[Any, ...]
 
@@ -60,6 +67,8 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if seen.users:
         waits = f"waits for pods that use the data: {_list(seen.users)}"
         return _wait(seen, config, Reason.IN_USE, waits, now)
+    if seen.is_in_old_place and _is_unknown(seen):
+        return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
     if _is_moving(seen, now):
         return _move(seen, config, now)
     if staged := staged_writes(seen, now):
@@ -91,32 +100,40 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
     status = status.with_condition(Cond.READY, False, reason, message, now)
     status = status.with_condition(Cond.FREE, False, reason, "", now)
     labels = follow_mounts(seen, runtime, wanted_partitions(seen))
-    return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=USERS_CHECK_INTERVAL_SECONDS)
+    actions = (*_keys(seen), *labels, *kept.actions)
+    if any(isinstance(action, Create) for action in actions):
+        actions = (*decide_service(seen), *actions)
+    return SetPlan(status, actions, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
 
 
 def _is_moving(seen: ObservedSet, now: datetime) -> bool:
     """A runtime in its old place is moved before the set goes: only the pods of the next one report what is
-    staged, and empty the caches. They get the time of that to mount."""
-    if seen.status.holds(Cond.FREE):
+    staged, and empty the caches. They get some time to mount."""
+    if seen.status.holds(Cond.FREE) or find_obstacle(seen):
         return False
     if seen.is_in_old_place:
-        return not find_obstacle(seen)
-    moving = seen.status.condition(Cond.RUNTIME_MIGRATION_PENDING)
-    if moving is None or runtime_of(seen, now).mounted:
+        return True
+    runtime, wanted = runtime_of(seen, now), wanted_partitions(seen)
+    if not seen.status.holds(Cond.RUNTIME_MIGRATION_PENDING) or runtime.ready_below(wanted) == wanted:
         return False
-    return moving.status == "True" or age(moving.last_transition_time, now) <= CACHE_CLEAR_TIMEOUT_SECONDS
+    made = seen.children.stateful_set
+    return made is None or age(created_at(made), now) <= MOVED_RUNTIME_TIMEOUT_SECONDS
 
 
 def _move(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
-    """The condition is no longer True when the pods of the old runtime have ended."""
     if seen.is_in_old_place and not seen.are_users_fresh:
         return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
-    message, is_ending = moving_message(seen), seen.is_in_old_place
+    message = moving_message(seen)
     waiting = _wait(seen, config, Reason.MOVING, f"before it is deleted, {message}", now)
     assert waiting.status is not None
-    pending = Cond.RUNTIME_MIGRATION_PENDING
-    status = waiting.status.with_condition(pending, is_ending, Reason.MOVING, message, now)
+    status = with_pending(waiting.status, Reason.MOVING, message, now)
     return replace(waiting, status=status, actions=(*waiting.actions, *stop_old_runtime(seen)))
+
+
+def _is_unknown(seen: ObservedSet) -> bool:
+    """A Secret that decides whether the runtime can move could not be read."""
+    named = (seen.engine_secret, seen.source_secret)
+    return any(isinstance(each, Problem) and each.reason == Reason.FAILED_GET for each in named)
 
 
 def _keys(seen: ObservedSet) -> tuple[Action, ...]:
@@ -173,17 +190,17 @@ def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
 
 
 def _remove(seen: ObservedSet, children: Children) -> Step | None:
-    """Service, Secrets, claim, volume. The claim is gone before the volume is deleted.
+    """Secrets, claim, Service, volume. The claim is gone before the volume is deleted.
 
     In a namespace where this service has no rights, the garbage collector removes the objects with the set,
     and the volume is deleted before.
     """
     first = (
-        (names.SERVICE_KIND, children.service),
         (names.SECRET, children.secret),
         (names.SECRET, children.volume_secret),
-        *seen.left_behind,
+        *seen.elsewhere,
         (names.CLAIM, children.claim),
+        (names.SERVICE_KIND, children.service),
     )
     ours = [(kind, obj) for kind, obj in first if obj is not None and not _is_unserved(seen, obj)]
     if ours:

@@ -70,7 +70,4 @@ def _update(seen: ObservedSet, runtime: Object, config: RuntimeConfig, count: in
 
 def _create(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig, count: int) -> tuple[Action, ...]:
     identity = seen.sample_set.identity
-    runtime = Create(names.STATEFUL_SET, render.stateful_set(identity, seen.runtime, spec, config, count))
-    if seen.children.service is not None:
-        return (runtime,)
-    return (Create(names.SERVICE_KIND, render.service(identity, seen.runtime)), runtime)
+    return (Create(names.STATEFUL_SET, render.stateful_set(identity, seen.runtime, spec, config, count)),)

@@ -14,6 +14,7 @@ from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import MOVE_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
+from dataset_controller.domain.sampleset.runtime import Runtime
 from dataset_controller.timing import MIGRATION_CHECK_INTERVAL_SECONDS, USERS_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.objects import annotations_of, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
@@ -32,27 +33,37 @@ class Migration(NamedTuple):
 
 
 def decide_migration(
-    seen: ObservedSet, status: SetStatus, problem: Problem | None, now: datetime
+    seen: ObservedSet, status: SetStatus, runtime: Runtime, problem: Problem | None, now: datetime
 ) -> Migration:
-    """The old StatefulSet is deleted, and the new one is created when the old pods have ended.
+    """The old StatefulSet is deleted, the new one is created when the old pods have ended, and the move is
+    over when one of the new pods has mounted. Then the next set moves: a mistake that keeps new pods from
+    starting costs one set its runtime, and not all of them.
 
     Args:
         problem: why no runtime can be created at present.
     """
     if not seen.is_in_old_place:
-        cleared = status.without_conditions(Cond.RUNTIME_MIGRATION_PENDING)
-        return Migration(cleared, remove_left_behind(seen))
+        is_over = runtime.mounted or not status.holds(Cond.RUNTIME_MIGRATION_PENDING)
+        moved = status.without_conditions(Cond.RUNTIME_MIGRATION_PENDING) if is_over else status
+        return Migration(moved, remove_elsewhere(seen))
     if problem is not None:
-        return Migration(_pending(status, problem.reason, problem.message, now))
+        return Migration(with_pending(status, problem.reason, problem.message, now))
+    if not runtime.bound:
+        waits = "the runtime moves when the claim is bound"
+        return Migration(with_pending(status, Reason.WAITING_FOR_VOLUME, waits, now))
     if seen.children.stateful_set is None:
-        pending = _pending(status, Reason.MOVING, moving_message(seen), now)
+        pending = with_pending(status, Reason.MOVING, moving_message(seen), now)
         return Migration(pending, wake_after=MIGRATION_CHECK_INTERVAL_SECONDS)
     if waits := _waits_for_users(seen):
-        pending = _pending(status, Reason.IN_USE, waits, now)
+        pending = with_pending(status, Reason.IN_USE, waits, now)
+        return Migration(pending, wake_after=MIGRATION_CHECK_INTERVAL_SECONDS)
+    if seen.other_moving and not _is_requested(seen):
+        waits = f"the runtime moves after that of SampleSet {seen.other_moving}"
+        pending = with_pending(status, Reason.WAITING_FOR_TURN, waits, now)
         return Migration(pending, wake_after=MIGRATION_CHECK_INTERVAL_SECONDS)
     if not seen.are_users_fresh and not _is_requested(seen):
         return Migration(status, wake_after=USERS_CHECK_INTERVAL_SECONDS)
-    return Migration(_pending(status, Reason.MOVING, moving_message(seen), now), stop_old_runtime(seen))
+    return Migration(with_pending(status, Reason.MOVING, moving_message(seen), now), stop_old_runtime(seen))
 
 
 def end_of_request(seen: ObservedSet) -> dict[str, None]:
@@ -85,11 +96,11 @@ def stop_old_runtime(seen: ObservedSet) -> tuple[Action, ...]:
     return (Delete(names.STATEFUL_SET, key_of(found), uid_of(found)),)
 
 
-def remove_left_behind(seen: ObservedSet) -> tuple[Action, ...]:
-    """The Service and Secret of a runtime that has been moved."""
-    return tuple(
-        Delete(kind, key_of(obj), uid_of(obj)) for kind, obj in seen.left_behind if not deleted_at(obj)
-    )
+def remove_elsewhere(seen: ObservedSet) -> tuple[Action, ...]:
+    """Deletes the set's objects where its runtime is not: it must not have two."""
+    if seen.unserved is not None:
+        return ()
+    return tuple(Delete(kind, key_of(obj), uid_of(obj)) for kind, obj in seen.elsewhere)
 
 
 def _waits_for_users(seen: ObservedSet) -> str:
@@ -110,5 +121,8 @@ def _list(users: tuple[str, ...]) -> str:
     return ", ".join(users[:SHOWN_USERS]) + (f" and {more} more" if more > 0 else "")
 
 
-def _pending(status: SetStatus, reason: Reason, message: str, now: datetime) -> SetStatus:
+def with_pending(status: SetStatus, reason: Reason, message: str, now: datetime) -> SetStatus:
+    if reason is Reason.MOVING and status.reason_of(Cond.RUNTIME_MIGRATION_PENDING) != reason:
+        # The condition also shows since when the runtime moves.
+        status = status.without_conditions(Cond.RUNTIME_MIGRATION_PENDING)
     return status.with_condition(Cond.RUNTIME_MIGRATION_PENDING, True, reason, message, now)

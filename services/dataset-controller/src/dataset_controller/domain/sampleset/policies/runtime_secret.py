@@ -94,6 +94,8 @@ def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Actio
         return ()
     wanted = {name: value for name, value in secrets.engine.items() if value}
     secret = seen.children.volume_secret
+    if secret is None and seen.is_in_old_place:
+        return ()
     if secret is None:
         return (Create(names.SECRET, render.volume_secret(seen.sample_set.identity, key, wanted)),)
     return _update(secret, wanted)
@@ -116,7 +118,8 @@ def _take_back(seen: ObservedSet) -> tuple[Action, ...]:
     of_jobs = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys == Credentials())
     prefixes = (*(["engine."] if is_engine else ()), *([f"{RUNTIME_PREFIX}."] if is_source else ()), *of_jobs)
     driver = _remove_keys(seen.children.volume_secret, ("",)) if is_engine else ()
-    return (*driver, *_remove_keys(seen.children.secret, prefixes))
+    copies = [seen.children.secret, *(obj for kind, obj in seen.elsewhere if kind == names.SECRET)]
+    return (*driver, *(action for copy in copies for action in _remove_keys(copy, prefixes)))
 
 
 def _remove_keys(secret: Object | None, prefixes: tuple[str, ...]) -> tuple[Action, ...]:
