@@ -100,7 +100,7 @@ async def test_a_pod_in_the_namespace_of_the_release_is_no_runtime(phase: str) -
         meta = {"name": f"{FAR_RUNTIME.name}-0", "namespace": HOME, "labels": labels}
         await data.wait(5)
         await data.create({"metadata": meta, "spec": {"nodeName": "node-2"}}, ports.PODS)
-        await data.set_status(Key(HOME, meta["name"]), {"phase": phase}, ports.PODS)
+        await data.set_status(Key(HOME, f"{FAR_RUNTIME.name}-0"), {"phase": phase}, ports.PODS)
         await data.wait(30)
         assert await data.exists(RUNTIME, ports.STATEFUL_SETS)
         assert not await data.exists(FAR_RUNTIME, ports.STATEFUL_SETS)

@@ -37,20 +37,20 @@ class Limits:
     Args:
         connections: maximum number of open connections. Connections without a TLS handshake count, too. Any
             further connection is closed; it gets 503 first when the server has no TLS.
-        of_one_address: maximum number of them from one address; 0 means no limit.
         idle: maximum seconds until the head of a request arrives, counted from the start of the connection or
             the end of the previous answer. This is longer than the 90 s that Go's proxies (Traefik, Knative)
             keep an idle connection: if the server closed first, a request already sent could fail.
         answer: maximum seconds until the client has read an answer.
         handshake: maximum seconds until the TLS handshake is done, and until the client has confirmed the end
             of its connection.
+        of_one_address: maximum number of open connections from one address; 0 means no limit.
     """
 
     connections: int = 1000
-    of_one_address: int = 0
     idle: float = 120.0
     answer: float = 60.0
     handshake: float = 10.0
+    of_one_address: int = 0
 
 
 _USUAL = Limits()
