@@ -116,7 +116,7 @@ def test_a_runtime_whose_claim_is_not_bound_does_not_end() -> None:
 
 
 def test_runtimes_move_one_after_the_other() -> None:
-    """What keeps the next pods from starting, such as an image that cannot be pulled, costs one set its
+    """A mistake that keeps new pods from starting, such as a wrong image, costs one set its
     runtime."""
     waiting = old(other_moving="team-a/imagenet")
     assert runtime_actions(waiting) == []
