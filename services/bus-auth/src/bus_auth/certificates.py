@@ -97,23 +97,6 @@ class Certificates:
         # Another replica may be faster.
         return await self._kept("nats-ca", lambda files: files != found, lambda: renew_authority(found, now))
 
-    async def _keep_server(self, authority: Files, now: datetime) -> None:
-        """Have a certificate with at least the names of the servers.
-
-        A certificate for a further name keeps the names before, until it is renewed. Otherwise two replicas
-        with different names, while an update replaces one, would issue certificates against each other.
-        """
-        names: Sequence[str] = ()
-
-        def is_good(files: Files) -> bool:
-            nonlocal names
-            present = names_of(files)
-            complete = set(self._names) <= set(present)
-            names = self._names if complete else tuple(dict.fromkeys((*self._names, *present)))
-            return complete and is_current(files, authority, present, now)
-
-        await self._kept("nats-tls-server", is_good, lambda: make_server(authority, names, now))
-
     async def _kept_key(self, name: str, make: Callable[[], Files]) -> Files:
         """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""
         files = await self._kept(name, _has_key, make)
@@ -142,6 +125,23 @@ class Certificates:
                 # Another replica was faster.
                 continue
             return made
+
+    async def _keep_server(self, authority: Files, now: datetime) -> None:
+        """Have a certificate with at least the names of the servers.
+
+        A certificate for a further name keeps the names before, until it is renewed. Otherwise two replicas
+        with different names, while an update replaces one, would issue certificates against each other.
+        """
+        names: Sequence[str] = ()
+
+        def is_good(files: Files) -> bool:
+            nonlocal names
+            present = names_of(files)
+            complete = set(self._names) <= set(present)
+            names = self._names if complete else tuple(dict.fromkeys((*self._names, *present)))
+            return complete and is_current(files, authority, present, now)
+
+        await self._kept("nats-tls-server", is_good, lambda: make_server(authority, names, now))
 
     async def _publish(self, authority: bytes) -> None:
         """The authority's certificate, by which clients know the servers."""
