@@ -50,11 +50,10 @@ def test_a_package_imports_what_it_declares(package: Path) -> None:
     assert sorted(declared_by(package) - used - WITHOUT_IMPORT.keys()) == []
 
 
+@cache
 def imported_by(package: Path) -> set[str]:
     """Modules that a package needs when it runs: full names, without those of Python itself."""
-    found = {
-        module for file in sorted((package / "src").rglob("*.py")) for module in needed(file.read_text())
-    }
+    found = {module for file in (package / "src").rglob("*.py") for module in needed(file.read_text())}
     assert found or package.name == "progress", f"{package.name} has no imports: is src empty?"
     return {module for module in found if module.partition(".")[0] not in sys.stdlib_module_names}
 
@@ -74,7 +73,7 @@ def _imports(body: Iterable[ast.AST]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             if not node.level and node.module:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        else:
+        elif not isinstance(node, ast.expr):
             yield from _imports(ast.iter_child_nodes(node))
 
 
