@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from nats.aio.msg import Msg
 
@@ -24,8 +24,21 @@ PAUSE = 0.5
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _RECLAIM_WITHIN = 2.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TOKENS, _TIME = 9, 7
+"""The tokens of a message's reply subject, and the one with its time. Some servers put two more before it."""
 
 log = LibraryLogger(__name__)
+
+
+def stored_at(msg: Msg) -> datetime:
+    """When the server has stored the message, rounded down to microseconds.
+
+    nats-py rounds to the nearest. A reader that begins later than its message was stored misses it.
+    """
+    tokens = msg.reply.split(".")
+    nanoseconds = int(tokens[_TIME] if len(tokens) == _TOKENS else tokens[_TIME + 2])
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
 class NatsMessage:
@@ -64,7 +77,7 @@ class NatsMessage:
 
     @property
     def published_at(self) -> datetime:
-        return self._meta.timestamp
+        return stored_at(self._msg)
 
     @property
     def identity(self) -> Identity:

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed
+from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed, stored_at
 from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import FeedLostError
@@ -346,7 +346,7 @@ class DurableCursor(Cursor):
 
 
 def _place_of(msg: Msg) -> Place:
-    return msg.metadata.timestamp, msg.metadata.sequence.stream
+    return stored_at(msg), msg.metadata.sequence.stream
 
 
 def _decoded(msg: Msg) -> Delivery | None:
@@ -357,4 +357,4 @@ def _decoded(msg: Msg) -> Delivery | None:
     except Permanent as error:
         log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
         return None
-    return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, meta.timestamp)
+    return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))
