@@ -127,6 +127,11 @@ THREATS = (
     ),
     Threat(
         "any pod of the cluster",
+        "read the names, addresses and subjects",
+        ("a pod reads the clients of a server",),
+    ),
+    Threat(
+        "any pod of the cluster",
         "keep others out",
         ("a flood from one host keeps other hosts out",),
     ),

@@ -126,6 +126,29 @@ async def test_a_set_of_an_earlier_release_moves_when_its_pods_have_ended_or_on_
     await data.wait_gone(sets[0])
 
 
+@pytest.mark.long
+async def test_a_set_of_an_earlier_release_that_is_deleted_leaves_nothing(data: DataServiceHarness) -> None:
+    """Its runtime moves first: only its next pods clear the caches."""
+    await data.start()
+    key = await data.create_set(partitions=2)
+    await data.wait_phase(key, "Ready")
+    await data.stop()
+    await make_old(data, key)
+    await use(data, "digits")
+    await data.move_home()
+    await data.start()
+    await data.wait_condition(key, "RuntimeMigrationPending", "InUse")
+    await data.cluster.delete(ports.SAMPLE_SETS, key)
+    await data.wait_condition(key, "Ready", "InUse")
+
+    await data.cluster.delete(ports.PODS, data.key("train"), grace_seconds=0)
+    await data.wait_gone(key, within=120)
+    assert data.runtime.runs("clear")
+    assert await is_clean(data)
+    for resource in (ports.STATEFUL_SETS, ports.SERVICES):
+        assert await data.objects(resource) == []
+
+
 async def make_old(data: DataServiceHarness, key: Key) -> None:
     """Leave the runtime's objects as an earlier release did: with the set as their owner."""
     claim = await data.get(key, ports.PERSISTENT_VOLUME_CLAIMS)

@@ -55,7 +55,7 @@ class Cluster:
             "/data": str(home / "store"),
             "/run/nats/": f"{home}/",
             "port: 4222": f"port: {self.clients[index]}",
-            "http_port: 8222": f"http_port: {self.monitors[index]}",
+            "127.0.0.1:8223": f"127.0.0.1:{self.monitors[index]}",
             "port: 6222": f"port: {self.routes[index]}\n  host: 127.0.0.1",
             **{
                 f"nats-{peer}.nats-servers.paddle-system.svc:6222": f"localhost:{self.routes[peer]}"

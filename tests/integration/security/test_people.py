@@ -1,4 +1,4 @@
-"""The chart's Role for people gives tokens of three accounts of the bus, on a real API server."""
+"""The chart's Roles for people permit tokens of some accounts of the bus, on a real API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paddlewheel.bus.admin.permissions import ROLES
 from paddlewheel.testkit.charts import named, render
 from paddlewheel.testkit.kubernetes import run_kubectl
 
-FOR_PEOPLE = {"evaluator", "operator", "subscriber"}
+FOR_PEOPLE = {"bus-readers": {"subscriber"}, "bus-operators": {"evaluator", "operator", "subscriber"}}
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -26,32 +26,37 @@ def kubectl(api_server: str) -> Kubectl:
 
 @pytest.fixture
 def release(kubectl: Kubectl) -> Iterator[str]:
-    """A namespace with the accounts of the bus, and Jane, who is bound to the Role for people."""
+    """A namespace with the accounts of the bus, and for each Role for people a user of its name."""
     namespace = f"people-{uuid.uuid4().hex[:8]}"
     ok(kubectl("create", "namespace", namespace))
     try:
-        role = named(render("paddlewheel"), "Role", "bus-clients")
-        placed = {**role, "metadata": {**role["metadata"], "namespace": namespace}}
-        ok(kubectl("create", "--filename", "-", stdin=json.dumps(placed)))
+        for name in FOR_PEOPLE:
+            role = named(render("paddlewheel"), "Role", name)
+            placed = {**role, "metadata": {**role["metadata"], "namespace": namespace}}
+            ok(kubectl("create", "--filename", "-", stdin=json.dumps(placed)))
+            binding = ("create", "rolebinding", name, f"--role={name}", f"--user={name}")
+            ok(kubectl("--namespace", namespace, *binding))
         for account in ROLES:
             ok(kubectl("--namespace", namespace, "create", "serviceaccount", account.name))
-        binding = ("create", "rolebinding", "jane", "--role=bus-clients", "--user=jane")
-        ok(kubectl("--namespace", namespace, *binding))
         yield namespace
     finally:
         ok(kubectl("delete", "namespace", namespace, "--wait=false"))
 
 
-def test_people_get_tokens_of_the_accounts_for_people_and_of_no_other(kubectl: Kubectl, release: str) -> None:
+@pytest.mark.parametrize("user", list(FOR_PEOPLE))
+def test_people_get_tokens_of_the_accounts_for_people_and_of_no_other(
+    kubectl: Kubectl, release: str, user: str
+) -> None:
     def asked(account: str) -> subprocess.CompletedProcess[str]:
-        where = ("--as", "jane", "--namespace", release)
+        where = ("--as", user, "--namespace", release)
         return kubectl(*where, "create", "token", account, "--audience", "paddlewheel-bus")
 
     answers = {name: asked(name) for name in (*(role.name for role in ROLES), "default")}
+    granted = FOR_PEOPLE[user]
 
-    assert {name for name, answer in answers.items() if answer.returncode == 0} == FOR_PEOPLE
-    assert all(answers[name].stdout.startswith("ey") for name in FOR_PEOPLE)
-    refusals = [answer.stderr for name, answer in answers.items() if name not in FOR_PEOPLE]
+    assert {name for name, answer in answers.items() if answer.returncode == 0} == granted
+    assert all(answers[name].stdout.startswith("ey") for name in granted)
+    refusals = [answer.stderr for name, answer in answers.items() if name not in granted]
     assert all("forbidden" in refusal for refusal in refusals), refusals
 
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+from aiohttp import ClientConnectorError, ClientSession
+from nats.aio.subscription import Subscription
+
+from paddlewheel.bus.admin.durability import ServerFacts
 from paddlewheel.bus.nats import NatsBus
+from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.ports import Reading
 from paddlewheel.contracts.subjects import event_filter
+from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
+    PATIENCE,
     ChartBus,
+    Guest,
     guest,
     install,
     local_config,
@@ -54,12 +65,6 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
 ) -> None:
     with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
-        sources = mounted(bus, tmp_path / "mounted")
-        beside = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bus_auth", "server-config", *map(str, sources), str(bus.home)
-        )
-        # Before, it would take the second configuration for the first.
-        await eventually((bus.home / "keys.conf").exists, within=90)
         controller = NatsBus(bus.access("job-controller"), name="job-controller")
         readers = [
             NatsBus(bus.access("subscriber", url=bus.url_of(team)), name=team)
@@ -68,35 +73,157 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
         heard: list[list[str]] = [[], []]
         following = [asyncio.create_task(follow(*each)) for each in zip(readers, heard, strict=True)]
         try:
-            await patiently(lambda: controller.publish(make_gated(1)))
-            await patiently(lambda: controller.publish(make_gated(1, "other", "team-b")))
-            await eventually(lambda: list(map(len, heard)) == [2, 1], what="the first facts")
-            before = bus.process
-            sources[0].write_text(configured(bus, *AFTER))
-            await eventually(lambda: "Reloaded server configuration" in bus.log, within=60)
+            async with reloading(bus, tmp_path / "mounted") as config:
+                await patiently(lambda: controller.publish(make_gated(1)))
+                await patiently(lambda: controller.publish(make_gated(1, "other", "team-b")))
+                await eventually(lambda: list(map(len, heard)) == [2, 1], what="the first facts")
+                before = bus.process
+                await change(bus, config, *AFTER)
 
-            declared = render("paddlewheel", "crds.install=false", *AFTER)
-            after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
-            await install(after)
-            async with guest(after, "audio", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
-                await controller.publish(make_gated(2))
-                await controller.publish(make_gated(2, "other", "team-b"))
-                await eventually(lambda: list(map(len, heard)) == [4, 3], what="the second facts")
+                declared = render("paddlewheel", "crds.install=false", *AFTER)
+                after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
+                await install(after)
+                async with guest(after, "audio", prefix="_INBOX_subscriber"), guest(after, "notebooks"):
+                    await controller.publish(make_gated(2))
+                    await controller.publish(make_gated(2, "other", "team-b"))
+                    await eventually(lambda: list(map(len, heard)) == [4, 3], what="the second facts")
 
-            assert before is not None
-            assert before.poll() is None, "the server was restarted"
-            assert bus.log.count("Server is ready") == 1
-            assert [each._connection.generation for each in (controller, *readers)] == [0, 0, 0]
-            # Each fact once: the durables keep their positions.
-            second = ["uid/gated/2", "other/gated/2"]
-            assert heard == [["uid/gated/1", "other/gated/1", *second], ["uid/gated/1", *second]]
+                assert before is not None
+                assert before.poll() is None, "the server was restarted"
+                assert bus.log.count("Server is ready") == 1
+                assert [each._connection.generation for each in (controller, *readers)] == [0, 0, 0]
+                # Each fact once: the durables keep their positions.
+                second = ["uid/gated/2", "other/gated/2"]
+                assert heard == [["uid/gated/1", "other/gated/1", *second], ["uid/gated/1", *second]]
         finally:
             await end(*following)
             await controller.close()
             for each in readers:
                 await each.close()
+
+
+@pytest.mark.long
+async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: Path) -> None:
+    """Helm's rollback of a larger store makes it smaller, too."""
+    large = (
+        "nats.jetstream.maxFileStore=6Gi",
+        *BEFORE[:2],
+        "nats.subscribers[1].namespaces={default,team-b}",
+    )
+    small = ("nats.jetstream.maxFileStore=5Gi", *BEFORE[:2], "nats.subscribers[1].namespaces={default}")
+    with running(tmp_path / "bus", *large) as bus:
+        await install(bus)
+        before = bus.process
+        async with (
+            reloading(bus, tmp_path / "mounted") as config,
+            listening(bus, "vision") as (vision, heard),
+        ):
+            await publish_two(bus, 1)
+            assert await next_namespaces(heard, 2) == ["default", "team-b"]
+
+            await change(bus, config, *small)
+
+            await publish_two(bus, 2)
+            await publish_two(bus, 3)
+            assert await next_namespaces(heard, 2) == ["default", "default"]
+            assert vision.client.is_connected
+        assert before is not None
+        assert before.poll() is None, "the server was restarted"
+
+
+@pytest.mark.long
+async def test_a_refused_change_is_reported_and_the_next_one_is_loaded(tmp_path: Path) -> None:
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        log = tmp_path / "reloader.log"
+        async with reloading(bus, tmp_path / "mounted", log) as config:
+            config.write_text(config.read_text().replace("name: $POD_NAME", "name: another"))
+            await eventually(lambda: "did not load its new configuration" in log.read_text(), within=120)
+            assert "Failed to reload server configuration" in bus.log
+
+            await change(bus, config, *AFTER)
+
+
+async def test_attack_a_pod_reads_the_clients_of_a_server(tmp_path: Path) -> None:
+    """A pod can read the health of a server, and its sync interval."""
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        async with reloading(bus, tmp_path / "mounted", port=port), ClientSession() as session:
+
+            async def status(path: str) -> int:
+                async with session.get(f"{url}{path}") as answer:
+                    return answer.status
+
+            with pytest.raises(ClientConnectorError):
+                await session.get(f"http://127.0.0.2:{monitor_of(bus).split(':')[1]}/connz")
+            assert [await status(path) for path in ("/healthz", "/readyz", "/connz")] == [200, 200, 404]
+            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0),)
+
+            bus.stop()
+            assert [await status(path) for path in ("/healthz", "/readyz")] == [503, 503]
+
+
+@asynccontextmanager
+async def reloading(
+    bus: ChartBus, folder: Path, log: Path | None = None, port: int = 0
+) -> AsyncIterator[Path]:
+    """Run the container `config` beside the server. Yields the mounted nats.conf, when it is loaded."""
+    config, *others = mounted(bus, folder)
+    arguments = (config, *others, bus.home, f"http://{monitor_of(bus)}", port)
+    with (log or Path(os.devnull)).open("wb") as output:
+        beside = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bus_auth",
+            "server-config",
+            *map(str, arguments),
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
+            yield config
+        finally:
             beside.terminate()
             await beside.wait()
+
+
+def reloads(bus: ChartBus) -> int:
+    """How often the server has loaded a configuration since it started."""
+    return bus.log.count("Reloaded server configuration")
+
+
+async def change(bus: ChartBus, config: Path, *values: str) -> None:
+    """Have the server load other values."""
+    before = reloads(bus)
+    config.write_text(configured(bus, *values))
+    await eventually(lambda: reloads(bus) > before, within=120, what="the values are loaded")
+
+
+@asynccontextmanager
+async def listening(bus: ChartBus, team: str) -> AsyncIterator[tuple[Guest, Subscription]]:
+    """A member of a team, with a subscription to all facts."""
+    async with guest(bus, team, prefix="_INBOX_subscriber") as member:
+        heard = await member.client.subscribe("pw.evt.>")
+        await member.client.flush()
+        yield member, heard
+
+
+async def publish_two(bus: ChartBus, number: int) -> None:
+    """A fact of namespace `team-b`, and then one of `default`."""
+    controller = NatsBus(bus.access("job-controller"), name="job-controller")
+    try:
+        await patiently(lambda: controller.publish(make_gated(number, "other", "team-b")))
+        await patiently(lambda: controller.publish(make_gated(number)))
+    finally:
+        await controller.close()
+
+
+async def next_namespaces(heard: Subscription, most: int) -> list[str]:
+    """The namespaces of the next facts, sorted."""
+    messages = [await heard.next_msg(PATIENCE) for _ in range(most)]
+    return sorted(message.subject.split(".")[-2] for message in messages)
 
 
 def mounted(bus: ChartBus, folder: Path) -> tuple[Path, Path, Path]:
@@ -110,15 +237,20 @@ def mounted(bus: ChartBus, folder: Path) -> tuple[Path, Path, Path]:
 def configured(bus: ChartBus, *values: str) -> str:
     """The configuration by other values, with the places of this server."""
     manifests = render("paddlewheel", "crds.install=false", *values)
-    [monitor] = re.findall(r"^http_port: .*$", (bus.home / "nats.conf").read_text(), re.MULTILINE)
     places = {
         "/run/nats/": f"{bus.home}/",
         "/etc/nats-tls": str(bus.folder / "nats-tls-server"),
         "/data": str(bus.folder / "store"),
         "port: 4222": f"port: {bus.port}",
-        "http_port: 8222": monitor,
+        "127.0.0.1:8223": monitor_of(bus),
     }
     return with_passwords(local_config(manifests, places), teams_of(manifests), services_of(manifests))
+
+
+def monitor_of(bus: ChartBus) -> str:
+    """Host and port of the server's HTTP monitor."""
+    [found] = re.findall(r'^http: "(.*)"$', (bus.home / "nats.conf").read_text(), re.MULTILINE)
+    return str(found)
 
 
 async def follow(reader: NatsBus, heard: list[str]) -> None:

@@ -131,6 +131,19 @@ async def test_positions_stay_when_namespaces_are_added_and_removed(bus: ChartBu
     assert ids(await read(bus, "team-a", 6)) == ["a/0", "a/3", "a/6", "c/8", "a/9", "c/11"]
 
 
+async def test_positions_stay_when_a_team_gets_all_namespaces(bus: ChartBus) -> None:
+    [first, team] = bus.teams
+    durable = {"durable": "sub-mine", "selection": "all", "selection_key": "all"}
+    await install(bus)
+    await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(6)))
+    assert ids(await read(bus, "team-a", 2, **durable)) == ["a/0", "b/1"]
+
+    await install(bus, teams=(first, replace(team, namespaces=())))
+    await publish(bus, *(make_fact(number, "abc"[number % 3]) for number in range(6, 9)))
+
+    assert ids(await read(bus, "team-a", 6, **durable)) == ["b/1", "a/3", "b/4", "a/6", "b/7", "c/8"]
+
+
 async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
     await install(bus)
     async with guest(bus, "team-a", prefix="_INBOX_subscriber") as client:

@@ -1,4 +1,4 @@
-"""Teams' copies of the fact streams: what is asked of a server that answers as told."""
+"""Teams' copies of the fact streams, on a double of the server."""
 
 from __future__ import annotations
 
@@ -29,17 +29,24 @@ _SECOND = 1_000_000_000
 
 @dataclass
 class Server:
-    """Keeps what is made. Every stream of facts has `last` facts, every copy those up to `copied`."""
+    """Keeps what is made.
+
+    Every stream of facts has `last` facts, every copy those up to `copied`, and its feed has sent those up to
+    `delivered`.
+    """
 
     last: int = 5
     copied: int = 5
+    delivered: int = 5
     active: int = _SECOND
     error: dict[str, Any] | None = None
     kept: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
 
     async def request(self, subject: str, data: bytes) -> bytes:
         self.asked.append(subject)
+        self.sent.append((subject, data))
         return json.dumps(self._answer(subject, json.loads(data or b"{}"))).encode()
 
     def _answer(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -59,16 +66,67 @@ class Server:
             return {"error": {"code": 404, "err_code": 10059, "description": "not found"}}
         source = {"lag": 0, "active": self.active, **({"error": self.error} if self.error else {})}
         state = {"last_seq": self.copied, "consumer_count": 2}
-        return {"config": self.kept[place], "state": state, "mirror": source, "num_pending": 3}
+        delivered = {"stream_seq": self.delivered}
+        return {
+            "config": self.kept[place],
+            "state": state,
+            "mirror": source,
+            "num_pending": 3,
+            "delivered": delivered,
+        }
 
     def changed(self) -> list[str]:
-        """Since this was last asked."""
+        """The changes after the last call of this method."""
         asked, self.asked = self.asked, []
         return [each for each in asked if any(f".{verb}." in each for verb in ("CREATE", "UPDATE", "DELETE"))]
 
 
-def make_mirrors(server: Server, replicas: int = 1) -> Mirrors:
-    return Mirrors(server, (TEAM,), replicas)  # type: ignore[arg-type]
+def make_mirrors(server: Server, replicas: int = 1, namespaces: tuple[str, ...] = ()) -> Mirrors:
+    return Mirrors(server, (Team(TEAM.name, namespaces),), replicas)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "purged", "stays"),
+    [
+        (("a",), (), "", True),
+        (("a",), ("a", "b"), "", True),
+        (("a", "b"), ("a",), "b", True),
+        (("a",), ("b",), "a", True),
+        # Nothing names all namespaces but one.
+        ((), ("a",), "", False),
+    ],
+)
+async def test_a_copy_and_its_positions_stay_when_namespaces_change(
+    before: tuple[str, ...], after: tuple[str, ...], purged: str, stays: bool
+) -> None:
+    server = Server()
+    await make_mirrors(server, namespaces=before).ensure()
+    server.changed()
+
+    await make_mirrors(server, namespaces=after).ensure()
+
+    purges = [json.loads(body)["filter"] for subject, body in server.sent if ".PURGE." in subject]
+    assert all(subject.split(".")[-2] == purged for subject in purges)
+    assert bool(purges) == bool(purged)
+    assert any(".DELETE." in each for each in server.changed()) != stays
+    wanted = Team(TEAM.name, after).filters(FACTS[0].subjects)
+    assert server.kept[f"{STREAM}.{TEAM.feed}"]["filter_subjects"] == wanted
+
+
+async def test_facts_of_a_removed_namespace_are_deleted_again_while_some_are_on_their_way() -> None:
+    server = Server(copied=4)
+    await make_mirrors(server, namespaces=("a", "b")).ensure()
+    fewer = make_mirrors(server, namespaces=("a",))
+
+    with pytest.raises(Retry, match="on their way"):
+        await fewer.ensure()
+    server.copied = 5
+    server.sent.clear()
+    await fewer.ensure()
+    assert f"{TEAM.api}.STREAM.PURGE.{STREAM}" in [subject for subject, _ in server.sent]
+    server.sent.clear()
+    await fewer.ensure()
+    assert not any(".PURGE." in subject for subject, _ in server.sent)
 
 
 async def test_the_feed_of_a_mirror_gets_as_many_replicas_as_are_asked_for() -> None:

@@ -31,7 +31,7 @@ URL = "http://nats-0.nats-servers.paddle-system.svc:8222"
 async def test_a_server_that_is_not_up_yet_is_unknown(
     monkeypatch: pytest.MonkeyPatch, reply: object, facts: ServerFacts
 ) -> None:
-    monkeypatch.setattr(monitor, "_varz", lambda url: reply)
+    monkeypatch.setattr(monitor, "_get", lambda url: reply)
     assert await ask_monitors(URL) == (facts,)
 
 
@@ -44,7 +44,7 @@ async def test_a_name_that_is_not_resolved_in_time_is_an_unknown_server(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(monitor, "_WITHIN", 0.0)
+    monkeypatch.setattr(monitor, "_ANSWER_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(asyncio, "to_thread", resolve)
     async with asyncio.timeout(10):
         assert await ask_monitors(f"{URL}, {URL}/") == (ServerFacts(URL, None),) * 2

@@ -166,6 +166,24 @@ async def test_an_unreadable_key_is_named_and_the_files_before_are_used(
         await certificates(cluster, tmp_path / "new", clock, (*NAMES, "bus.example")).begin()
 
 
+async def test_replicas_with_different_names_agree_on_a_certificate(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
+) -> None:
+    """During an update. The next renewal removes the other names."""
+    older, newer = ((*NAMES, name) for name in ("before.example", "after.example"))
+    made = []
+    for number, names in enumerate((older, newer) * 3):
+        await certificates(cluster, tmp_path / str(number), clock, names).begin()
+        made.append((await data_of(cluster))["nats-tls-server"]["tls.crt"])
+
+    assert set(alternatives(made[-1])) == {*older, *newer}
+    assert made[1:] == made[1:2] * 5
+
+    await clock.advance(timedelta(days=320).total_seconds())
+    await certificates(cluster, tmp_path / "renewed", clock, newer).begin()
+    assert set(alternatives((await data_of(cluster))["nats-tls-server"]["tls.crt"])) == set(newer)
+
+
 async def put(cluster: MemoryCluster, secret: str, file: str) -> None:
     """Something that is no PEM."""
     junk = base64.b64encode(b"junk").decode()

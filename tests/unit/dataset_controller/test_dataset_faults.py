@@ -394,7 +394,7 @@ async def test_the_finalizer_is_added_before_anything_is_created(data: DataHarne
     writes = [
         (verb, plural) for verb, plural, name in calls if verb not in ("list", "get") and plural != "events"
     ]
-    assert writes[:3] == [("create", "samplesets"), ("patch", "samplesets"), ("create", "secrets")]
+    assert writes[:3] == [("create", "samplesets"), ("patch", "samplesets"), ("create", "services")]
     assert (await data.get(SET))["metadata"]["finalizers"] == ["paddlepaddle.org/sampleset-digits"]
 
 

@@ -106,7 +106,7 @@ def test_the_mount_of_a_killed_agent_is_lost_at_once() -> None:
 def test_a_silent_agent_or_one_that_is_about_to_end_has_its_mount_still() -> None:
     assert lost_mounts(observe(report(), pod())) == []
     old = report().model_copy(update={"updated_at": NOW - timedelta(hours=1)})
-    assert lost_mounts(observe(old, pod(is_deleting=True))) == []
+    assert lost_mounts(observe(old, pod(ends_at=NOW))) == []
 
 
 def test_a_loss_ends_when_the_partition_is_ready_on_the_node_again() -> None:

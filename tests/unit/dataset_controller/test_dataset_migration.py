@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.dataset_controller.builders import CONFIG, NOW, make_observed, make_pod
+from tests.unit.dataset_controller.builders import (
+    CONFIG,
+    NOW,
+    make_observed,
+    make_pod,
+    make_set,
+    node_figures,
+)
 from tests.unit.dataset_controller.conftest import FAR_RUNTIME, HOME, RUNTIME, SET, DataHarness, OpenData
 
 from dataset_controller.domain.sampleset import render
@@ -24,7 +31,7 @@ from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.domain.plan import Create, Delete, Patch
-from paddlewheel.testkit.samplesets import make_sample_set
+from paddlewheel.testkit.samplesets import make_report, make_sample_set, make_secret
 
 OLD_SERVICE = Key("default", "digits-runtime-service")
 OLD_OBJECTS = (
@@ -169,6 +176,13 @@ def pending(seen: ObservedSet) -> tuple[str, str] | None:
     return None if found is None else (found.reason, found.message)
 
 
+def with_old_layout(seen: ObservedSet) -> ObservedSet:
+    """The volume is at the path of an early release."""
+    volume = copy.deepcopy(dict(seen.children.volume or {}))
+    volume["spec"]["hostPath"]["path"] = "/var/lib/paddlewheel/mnt/uid-1"
+    return replace(seen, children=replace(seen.children, volume=volume))
+
+
 RECORDED = {"conditions": [MOVING]}
 DELETED = [("Delete", "StatefulSet", RUNTIME)]
 
@@ -178,17 +192,19 @@ DELETED = [("Delete", "StatefulSet", RUNTIME)]
     [
         (old(users=("train-0",)), "InUse", []),
         (old(users=None), "InUse", []),
-        (with_annotation(old(users=("train-0",))), "RuntimeMoving", []),
-        (old(), "RuntimeMoving", []),
-        (old(status=RECORDED), "RuntimeMoving", DELETED),
+        (with_annotation(old(users=("train-0",))), "RuntimeMoving", DELETED),
+        (old(), "RuntimeMoving", DELETED),
         (old(status=RECORDED, users=("train-0",)), "InUse", []),
-        (old(status=RECORDED, engine_secret=None), "SecretNotFound", []),
+        (old(status=RECORDED, are_users_fresh=False), "RuntimeMoving", []),
+        (old(engine_secret=None), "SecretNotFound", []),
+        (with_old_layout(old()), "VolumeLayoutChanged", []),
+        (with_old_layout(with_annotation(old())), "VolumeLayoutChanged", []),
     ],
 )
 def test_a_runtime_moves_when_its_data_is_not_used(
     seen: ObservedSet, reason: str, actions: list[tuple[str, str, Key]]
 ) -> None:
-    """The condition is recorded before anything is deleted."""
+    """It never ends where no new one could be created."""
     told = pending(seen)
     assert told is not None
     assert told[0] == reason
@@ -224,24 +240,67 @@ def test_an_old_runtime_is_neither_scaled_nor_given_another_template() -> None:
     assert not [a for a in changed if isinstance(a, Patch) and a.kind == "StatefulSet"]
 
 
-def test_the_secret_of_an_old_runtime_gets_new_keys_and_keeps_its_certificate() -> None:
+def test_a_secret_outside_the_namespace_of_the_release_gets_no_keys() -> None:
+    """Users of the namespace can read it, and may have created it."""
     seen = old(users=("a",))
-    secret = render.secret(seen.sample_set.identity, RUNTIME, {"engine.name": "old", "bus.tls.crt": "mine"})
+    secret = render.secret(seen.sample_set.identity, RUNTIME, {"engine.name": "old"})
     todo = plan(replace(seen, children=replace(seen.children, secret=secret)), CONFIG, NOW)
-    [patch] = [a for a in todo.actions if isinstance(a, Patch) and a.kind == "Secret"]
-    assert patch.key == RUNTIME
-    assert patch.patch["data"]["engine.name"] == "dm9s"
-    assert "bus.tls.crt" not in patch.patch["data"]
+    assert not [a for a in todo.actions if getattr(a, "kind", "") == "Secret"]
+
+
+@pytest.mark.parametrize(("namespace", "is_updated"), [("default", True), ("vault", False)])
+def test_the_secret_of_a_volume_outside_gets_keys_of_its_own_namespace_only(
+    namespace: str, is_updated: bool
+) -> None:
+    """A volume of the CSI driver of an earlier release names a Secret in the namespace of the set."""
+    spec = {"partitions": 1, "secretRef": {"name": "engine", "namespace": namespace}}
+    shared = make_secret("engine", namespace=namespace)
+    shared["metadata"]["annotations"] = {"batch.paddlepaddle.org/shared-with": "default"}
+    seen = replace(
+        make_observed("Ready", ready=1, spec=spec), runtime=FAR_RUNTIME, engine_secret=shared, has_csi=True
+    )
+    own, key = seen.sample_set, Key("default", "digits-runtime-volume")
+    assert own.spec is not None
+    volume = render.volume(own.identity, own.spec, key, "claim-uid")
+    secret = render.volume_secret(own.identity, key, {"name": "old"})
+    secret["metadata"]["uid"] = "secret-uid"
+    children = replace(seen.children, volume=volume, volume_secret=secret, stateful_set=None)
+    todo = plan(replace(seen, children=children, pods=()), CONFIG, NOW)
+    patches = [a for a in todo.actions if isinstance(a, Patch) and a.key == key]
+    assert [patch.uid for patch in patches] == (["secret-uid"] if is_updated else [])
+
+
+def test_partitions_that_have_still_to_upload_are_created_again() -> None:
+    """A set was made smaller, and waits for the writes of the partition that leaves, while it moves."""
+    spec = {"partitions": 1, "csi": {"juiceFSMountOptions": {"writeback": True}}}
+    status = {"cacheStatus": {"nodes": [node_figures(0, 100), node_figures(1, 100)]}}
+    reports = [make_report("uid-1", i, NOW, writeback=True, staged_bytes=2**30) for i in range(2)]
+    moved = replace(
+        old(), sample_set=make_set("Ready", spec=spec, status=status), reports=tuple(reports), pods=()
+    )
+    moved = replace(moved, children=replace(moved.children, stateful_set=None))
+    [made] = [
+        a for a in plan(moved, CONFIG, NOW).actions if isinstance(a, Create) and a.kind == "StatefulSet"
+    ]
+    assert made.manifest["spec"]["replicas"] == 2
+
+
+def test_a_request_to_move_is_removed_after_the_move() -> None:
+    seen = make_observed("Ready", ready=1)
+    assert plan(with_annotation(seen), CONFIG, NOW).metadata == {
+        "annotations": {"paddlepaddle.org/move-runtime": None}
+    }
+    assert plan(with_annotation(replace(seen, runtime=FAR_RUNTIME)), CONFIG, NOW).metadata is None
 
 
 # --- the move, in a cluster
 
 
 @asynccontextmanager
-async def upgraded(*, is_used: bool = False) -> AsyncIterator[DataHarness]:
+async def upgraded(*, is_used: bool = False, **spec: Any) -> AsyncIterator[DataHarness]:
     """The new release, with a Ready set that an earlier one has left in its old place."""
     async with DataHarness().opened() as earlier:
-        uid = await earlier.ready_set(partitions=2)
+        uid = await earlier.ready_set(partitions=2, **spec)
         await earlier.runtime.report(uid, 2)
     fakes = earlier.fakes
     own = await earlier.get(SET)
@@ -357,3 +416,160 @@ async def test_a_move_continues_after_a_restart() -> None:
             await data.restart()
         await data.wait(40)
         await expect_moved(data, uids)
+
+
+WRITEBACK = {"juiceFSMountOptions": {"writeback": True}}
+
+
+@pytest.mark.parametrize("csi", [None, WRITEBACK])
+async def test_a_set_that_is_deleted_moves_first(csi: dict[str, Any] | None) -> None:
+    """Only agents of the present release report what is staged, and empty their caches."""
+    async with upgraded(is_used=True, **({"csi": csi} if csi else {})) as data:
+        uid = (await data.get(SET))["metadata"]["uid"]
+        await data.wait(100)
+        await data.delete(SET)
+        await data.wait(10)
+        await data.expect_condition("Ready", "InUse")
+        await data.delete(USER, ports.PODS)
+        await data.wait(20)
+        await data.runtime.report(uid, 2)
+        await data.wait(120)
+        assert not await data.exists(SET)
+        assert data.runtime.runs("clear")
+        await expect_nothing_left(data)
+
+
+async def test_a_deleted_set_does_not_wait_for_a_runtime_that_cannot_start() -> None:
+    async with upgraded() as data:
+        data.kubernetes.unready |= {f"{FAR_RUNTIME.name}-{i}" for i in range(2)}
+        await data.wait(20)
+        await data.delete(SET)
+        await data.wait(240)
+        assert not await data.exists(SET)
+        await expect_nothing_left(data)
+
+
+async def orphan_pods(data: DataHarness) -> list[Key]:
+    """Delete the old StatefulSet without its pods."""
+    keys = [Key("default", pod["metadata"]["name"]) for pod in await data.cluster.list(ports.PODS, "default")]
+    keys.remove(USER)
+    for key in keys:
+        await data.patch(key, {"metadata": {"ownerReferences": None}}, ports.PODS)
+    await data.delete(RUNTIME, ports.STATEFUL_SETS)
+    return keys
+
+
+async def test_a_pod_of_the_old_runtime_that_does_not_end_is_named_with_the_command() -> None:
+    async with upgraded(is_used=True) as data:
+        await data.wait(5)
+        keys = await orphan_pods(data)
+        await data.wait(60)
+        condition = await data.expect_condition("RuntimeMigrationPending", "RuntimeMoving")
+        assert "kubectl -n default delete pod digits-runtime-0 digits-runtime-1" in condition["message"]
+        assert await data.labels() == {"node-0": "0", "node-1": "1"}
+        for key in keys:
+            await data.delete(key, ports.PODS)
+        await data.wait(60)
+        assert await data.exists(FAR_RUNTIME, ports.STATEFUL_SETS)
+        await data.expect_phase("Ready")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"phase": "Failed"}},
+        {"status": {"phase": "Succeeded"}},
+        {"metadata": {"deletionTimestamp": "2020-01-01T12:00:00Z", "finalizers": ["keep"]}},
+    ],
+)
+async def test_a_pod_that_has_ended_or_is_on_a_dead_node_holds_up_no_move(change: dict[str, Any]) -> None:
+    """A kubelet that is gone never confirms the end of its pods."""
+    async with upgraded(is_used=True) as data:
+        await data.wait(5)
+        [first, second] = await orphan_pods(data)
+        await data.delete(first, ports.PODS)
+        await data.cluster.patch(
+            ports.PODS, second, change, subresource="status" if "status" in change else ""
+        )
+        await data.wait(60)
+        assert await data.exists(FAR_RUNTIME, ports.STATEFUL_SETS)
+
+
+# --- what users of the namespace may create
+
+
+async def create_forged(data: DataHarness, *, pods: int) -> None:
+    """An "old runtime" with the uid of the set, which users of the namespace can read."""
+    uid = (await data.get(SET))["metadata"]["uid"]
+    labels = {"app.kubernetes.io/managed-by": "dataset-controller"}
+    meta = {
+        "name": RUNTIME.name,
+        "namespace": "default",
+        "labels": labels,
+        "annotations": {"paddlepaddle.org/sampleset-uid": uid},
+    }
+    await data.create({"metadata": meta, "data": {}}, ports.SECRETS)
+    real = await data.get(FAR_RUNTIME, ports.STATEFUL_SETS)
+    await data.create({"metadata": meta, "spec": {**real["spec"], "replicas": 0}}, ports.STATEFUL_SETS)
+    for index in range(pods):
+        name = f"{RUNTIME.name}-{index}"
+        pod_meta = {"name": name, "namespace": "default", "labels": labels | {"name": RUNTIME.name}}
+        status = {"phase": "Running"}
+        await data.create(
+            {"metadata": pod_meta, "spec": {"nodeName": "node-2"}, "status": status}, ports.PODS
+        )
+
+
+async def share_engine(data: DataHarness) -> None:
+    """The set's keys are in a Secret of another namespace."""
+    secret = make_secret("engine", namespace="vault")
+    secret["metadata"]["annotations"] = {"batch.paddlepaddle.org/shared-with": "default"}
+    await data.create(secret, ports.SECRETS)
+    await data.create(make_sample_set(secretRef={"name": "engine", "namespace": "vault"}))
+    await data.drive()
+    await data.expect_phase("Ready")
+
+
+@pytest.mark.parametrize("is_runtime_gone", [False, True])
+async def test_a_forged_runtime_gets_no_keys(far: DataHarness, is_runtime_gone: bool) -> None:
+    await share_engine(far)
+    await create_forged(far, pods=0)
+    await far.create(user(), ports.PODS)
+    if is_runtime_gone:
+        await far.delete(FAR_RUNTIME, ports.STATEFUL_SETS)
+    await far.wait(320)
+    forged = await far.get(RUNTIME, ports.SECRETS)
+    assert not forged["data"]
+
+
+async def test_a_forged_runtime_replaces_no_real_one(far: DataHarness) -> None:
+    await share_engine(far)
+    await create_forged(far, pods=1)
+    await far.wait(40)
+    assert await far.exists(FAR_RUNTIME, ports.STATEFUL_SETS)
+    await far.expect_phase("Ready")
+    assert await far.labels() == {"node-0": "0"}
+
+
+async def test_forged_pods_do_not_hide_the_runtime_of_a_deleted_set(far: DataHarness) -> None:
+    await share_engine(far)
+    await create_forged(far, pods=1)
+    await far.delete(SET)
+    await far.wait(200)
+    assert not await far.exists(SET)
+    assert far.runtime.runs("clear")
+    await expect_nothing_left(far)
+
+
+async def test_keys_of_a_set_that_was_removed_by_force_before_it_was_bound_are_removed(
+    far: DataHarness,
+) -> None:
+    """Secrets are not watched: what shows that something is left is there before them."""
+    await far.create(make_secret(), ports.SECRETS)
+    await far.create(make_sample_set())
+    while not await far.exists(FAR_RUNTIME, ports.SECRETS):
+        await far.reconcile(SET)
+    await far.patch(SET, {"metadata": {"finalizers": None}})
+    await far.delete(SET)
+    await far.wait(30)
+    await expect_nothing_left(far)

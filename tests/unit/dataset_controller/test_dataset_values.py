@@ -64,6 +64,7 @@ from paddlewheel.contracts.generated.datasets_v1 import (
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.sizes import iec
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.domain.plan import Applied, ChildRef, KubernetesEvent, Plan, Trouble
 from paddlewheel.testkit.samplesets import (
@@ -245,8 +246,8 @@ def test_a_runtime_pod_is_read_whole() -> None:
         index=12,
         node="n",
         is_ready=True,
-        is_deleting=False,
-        is_running=True,
+        ends_at=None,
+        has_ended=False,
         has_agent=True,
         trouble="",
         secret_version="8",
@@ -255,26 +256,24 @@ def test_a_runtime_pod_is_read_whole() -> None:
 
 def test_what_a_runtime_pod_lacks_is_empty() -> None:
     assert parse_runtime_pod(raw_pod({})) == RuntimePod(
-        Key("default", "digits-runtime-12"), 12, "", False, False, False, False, "", ""
+        Key("default", "digits-runtime-12"), 12, "", False, None, False, False, "", ""
     )
 
 
 @pytest.mark.parametrize(
-    ("status", "is_running", "trouble"),
+    ("status", "trouble"),
     [
-        ({"containerStatuses": [{"state": {"waiting": {}}}, {}]}, False, ""),
-        ({"containerStatuses": [{}, {"state": {"waiting": {"message": "why"}}}]}, False, "Waiting: why"),
-        ({"containerStatuses": [{"state": {"waiting": {"reason": "X"}}}]}, False, "X"),
+        ({"containerStatuses": [{"state": {"waiting": {}}}, {}]}, ""),
+        ({"containerStatuses": [{}, {"state": {"waiting": {"message": "why"}}}]}, "Waiting: why"),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "X"}}}]}, "X"),
         (
             {"phase": "Pending", "containerStatuses": [{"state": {"waiting": BACKOFF}}]},
-            False,
             "ImagePullBackOff: no such image",
         ),
-        ({"conditions": [{"type": "PodScheduled", "status": "True", "message": "no"}]}, False, ""),
-        ({"conditions": [{"type": "Ready", "status": "False", "message": "no"}]}, False, ""),
+        ({"conditions": [{"type": "PodScheduled", "status": "True", "message": "no"}]}, ""),
+        ({"conditions": [{"type": "Ready", "status": "False", "message": "no"}]}, ""),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "message": "full"}]},
-            False,
             "Unscheduled: full",
         ),
         (
@@ -283,26 +282,24 @@ def test_what_a_runtime_pod_lacks_is_empty() -> None:
                     {"type": "PodScheduled", "status": "False", "reason": "Taint", "message": "on X: "}
                 ]
             },
-            False,
             "Taint: on X",
         ),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Taint"}]},
-            False,
             "Taint",
         ),
     ],
 )
-def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], is_running: bool, trouble: str) -> None:
+def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], trouble: str) -> None:
     found = parse_runtime_pod(raw_pod(status))
     assert found is not None
-    assert (found.is_ready, found.is_running, found.trouble) == (False, is_running, trouble)
+    assert (found.is_ready, found.trouble) == (False, trouble)
 
 
 def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
     found = parse_runtime_pod(raw_pod(RUNNING, deletionTimestamp=AT))
     assert found is not None
-    assert (found.is_ready, found.is_deleting, found.is_running) == (False, True, True)
+    assert (found.is_ready, found.is_deleting, found.ends_at) == (False, True, parse_stamp(AT))
 
 
 @pytest.mark.parametrize(

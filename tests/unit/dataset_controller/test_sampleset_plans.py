@@ -190,6 +190,7 @@ def test_a_new_set_gets_its_secret_and_its_claim() -> None:
             cache_directories=(),
         ),
         actions=(
+            Create("Service", render.service(own.identity, RUNTIME)),
             Create("Secret", render.secret(own.identity, RUNTIME, VALUES)),
             Create("PersistentVolumeClaim", render.claim(own.identity)),
         ),
@@ -1928,7 +1929,7 @@ def test_kubelets_are_notified_of_keys_that_a_job_waits_for() -> None:
     pods = (
         make_pod(0),
         replace(make_pod(1), secret_version="8"),
-        replace(make_pod(2), is_deleting=True),
+        replace(make_pod(2), ends_at=NOW),
         replace(make_pod(3), secret_version="7"),
     )
     seen = make_observed(pods=pods, children=Children(secret=secret))
@@ -2795,7 +2796,7 @@ def test_a_node_that_still_has_a_label_is_unlabelled_without_a_stateful_set() ->
 
 def test_pods_are_waited_for_but_not_forever() -> None:
     rest = children_with_uids("volume", "claim", "secret", "service")
-    pods = (replace(make_pod(0), is_running=False), make_pod(1))
+    pods = (replace(make_pod(0), has_ended=True), make_pod(1))
     assert removal(going(119, children=rest, pods=pods)) == terminating()
     assert removal(going(119, children=rest, pods=pods[:1])) == terminating(*REST)
     assert removal(going(120, children=rest, pods=pods)) == terminating(*REST)

@@ -92,8 +92,9 @@ async def test_children_of_a_set(data: DataHarness) -> None:
     created = [e.message for e in await data.kubernetes_events() if e.reason == "SuccessfulCreate"]
     assert sorted(created) == [
         "created PersistentVolume default.digits",
-        "created Secret default/digits-runtime, PersistentVolumeClaim default/digits",
-        "created Service default/digits-runtime-service, StatefulSet default/digits-runtime",
+        "created Service default/digits-runtime-service, Secret default/digits-runtime,"
+        " PersistentVolumeClaim default/digits",
+        "created StatefulSet default/digits-runtime",
     ]
 
 

@@ -189,3 +189,27 @@ def test_values_that_cannot_be_are_refused_with_the_field_and_the_remedy(
     values: tuple[str, ...], why: str
 ) -> None:
     assert why in refused(*values)
+
+
+def test_no_service_has_a_name_that_an_object_of_the_chart_has(manifests: Manifests) -> None:
+    """The Role of a service is `bus-<name>`."""
+    own = {m["metadata"]["name"] for m in manifests if m["kind"] in ("Role", "RoleBinding")}
+    taken = {name.removeprefix("bus-") for name in own if name.startswith("bus-")}
+    taken -= {each.name for each in DECLARED}
+
+    assert {"auth", "readers", "operators", "team-vision"} <= taken
+    for name in sorted(taken):
+        ended = helm("template", "r", str(CHARTS / "paddlewheel"), "--set", f"{FIRST}.name={name}")
+        assert ended.returncode != 0, name
+        assert f"nats.services[0].name: {name} " in ended.stderr
+
+
+@pytest.mark.parametrize("values", [(*SERVICES, *TEAMS), (f"{FIRST}.name=x", f"{SECOND}.name=x-members")])
+def test_no_object_is_rendered_twice(values: tuple[str, ...]) -> None:
+    members = (f"{FIRST}.members={{a/b}}", f"{SECOND}.members={{a/b}}")
+    names = [
+        (m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"])
+        for m in render("paddlewheel", *BASE, *values, *members)
+    ]
+
+    assert [name for name in names if names.count(name) > 1] == []

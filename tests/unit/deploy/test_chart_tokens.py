@@ -171,26 +171,31 @@ def test_bus_auths_private_key_is_mounted_by_bus_auth_at_most(
     assert holders == {**own, "nats": ["tls.crt"]}
 
 
-@pytest.mark.parametrize("role", ["evaluator", "operator"])
-def test_a_role_for_people_can_be_bound(manifests: Manifests, role: str) -> None:
-    [rule] = named(manifests, "Role", f"bus-{role}")["rules"]
+def test_an_account_of_another_namespace_can_be_made_an_evaluator(manifests: Manifests) -> None:
+    [rule] = named(manifests, "Role", "bus-evaluator")["rules"]
 
     assert rule == {
         "apiGroups": ["events.paddlepaddle.org"],
         "resources": ["busroles"],
-        "resourceNames": [role],
+        "resourceNames": ["evaluator"],
         "verbs": ["use"],
     }
-    assert not [m for m in manifests if m.get("roleRef", {}).get("name") == f"bus-{role}"]
+    assert not [m for m in manifests if m.get("roleRef", {}).get("name") == "bus-evaluator"]
 
 
-def test_people_get_tokens_of_the_accounts_for_people_alone(manifests: Manifests) -> None:
-    tokens, *_ = named(manifests, "Role", "bus-clients")["rules"]
+@pytest.mark.parametrize(
+    ("role", "accounts"),
+    [("bus-readers", ["subscriber"]), ("bus-operators", ["evaluator", "operator", "subscriber"])],
+)
+def test_people_get_tokens_of_the_accounts_for_people_alone(
+    manifests: Manifests, role: str, accounts: list[str]
+) -> None:
+    tokens, *_ = named(manifests, "Role", role)["rules"]
 
     assert tokens == {
         "apiGroups": [""],
         "resources": ["serviceaccounts/token"],
-        "resourceNames": ["evaluator", "operator", "subscriber"],
+        "resourceNames": accounts,
         "verbs": ["create"],
     }
 

@@ -3,7 +3,8 @@
 {{- $nats := .Values.nats -}}
 {{- $replicas := int (include "paddlewheel.natsReplicas" .) -}}
 port: 4222
-http_port: 8222
+# It asks for no login, so it listens on loopback. The container `config` answers probes.
+http: "127.0.0.1:8223"
 # Not an option of the program: with that, the server refuses to reload this file.
 server_name: $POD_NAME
 pid_file: /run/nats/nats.pid
@@ -13,7 +14,7 @@ jetstream {
   store_dir: /data
   max_memory_store: "{{ $nats.jetstream.maxMemoryStore | replace "i" "" }}"
   max_file_store: "{{ $nats.jetstream.maxFileStore | replace "i" "" }}"
-  sync_interval: "{{ include "paddlewheel.natsSyncInterval" . }}"
+  sync_interval: $SYNC_INTERVAL
 }
 tls {
   {{- include "paddlewheel.natsTlsFiles" . | nindent 2 }}

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+
+from aiohttp import web
 
 from bus_auth.app import run
 from bus_auth.config import Settings
 from bus_auth.domain.names import SERVICE
 from bus_auth.server_config import ServerConfig, Sources
-from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS
-from paddlewheel.core import logging
+from bus_auth.server_monitor import routes
+from bus_auth.timing import SERVER_CONFIG_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_RETRY_INTERVAL_SECONDS
+from paddlewheel.bus.nats.monitor import ask_monitor
+from paddlewheel.core import http, logging
+from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.run import run_service
@@ -21,6 +27,7 @@ from paddlewheel.core.settings import load_settings
 
 USAGE = (
     "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
+    " <address of the server's monitor> <port for probes>"
 )
 log = LibraryLogger(__name__)
 
@@ -30,10 +37,11 @@ def main() -> int:
     match sys.argv[1:]:
         case []:
             return _answer()
-        case ["server-config", config, certificate, tls, folder]:
+        case ["server-config", config, certificate, tls, folder, monitor, port]:
             logging.set_up(SERVICE)
             sources = Sources(Path(config), Path(certificate), Path(tls))
-            return run_service(partial(_keep, ServerConfig(sources, Path(folder))))
+            server = ServerConfig(sources, Path(folder), partial(ask_monitor, monitor), SystemClock())
+            return run_service(partial(_keep, server, routes(monitor), int(port)))
     sys.stderr.write(f"usage: {USAGE}\n")
     return 2
 
@@ -48,14 +56,20 @@ def _answer() -> int:
     return run_service(partial(run, settings))
 
 
-async def _keep(config: ServerConfig, stop: asyncio.Event) -> None:
+async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int, stop: asyncio.Event) -> None:
     """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
-    config.update()
+    async with http.serve(port, None, probes):
+        await _keep_files(config, stop)
+
+
+async def _keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
+    loaded = await config.update()
     while not stop.is_set():
+        pause = SERVER_CONFIG_CHECK_INTERVAL_SECONDS if loaded else SERVER_RELOAD_RETRY_INTERVAL_SECONDS
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), SERVER_CONFIG_CHECK_INTERVAL_SECONDS)
+            await asyncio.wait_for(stop.wait(), pause)
         try:
-            config.update()
+            loaded = await config.update()
         except (OSError, Permanent) as error:
             # The kubelet may be replacing the files.
             log.warning("the server's configuration cannot be read", why=str(error))

@@ -25,6 +25,7 @@ from paddlewheel.bus.callout.certificates import (
     make_authority,
     make_key,
     make_server,
+    names_of,
     renew_authority,
 )
 from paddlewheel.contracts.keys import Key
@@ -81,11 +82,7 @@ class Certificates:
     async def _update(self) -> None:
         now = self._clock.now()
         authority = await self._kept_authority(now)
-        await self._kept(
-            "nats-tls-server",
-            lambda files: is_current(files, authority, self._names, now),
-            lambda: make_server(authority, self._names, now),
-        )
+        await self._keep_server(authority, now)
         key = await self._kept_key("bus-auth-key", lambda: make_key(now))
         await self._publish(authority[CERTIFICATE])
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +125,23 @@ class Certificates:
                 # Another replica was faster.
                 continue
             return made
+
+    async def _keep_server(self, authority: Files, now: datetime) -> None:
+        """Have a certificate with at least the names of the servers.
+
+        A certificate for a further name keeps the names before, until it is renewed. Otherwise two replicas
+        with different names, while an update replaces one, would issue certificates against each other.
+        """
+        names: Sequence[str] = ()
+
+        def is_good(files: Files) -> bool:
+            nonlocal names
+            present = names_of(files)
+            complete = set(self._names) <= set(present)
+            names = self._names if complete else tuple(dict.fromkeys((*self._names, *present)))
+            return complete and is_current(files, authority, present, now)
+
+        await self._kept("nats-tls-server", is_good, lambda: make_server(authority, names, now))
 
     async def _publish(self, authority: bytes) -> None:
         """The authority's certificate, by which clients know the servers."""

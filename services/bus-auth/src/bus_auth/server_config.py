@@ -1,18 +1,23 @@
 """The configuration of the NATS server in its pod: written before it starts, and reloaded when it changes.
 
-The server reads accounts, the size of its store and its certificate again without losing a connection. The
-chart's configuration and certificates are mounted files, which the kubelet replaces.
+The server reads accounts, a larger store and its certificate again without losing a connection. The chart's
+configuration and certificates are mounted files, which the kubelet replaces.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from bus_auth.timing import SERVER_RELOAD_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_TIMEOUT_SECONDS
 from paddlewheel.bus.callout.keys import PublicKeys
+from paddlewheel.core.clock import Clock
 from paddlewheel.core.files import replace_file
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -20,7 +25,14 @@ PROGRAM = "nats-server"
 CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
 """Files in the folder of the server: its configuration, what that includes, and what the server writes."""
 
+_STORE = re.compile(r'^(\s*max_(memory|file)_store: )"(\d+)([KMGT])"$', re.MULTILINE)
+_RUNNING_STORE = {"memory": "max_memory", "file": "max_storage"}
+"""A store in the configuration, and its name in what the server reports."""
+
 log = LibraryLogger(__name__)
+
+Monitor = Callable[[], Awaitable[Mapping[str, Any] | None]]
+"""The state that the server reports (`/varz`). None when no server answers."""
 
 
 @dataclass(frozen=True)
@@ -37,51 +49,112 @@ class Sources:
     certificate: Path
     tls: Path
 
-    def read(self) -> tuple[str, str, str]:
-        """The configuration, the keys, and a digest of the certificate. Raises Permanent or OSError."""
-        content = b"".join(file.read_bytes() for file in sorted(self.tls.iterdir()) if file.is_file())
-        return self.config.read_text(), variables(self.certificate), hashlib.sha256(content).hexdigest()
+    def read(self) -> Content:
+        """Raises Permanent or OSError."""
+        config, keys = self.config.read_text(), variables(self.certificate)
+        certificates = (file.read_bytes() for file in sorted(self.tls.iterdir()) if file.is_file())
+        digest = hashlib.sha256(b"\0".join([config.encode(), keys.encode(), *certificates]))
+        return Content(config, keys, f"config:{digest.hexdigest()[:32]}")
+
+
+@dataclass(frozen=True)
+class Content:
+    """The files that the server must load.
+
+    Args:
+        tag: identifies the content. The server reports the tags of the configuration that it has loaded.
+    """
+
+    config: str
+    keys: str
+    tag: str
 
 
 class ServerConfig:
-    """Keeps the files in the server's folder equal to their sources."""
+    """Keeps the files in the server's folder equal to their sources, and the server equal to its files."""
 
-    def __init__(self, sources: Sources, folder: Path) -> None:
+    def __init__(self, sources: Sources, folder: Path, monitor: Monitor, clock: Clock) -> None:
         self._sources, self._folder = sources, folder
-        self._known: tuple[str, str, str] | None = None
+        self._monitor, self._clock = monitor, clock
+        self._loaded: Content | None = None
 
-    def update(self) -> bool:
-        """Write what has changed, and have a running server reload it. Returns whether anything has changed.
+    async def update(self) -> bool:
+        """Write what has changed, and have a running server load it.
+
+        Returns:
+            False when the server has not loaded it. True when no server runs: it reads the files when it
+            starts.
 
         Raises:
             Permanent, OSError: a source cannot be read.
         """
-        found = self._sources.read()
-        if found == self._known:
+        wanted = self._sources.read()
+        if wanted == self._loaded:
+            return True
+        server = await self._monitor()
+        self._write(wanted, server)
+        if server is None:
+            return True
+        if not await self._load(wanted, server):
+            log.error(
+                "the server did not load its new configuration, so removed teams, members and namespaces"
+                " still have access; the log of container nats contains the reason",
+                remedy="correct the values, or: kubectl rollout restart statefulset/nats",
+            )
             return False
-        config, keys, _ = found
-        # The server reads the configuration first, and the keys by it.
-        for name, text in ((KEYS, keys), (CONFIG, config)):
-            replace_file(self._folder / name, text.encode())
-        self._reload()
-        self._known = found
+        self._loaded = wanted
         return True
 
-    def _reload(self) -> None:
-        """A server that cannot apply a change logs an error, and keeps the configuration before."""
+    def _write(self, wanted: Content, server: Mapping[str, Any] | None) -> None:
+        text = keep_store(wanted.config, server) if server else wanted.config
+        # The server reads the configuration first, and the keys by it. The tag comes with the last file.
+        for name, content in ((KEYS, wanted.keys), (CONFIG, f'{text}\nserver_tags: ["{wanted.tag}"]\n')):
+            file = self._folder / name
+            if not file.exists() or file.read_text() != content:
+                replace_file(file, content.encode())
+
+    async def _load(self, wanted: Content, server: Mapping[str, Any]) -> bool:
+        """Whether the server has loaded the files, now or before."""
+        if _has(server, wanted):
+            return True
+        self._signal()
+        for _ in range(int(SERVER_RELOAD_TIMEOUT_SECONDS / SERVER_RELOAD_CHECK_INTERVAL_SECONDS)):
+            await self._clock.sleep(SERVER_RELOAD_CHECK_INTERVAL_SECONDS)
+            if _has(await self._monitor(), wanted):
+                log.info("the server has loaded its new configuration")
+                return True
+        return False
+
+    def _signal(self) -> None:
         try:
             pid = int((self._folder / PID).read_text())
             if _name_of(pid) == PROGRAM:
                 os.kill(pid, signal.SIGHUP)
-                log.info("the server reloads its configuration")
         except (OSError, ValueError) as error:
-            # It does not run yet, and reads the new files when it starts.
-            log.info("no server runs", why=repr(error))
+            log.warning("the server's process is not found", why=repr(error))
+
+
+def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:
+    return server is not None and wanted.tag in (server.get("tags") or ())
 
 
 def _name_of(pid: int) -> str:
     """The program of a process; the file may be of a server that has ended. Raises OSError."""
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def keep_store(config: str, server: Mapping[str, Any]) -> str:
+    """The configuration, with stores at least as large as those of the running server.
+
+    A server refuses to make its store smaller, and all other changes with it. A new pod has the smaller one.
+    """
+    running = (server.get("jetstream") or {}).get("config") or {}
+
+    def kept(match: re.Match[str]) -> str:
+        wanted = int(match[3]) * 1024 ** ("KMGT".index(match[4]) + 1)
+        return f"{match[1]}{max(wanted, int(running.get(_RUNNING_STORE[match[2]]) or 0))}"
+
+    return _STORE.sub(kept, config)
 
 
 def variables(certificate: Path) -> str:

@@ -9,5 +9,11 @@ KEY_FILE_CHECK_INTERVAL_SECONDS = 2.0
 """The time between two looks at the key's file."""
 SERVER_CONFIG_CHECK_INTERVAL_SECONDS = 2.0
 """The time between two looks at the files of the NATS server."""
+SERVER_RELOAD_CHECK_INTERVAL_SECONDS = 0.5
+"""The time between two questions whether the NATS server has loaded its new files."""
+SERVER_RELOAD_TIMEOUT_SECONDS = 10.0
+"""The longest time that the NATS server may take to load them."""
+SERVER_RELOAD_RETRY_INTERVAL_SECONDS = 30.0
+"""The time after which a server that has not loaded its files is signalled again."""
 CERTIFICATES_CHECK_INTERVAL_SECONDS = 30.0
 """The time between two looks at the Secrets of the bus's certificates."""

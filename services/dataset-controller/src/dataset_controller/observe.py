@@ -29,7 +29,11 @@ from dataset_controller.domain.sources import RunKeys
 from dataset_controller.pod_lists import PodLists, User
 from dataset_controller.records import NodeRecords, RunRecords
 from dataset_controller.secret_reads import SecretReads
-from dataset_controller.timing import USERS_CHECK_INTERVAL_SECONDS, USERS_UNKNOWN_GRACE_SECONDS
+from dataset_controller.timing import (
+    RUNTIME_PODS_TIMEOUT_SECONDS,
+    USERS_CHECK_INTERVAL_SECONDS,
+    USERS_UNKNOWN_GRACE_SECONDS,
+)
 from dataset_controller.watch import BY_LABEL, BY_OWNER, BY_SET, JOB, SET, copy_of
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -102,7 +106,7 @@ class Observer:
         own = self._parse_set(obj)
         runtime = Key(self._home, runtime_name(key.namespace, key.name, self._home))
         old = Key(key.namespace, contract_runtime_name(key.name))
-        place = old if self._is_in_old_place(own, old) else runtime
+        place = old if self._is_in_old_place(own, runtime, old) else runtime
         kept, is_new = self._kept_users(own), self._needs_new_list(own)
         is_asked = bool(own.deleted_at) or place != runtime
         users = () if not is_asked else await self._users(own, is_new=is_new) if kept is None else kept
@@ -116,7 +120,7 @@ class Observer:
         is_needed = mounts_by_csi(children.volume, has_csi)
         volume_secret = volume_secret_key(children.volume, runtime)
         driver = await self._secrets.read(volume_secret, patient=patient) if is_needed else None
-        pods = self._pods(place)
+        pods = self._pods(place) if place == runtime else self._remaining(old)
         job_keys = await self._job_keys(key)
         jobs = self._jobs(key)
         return ObservedSet(
@@ -190,16 +194,30 @@ class Observer:
         parsed = (self._parse_pod(raw) for raw in copy.by_index(BY_SET, str(runtime)))
         return tuple(pod for pod in parsed if pod is not None)
 
-    def _is_in_old_place(self, own: SampleSet, old: Key) -> bool:
-        """The runtime is in the set's namespace, or its last pods end there: only then do pods with its name
-        count, which a user of the namespace may create."""
-        if old.namespace == self._home:
+    def _is_in_old_place(self, own: SampleSet, runtime: Key, old: Key) -> bool:
+        """The runtime is in the set's namespace, or its last pods end there.
+
+        Nothing there counts beside a runtime in the namespace of the release: users of the set's namespace
+        may create objects with these names.
+        """
+        if old == runtime or self._stateful_set(runtime) is not None or self._pods(runtime):
             return False
-        found = copy_of(self._watch, names.STATEFUL_SET, old.namespace).get(old)
+        found = self._stateful_set(old)
         if found is not None:
             return is_ours(found, own.uid)
-        may_end_there = own.status.holds(Cond.RUNTIME_MIGRATION_PENDING) or bool(own.deleted_at)
-        return may_end_there and bool(self._pods(old))
+        may_end_there = own.status.was_mounted and not own.status.holds(Cond.FREE)
+        return may_end_there and bool(self._remaining(old))
+
+    def _stateful_set(self, runtime: Key) -> Object | None:
+        return copy_of(self._watch, names.STATEFUL_SET, runtime.namespace).get(runtime)
+
+    def _remaining(self, old: Key) -> tuple[RuntimePod, ...]:
+        """The pods of a runtime in its old place. A pod that its kubelet should have ended long ago does not
+        count: the kubelet is gone, and will not confirm the end."""
+        overdue = self._clock.now() - timedelta(seconds=RUNTIME_PODS_TIMEOUT_SECONDS)
+        return tuple(
+            pod for pod in self._pods(old) if not pod.has_ended and (not pod.ends_at or pod.ends_at > overdue)
+        )
 
     def _left_behind(self, own: SampleSet, old: Key, secret: Object | None) -> tuple[tuple[str, Object], ...]:
         """The Service and Secret in the set's namespace of a runtime that has been moved."""
@@ -222,7 +240,7 @@ class Observer:
             claim=claim,
             secret=secret,
             service=copy_of(self._watch, names.SERVICE_KIND, service.namespace).get(service),
-            stateful_set=copy_of(self._watch, names.STATEFUL_SET, runtime.namespace).get(runtime),
+            stateful_set=self._stateful_set(runtime),
         )
 
     def _volume(self, own: SampleSet, claim: Object | None) -> Object | None:

@@ -45,11 +45,10 @@ class Orphans:
         is_served = self._namespace in ("", key.namespace)
         if not is_served or not any(known) or await self._exists(key):
             return
-        # The StatefulSet and the Service are last: while one of them exists, a removal that failed is
-        # repeated.
+        # The Service is last: while it exists, a removal that failed is repeated.
+        await self._delete(STATEFUL_SETS, runtime, key)
         await self._delete(SECRETS, runtime, key)
         await self._delete(SECRETS, driver_secret_key(runtime), key)
-        await self._delete(STATEFUL_SETS, runtime, key)
         await self._delete(SERVICES, service, key)
 
     async def _exists(self, key: Key) -> bool:

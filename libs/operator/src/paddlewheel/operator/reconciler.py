@@ -220,8 +220,8 @@ class Reconciler(Generic[O, S, C]):
     async def _release_unread(self, key: Key, error: Permanent) -> None:
         """Remove the finalizer of a deleted object that cannot be parsed. For others, raise `error`.
 
-        The children of such an object are unknown. The garbage collector removes them by their owner
-        references.
+        The children of such an object are unknown. The garbage collector removes the children in its
+        namespace by their owner references, the service the orphans elsewhere.
         """
         obj, finalizer = self._out.store.get(key), self._out.finalizer
         if obj is None or not deleted_at(obj) or finalizer not in finalizers_of(obj):

@@ -128,6 +128,10 @@ def with_passwords(config: str, teams: Iterable[Team] = (), services: Sequence[D
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
     """The chart's configuration with paths, ports and names of this machine; nothing else differs."""
     text = str(named(manifests, "ConfigMap", "nats")["data"]["nats.conf"])
+    [server] = dict(pod_specs(manifests))["nats"]["containers"]
+    for variable in server["env"]:
+        if "value" in variable:
+            text = text.replace(f"${variable['name']}", variable["value"])
     for there, here in places.items():
         assert there in text, there
         text = text.replace(there, here)
@@ -253,7 +257,7 @@ def running(
         "/etc/nats-tls": str(folder / "nats-tls-server"),
         "/data": str(folder / "store"),
         "port: 4222": f"port: {client}",
-        "http_port: 8222": f"http_port: {monitor}",
+        "127.0.0.1:8223": f"127.0.0.1:{monitor}",
     }
     config = local_config(manifests, places)
     config = with_passwords(config, teams, services) if passwords else config

@@ -105,8 +105,8 @@ def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str
 
 
 def reserved_names() -> frozenset[str]:
-    """Our roles, and bus-auth."""
-    return frozenset({"bus-auth", *(role.name for role in ROLES)})
+    """Our roles, bus-auth, and names whose Role `bus-<name>` the chart has for something else."""
+    return frozenset({"bus-auth", "auth", "readers", "operators", *(role.name for role in ROLES)})
 
 
 def _role_of(service: DeclaredService) -> Role:

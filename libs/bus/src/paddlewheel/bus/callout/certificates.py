@@ -168,6 +168,16 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
+def names_of(server: Files) -> tuple[str, ...]:
+    """DNS names in the servers' certificate; () when it is missing or unreadable."""
+    try:
+        made = x509.load_pem_x509_certificate(server.get(CERTIFICATE, b""))
+        found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return ()
+    return tuple(found.get_values_for_type(x509.DNSName))
+
+
 def _usage(**allowed: bool) -> x509.KeyUsage:
     names = (
         "digital_signature",

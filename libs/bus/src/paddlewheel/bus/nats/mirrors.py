@@ -14,7 +14,7 @@ from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import from_server
-from paddlewheel.bus.streams import StreamSpec, overlaps
+from paddlewheel.bus.streams import StreamSpec, matches, overlaps
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -34,7 +34,7 @@ Place = tuple[str, str]
 
 
 class Mirrors:
-    """Makes what the teams have, and removes the feeds of those that are gone."""
+    """Makes the copies of the teams, and removes the feeds of teams that are gone."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Mirrors:
         self._replicas = replicas
         self._facts = facts
         self._ahead: set[Place] = set()
-        """Those that were ahead of their streams when last looked at."""
+        """The copies that were ahead of their streams at the last look."""
         self._unfed_since: dict[Place, float] = {}
         self.status: tuple[MirrorStatus, ...] = ()
-        """Of those that exist, when last looked at."""
+        """The state of the copies at the last look."""
 
     async def ensure(self) -> None:
         """Every team has a mirror of every fact stream; one that cannot be made holds up no other.
 
-        Raises Retry, which names those that could not be made, or are not fed.
+        Raises Retry, which names the copies that could not be made, or are not fed.
         """
         failed: dict[str, str] = {}
         seen: list[MirrorStatus] = []
@@ -124,11 +124,11 @@ class Mirrors:
             return False
         if place not in self._ahead:
             self._ahead.add(place)
-            raise Retry("MirrorAhead", "it has more than its stream; it is made anew if that is so again")
+            raise Retry("MirrorAhead", "it has more than its stream; it is made again if that stays so")
         self._ahead.discard(place)
         log.error(
-            "bus mirror has more than its stream, which was restored from an older copy: it is made anew, and"
-            " its consumers are lost",
+            "bus mirror has more than its stream, which was restored from an older copy: it is made again,"
+            " and its consumers are lost",
             stream=spec.name,
             team=team.name,
             consumers=mirror["state"].get("consumer_count"),
@@ -157,9 +157,22 @@ class Mirrors:
         if found is None:
             await ask(self._connection, f"{team.api}.STREAM.CREATE.{name}", wanted)
         elif not _is_alike(found["config"], wanted):
-            for subject in sorted(_gone(found["config"], wanted)):
-                await ask(self._connection, f"{team.api}.STREAM.PURGE.{name}", {"filter": subject})
+            if gone := _gone(found["config"], wanted):
+                await self._purge(team, name, gone)
             await ask(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
+
+    async def _purge(self, team: Team, stream: str, subjects: set[str]) -> None:
+        """Delete these facts from a copy whose feed no longer delivers them.
+
+        Raises Retry while a fact that was delivered before is not in the copy: it may be one of these.
+        """
+        feed = await ask(self._connection, f"{_API}.CONSUMER.INFO.{stream}.{team.feed}")
+        mirror = await ask(self._connection, f"{team.api}.STREAM.INFO.{stream}")
+        for subject in sorted(subjects):
+            await ask(self._connection, f"{team.api}.STREAM.PURGE.{stream}", {"filter": subject})
+        delivered = int(feed["delivered"]["stream_seq"]) if feed else 0
+        if mirror is not None and int(mirror["state"]["last_seq"]) < delivered:
+            raise Retry("FactsInFlight", "facts of removed namespaces may still be on their way to the copy")
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
         """With the storage and the limits of the live origin, which an operator may have raised."""
@@ -237,7 +250,8 @@ def _is_of(mirror: Json, wanted: Json) -> bool:
 
 def _gone(found: Json, wanted: Json) -> set[str]:
     """Subjects of namespaces that the team no longer has."""
-    return _copied(found)[1] - _copied(wanted)[1]
+    kept = _copied(wanted)[1]
+    return {gone for gone in _copied(found)[1] if not any(matches(pattern, gone) for pattern in kept)}
 
 
 def _copied(config: Json) -> tuple[str, set[str]]:

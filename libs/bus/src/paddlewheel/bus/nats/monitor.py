@@ -1,4 +1,4 @@
-"""What a server reports on its HTTP monitor."""
+"""The state of a server, from its HTTP monitor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from paddlewheel.bus.admin.durability import ServerFacts
 
-_WITHIN = 2.0
+_ANSWER_TIMEOUT_SECONDS = 2.0
 
 
 async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
@@ -19,14 +19,20 @@ async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
     return tuple(await asyncio.gather(*(_ask(url) for url in found if url)))
 
 
-async def _ask(url: str) -> ServerFacts:
+async def ask_monitor(url: str, path: str = "varz") -> dict[str, Any] | None:
+    """The state of the server, as it reports it. None when there is no good answer. Never fails."""
     try:
         # The name may be that of a pod which is away: a resolver has no time-out.
-        async with asyncio.timeout(_WITHIN + 0.5):
-            reply = await asyncio.to_thread(_varz, url)
+        async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS + 0.5):
+            reply = await asyncio.to_thread(_get, f"{url}/{path}")
     except (OSError, ValueError, HTTPException):
-        return ServerFacts(url, None)
-    jetstream = reply.get("jetstream") if isinstance(reply, dict) else None
+        return None
+    return reply if isinstance(reply, dict) else None
+
+
+async def _ask(url: str) -> ServerFacts:
+    reply = await ask_monitor(url)
+    jetstream = reply.get("jetstream") if reply else None
     config = jetstream.get("config") if isinstance(jetstream, dict) else None
     if not isinstance(config, dict) or not config:
         # It starts: the monitor answers before JetStream is up.
@@ -35,7 +41,7 @@ async def _ask(url: str) -> ServerFacts:
     return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
 
 
-def _varz(url: str) -> Any:
+def _get(url: str) -> Any:
     # The address is the operator's own setting.
-    with urllib.request.urlopen(f"{url}/varz", timeout=_WITHIN) as answer:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=_ANSWER_TIMEOUT_SECONDS) as answer:  # noqa: S310
         return json.load(answer)

@@ -270,6 +270,8 @@ class RuntimePod:
         index: the index of its partition.
         node: "" while it is not scheduled.
         is_ready: by its readiness probe, and not being deleted.
+        ends_at: when its kubelet has to have ended it; None while it is not being deleted.
+        has_ended: with success or a failure.
         has_agent: its container runs.
         trouble: why it is not ready, in Kubernetes' words.
         secret_version: version of the runtime's Secret that its kubelet was notified of.
@@ -279,11 +281,16 @@ class RuntimePod:
     index: int
     node: str
     is_ready: bool
-    is_deleting: bool
-    is_running: bool
+    ends_at: datetime | None
+    has_ended: bool
     has_agent: bool
     trouble: str
     secret_version: str
+
+    @property
+    def is_deleting(self) -> bool:
+        """The API server has accepted its deletion."""
+        return self.ends_at is not None
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from paddlewheel.contracts.objects import (
     uid_of,
 )
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.errors import Permanent
 
 _MARKS = "./:@+=~ -"
@@ -269,8 +270,8 @@ def parse_runtime_pod(obj: Object) -> RuntimePod | None:
         index=int(partition),
         node=str(spec_of(obj).get("nodeName") or ""),
         is_ready=is_ready,
-        is_deleting=bool(deleted_at(obj)),
-        is_running=status_of(obj).get("phase") == "Running",
+        ends_at=parse_stamp(deleted_at(obj)),
+        has_ended=status_of(obj).get("phase") in ("Succeeded", "Failed"),
         has_agent=any("running" in (c.get("state") or {}) for c in _containers(obj)),
         trouble="" if is_ready else _pod_trouble(obj),
         secret_version=annotations_of(obj).get(SECRET_VERSION_ANNOTATION, ""),

@@ -16,10 +16,14 @@ from dataset_controller.domain.names import SECRET, Cond, SetPhase, set_finalize
 from dataset_controller.domain.sampleset.figures import decide_figures
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetPlan, SetStatus
 from dataset_controller.domain.sampleset.policies.admission import Admission, admit
-from dataset_controller.domain.sampleset.policies.children import decide_runtime, decide_volume
+from dataset_controller.domain.sampleset.policies.children import (
+    decide_runtime,
+    decide_service,
+    decide_volume,
+)
 from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import follow_mounts
-from dataset_controller.domain.sampleset.policies.migration import decide_migration
+from dataset_controller.domain.sampleset.policies.migration import decide_migration, end_of_request
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours, remove_left_over
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
@@ -27,7 +31,12 @@ from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision
 from dataset_controller.domain.sampleset.policies.staging import end_of_giving_up
 from dataset_controller.domain.sampleset.policies.sync import decide_sync
 from dataset_controller.domain.sampleset.policies.warmup import decide_warmup
-from dataset_controller.domain.sampleset.runtime import Runtime, runtime_of, wanted_partitions
+from dataset_controller.domain.sampleset.runtime import (
+    Runtime,
+    held_partitions,
+    runtime_of,
+    wanted_partitions,
+)
 from dataset_controller.domain.sampleset.status import active_status, judged_status, observed_status
 from dataset_controller.timing import (
     CORRECTION_CHECK_INTERVAL_SECONDS,
@@ -50,7 +59,7 @@ def _metadata(seen: ObservedSet) -> dict[str, Any]:
     """What changes in the set's own metadata."""
     finalizers, finalizer = seen.sample_set.finalizers, set_finalizer(seen.sample_set.key.name)
     kept = {} if finalizer in finalizers else {"finalizers": [*finalizers, finalizer]}
-    removed = end_of_giving_up(seen)
+    removed = end_of_giving_up(seen) | end_of_request(seen)
     return kept | ({"annotations": removed} if removed else {})
 
 
@@ -100,7 +109,7 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
     migration = decide_migration(seen, scaling.status, admission.problem, now)
     # Partitions that are to leave have data, and maybe writes, until they are gone.
-    figures = decide_figures(seen, runtime, max(spec.partitions, runtime.replicas))
+    figures = decide_figures(seen, runtime, max(spec.partitions, held_partitions(seen, runtime)))
     status = replace(migration.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
     actions = (*_actions(seen, admission, runtime, config, runs, scaling), *migration.actions)
@@ -148,6 +157,7 @@ def _actions(
     if seen.sample_set.problem:
         return (*decide_secrets(seen, None), *labels)
     return (
+        *decide_service(seen, runtime, has_keys=admission.secrets is not None),
         *decide_secrets(seen, admission.secrets),
         # A volume serves whoever uses its claim: none is made for a Secret that is refused.
         *(decide_volume(seen, spec) if admission.secrets else ()),

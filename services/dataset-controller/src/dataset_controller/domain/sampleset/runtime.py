@@ -113,6 +113,14 @@ def wanted_partitions(seen: ObservedSet) -> int:
     return spec.partitions if spec else int(seen.status.runtime.get("specReplicas") or 0)
 
 
+def held_partitions(seen: ObservedSet, runtime: Runtime) -> int:
+    """The number of partitions of the StatefulSet, or of the last one, by the recorded figures."""
+    if runtime.replicas >= 0:
+        return runtime.replicas
+    rows = seen.status.cache.get("nodes") or ()
+    return max((int(row.get("partition") or 0) + 1 for row in rows), default=0)
+
+
 def startable(seen: ObservedSet, count: int) -> int:
     """How many of `count` runtime pods there may be now: one, until it has mounted. An agent that finds the
     database empty formats it, and two at once would make two volumes, one in the place of the other.

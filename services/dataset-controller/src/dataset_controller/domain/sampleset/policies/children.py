@@ -11,7 +11,8 @@ from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset import render
 from dataset_controller.domain.sampleset.model import ObservedSet, RuntimeConfig, SetSpec
 from dataset_controller.domain.sampleset.policies.ownership import is_ours
-from dataset_controller.domain.sampleset.runtime import Runtime, startable
+from dataset_controller.domain.sampleset.policies.staging import is_or_was_writeback
+from dataset_controller.domain.sampleset.runtime import Runtime, held_partitions, startable
 from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.contracts.objects import Object, annotations_of, key_of, spec_of, status_of, uid_of
 from paddlewheel.contracts.reasons import Reason
@@ -96,22 +97,37 @@ def find_unmountable(seen: ObservedSet, spec: SetSpec) -> Problem | None:
     return None
 
 
+def decide_service(seen: ObservedSet, runtime: Runtime, *, has_keys: bool) -> tuple[Action, ...]:
+    """The Service is created before the Secrets: they are not watched, so it shows that a set has some.
+
+    Args:
+        has_keys: the keys for the Secrets are known.
+    """
+    is_due = runtime.bound or (has_keys and seen.children.secret is None)
+    is_kept = seen.is_in_old_place or find_old_layout(seen) is not None
+    if seen.children.service is not None or is_kept or not is_due:
+        return ()
+    return (Create(names.SERVICE_KIND, render.service(seen.sample_set.identity, seen.runtime)),)
+
+
 def decide_runtime(
     seen: ObservedSet, spec: SetSpec, runtime: Runtime, config: RuntimeConfig
 ) -> tuple[Action, ...]:
-    """Service and StatefulSet are created when the claim is bound, unless nodes have other caches than the
-    spec. An existing StatefulSet gets the present template; one in its old place is moved instead."""
+    """The StatefulSet is created when the claim is bound, unless nodes have other caches than the spec. An
+    existing one gets the present template; one in its old place is moved instead.
+
+    A partition that was to leave when its writes are uploaded has a pod for that.
+    """
     if not runtime.bound or seen.is_in_old_place or find_old_layout(seen) is not None:
         return ()
-    identity = seen.sample_set.identity
-    actions: list[Action] = []
-    if seen.children.service is None:
-        actions.append(Create(names.SERVICE_KIND, render.service(identity, seen.runtime)))
-    if seen.children.stateful_set is None and find_moved_cache(seen, spec) is None:
-        replicas = startable(seen, spec.partitions)
-        made = render.stateful_set(identity, seen.runtime, spec, config, replicas)
-        actions.append(Create(names.STATEFUL_SET, made))
-    return (*actions, *decide_template(seen, spec, config))
+    if seen.children.stateful_set is not None:
+        return decide_template(seen, spec, config)
+    if find_moved_cache(seen, spec) is not None:
+        return ()
+    leaving = held_partitions(seen, runtime) if is_or_was_writeback(seen.sample_set) else 0
+    replicas = startable(seen, max(spec.partitions, leaving))
+    made = render.stateful_set(seen.sample_set.identity, seen.runtime, spec, config, replicas)
+    return (Create(names.STATEFUL_SET, made),)
 
 
 def decide_template(seen: ObservedSet, spec: SetSpec, config: RuntimeConfig) -> tuple[Action, ...]:
@@ -143,7 +159,8 @@ def find_old_layout(seen: ObservedSet) -> Problem | None:
     """A new runtime would mount at another path than the volume has: users would see a plain directory of
     their node, and write to it. A running runtime continues."""
     own, volume = seen.sample_set, seen.children.volume
-    if volume is None or seen.children.stateful_set is not None or not _is_elsewhere(seen):
+    is_running = seen.children.stateful_set is not None and not seen.is_in_old_place
+    if volume is None or is_running or not _is_elsewhere(seen):
         return None
     found, wanted = _host_path_of(volume), render.mount_path(own.uid)
     return Problem(

@@ -20,8 +20,9 @@ from dataset_controller.domain.sampleset.model import (
 )
 from dataset_controller.domain.sampleset.policies.admission import admit
 from dataset_controller.domain.sampleset.policies.conditions import with_staged_writes
-from dataset_controller.domain.sampleset.policies.kept_runtime import keep_runtime
+from dataset_controller.domain.sampleset.policies.kept_runtime import find_obstacle, keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, follow_mounts
+from dataset_controller.domain.sampleset.policies.migration import moving_message, stop_old_runtime
 from dataset_controller.domain.sampleset.policies.ownership import ours
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.staging import staged_writes
@@ -59,6 +60,8 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if seen.users:
         waits = f"waits for pods that use the data: {_list(seen.users)}"
         return _wait(seen, config, Reason.IN_USE, waits, now)
+    if _is_moving(seen, now):
+        return _move(seen, config, now)
     if staged := staged_writes(seen, now):
         return _wait(seen, config, Reason.STAGED_WRITES, staged, now)
     if not seen.are_users_fresh:
@@ -89,6 +92,31 @@ def _wait(seen: ObservedSet, config: RuntimeConfig, reason: Reason, message: str
     status = status.with_condition(Cond.FREE, False, reason, "", now)
     labels = follow_mounts(seen, runtime, wanted_partitions(seen))
     return SetPlan(status, (*_keys(seen), *labels, *kept.actions), requeue_after=USERS_CHECK_INTERVAL_SECONDS)
+
+
+def _is_moving(seen: ObservedSet, now: datetime) -> bool:
+    """A runtime in its old place is moved before the set goes: only the pods of the next one report what is
+    staged, and empty the caches. They get the time of that to mount."""
+    if seen.status.holds(Cond.FREE):
+        return False
+    if seen.is_in_old_place:
+        return not find_obstacle(seen)
+    moving = seen.status.condition(Cond.RUNTIME_MIGRATION_PENDING)
+    if moving is None or runtime_of(seen, now).mounted:
+        return False
+    return moving.status == "True" or age(moving.last_transition_time, now) <= CACHE_CLEAR_TIMEOUT_SECONDS
+
+
+def _move(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> SetPlan:
+    """The condition is no longer True when the pods of the old runtime have ended."""
+    if seen.is_in_old_place and not seen.are_users_fresh:
+        return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
+    message, is_ending = moving_message(seen), seen.is_in_old_place
+    waiting = _wait(seen, config, Reason.MOVING, f"before it is deleted, {message}", now)
+    assert waiting.status is not None
+    pending = Cond.RUNTIME_MIGRATION_PENDING
+    status = waiting.status.with_condition(pending, is_ending, Reason.MOVING, message, now)
+    return replace(waiting, status=status, actions=(*waiting.actions, *stop_old_runtime(seen)))
 
 
 def _keys(seen: ObservedSet) -> tuple[Action, ...]:
@@ -140,7 +168,7 @@ def _stop(seen: ObservedSet, children: Children, since: float) -> Step | None:
     is_left = children.stateful_set is not None and not _is_unserved(seen, children.stateful_set)
     if labels or is_left:
         return (*labels, *_deletes((names.STATEFUL_SET, children.stateful_set if is_left else None)))
-    is_ending = children.stateful_set is None and any(pod.is_running for pod in seen.pods)
+    is_ending = children.stateful_set is None and not all(pod.has_ended for pod in seen.pods)
     return () if is_ending and since < RUNTIME_PODS_TIMEOUT_SECONDS else None
 
 

@@ -33,17 +33,22 @@ def keep_runtime(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Kep
     """A pod for each partition, and for each that has left writes behind. Its Secrets are those of any set
     that waits."""
     own = seen.sample_set
-    if not _is_needed(seen) or seen.is_in_old_place:
+    if not _is_needed(seen) or (seen.is_in_old_place and seen.users):
         return KeptRuntime()
     count = startable(seen, partitions_to_upload(seen, now))
-    if seen.children.stateful_set is not None:
+    if seen.children.stateful_set is not None and not seen.is_in_old_place:
         return KeptRuntime(_update(seen, seen.children.stateful_set, config, count))
-    if own.spec is None:
-        return KeptRuntime(obstacle=own.problem.message if own.problem else "")
-    admission = admit(seen, own.spec)
-    if admission.problem is not None or admission.secrets is None:
-        return KeptRuntime(obstacle=admission.problem.message if admission.problem else "")
-    return KeptRuntime(_create(seen, own.spec, config, count))
+    spec, obstacle = own.spec, find_obstacle(seen)
+    if spec is None or obstacle or seen.is_in_old_place:
+        return KeptRuntime(obstacle=obstacle)
+    return KeptRuntime(_create(seen, spec, config, count))
+
+
+def find_obstacle(seen: ObservedSet) -> str:
+    """Why no runtime can be created at present, "" when one can."""
+    own = seen.sample_set
+    problem = own.problem if own.spec is None else admit(seen, own.spec).problem
+    return problem.message if problem else ""
 
 
 def _is_needed(seen: ObservedSet) -> bool:

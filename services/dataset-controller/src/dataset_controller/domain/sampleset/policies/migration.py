@@ -14,13 +14,13 @@ from dataset_controller.domain import names
 from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import MOVE_ANNOTATION, Cond
 from dataset_controller.domain.sampleset.model import ObservedSet, SetStatus
-from dataset_controller.timing import MIGRATION_CHECK_INTERVAL_SECONDS
+from dataset_controller.timing import MIGRATION_CHECK_INTERVAL_SECONDS, USERS_CHECK_INTERVAL_SECONDS
 from paddlewheel.contracts.objects import annotations_of, deleted_at, key_of, uid_of
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import AT_ONCE, Action, Delete
+from paddlewheel.operator.domain.plan import Action, Delete
 
 SHOWN_USERS = 3
-"""The most names of pods in the message."""
+"""The most names of users in the message."""
 
 
 class Migration(NamedTuple):
@@ -34,8 +34,7 @@ class Migration(NamedTuple):
 def decide_migration(
     seen: ObservedSet, status: SetStatus, problem: Problem | None, now: datetime
 ) -> Migration:
-    """The condition is recorded before anything is deleted: it shows that pods of the old runtime may still
-    end when its StatefulSet is gone.
+    """The old StatefulSet is deleted, and the new one is created when the old pods have ended.
 
     Args:
         problem: why no runtime can be created at present.
@@ -45,14 +44,45 @@ def decide_migration(
         return Migration(cleared, remove_left_behind(seen))
     if problem is not None:
         return Migration(_pending(status, problem.reason, problem.message, now))
+    if seen.children.stateful_set is None:
+        pending = _pending(status, Reason.MOVING, moving_message(seen), now)
+        return Migration(pending, wake_after=MIGRATION_CHECK_INTERVAL_SECONDS)
     if waits := _waits_for_users(seen):
         pending = _pending(status, Reason.IN_USE, waits, now)
         return Migration(pending, wake_after=MIGRATION_CHECK_INTERVAL_SECONDS)
+    if not seen.are_users_fresh and not _is_requested(seen):
+        return Migration(status, wake_after=USERS_CHECK_INTERVAL_SECONDS)
+    return Migration(_pending(status, Reason.MOVING, moving_message(seen), now), stop_old_runtime(seen))
+
+
+def end_of_request(seen: ObservedSet) -> dict[str, None]:
+    """The annotation to remove: the runtime has moved."""
+    is_over = _is_requested(seen) and not seen.is_in_old_place
+    return {MOVE_ANNOTATION: None} if is_over else {}
+
+
+def _is_requested(seen: ObservedSet) -> bool:
+    return MOVE_ANNOTATION in annotations_of(seen.obj)
+
+
+def moving_message(seen: ObservedSet) -> str:
+    """Names the pods that have to end first."""
     message = f"the runtime moves to namespace {seen.runtime.namespace}"
-    moving = _pending(status, Reason.MOVING, message, now)
-    if status.reason_of(Cond.RUNTIME_MIGRATION_PENDING) != Reason.MOVING:
-        return Migration(moving, wake_after=AT_ONCE)
-    return Migration(moving, _stop(seen))
+    if not seen.is_in_old_place or seen.children.stateful_set is not None:
+        return message
+    names_of_pods = " ".join(pod.key.name for pod in seen.pods)
+    return (
+        f"{message} when its old pods have ended; delete the remaining ones, which interrupts pods that use"
+        f" the data: kubectl -n {seen.sample_set.key.namespace} delete pod {names_of_pods}"
+    )
+
+
+def stop_old_runtime(seen: ObservedSet) -> tuple[Action, ...]:
+    """The Delete of the StatefulSet in the set's namespace."""
+    found = seen.children.stateful_set if seen.is_in_old_place else None
+    if found is None or deleted_at(found):
+        return ()
+    return (Delete(names.STATEFUL_SET, key_of(found), uid_of(found)),)
 
 
 def remove_left_behind(seen: ObservedSet) -> tuple[Action, ...]:
@@ -65,7 +95,7 @@ def remove_left_behind(seen: ObservedSet) -> tuple[Action, ...]:
 def _waits_for_users(seen: ObservedSet) -> str:
     """The message; "" when the runtime may move."""
     key, home = seen.sample_set.key, seen.runtime.namespace
-    if MOVE_ANNOTATION in annotations_of(seen.obj) or seen.users == ():
+    if _is_requested(seen) or seen.users == ():
         return ""
     used_by = f"pods use the data: {_list(seen.users)}" if seen.users else "it is unknown who uses the data"
     return (
@@ -82,11 +112,3 @@ def _list(users: tuple[str, ...]) -> str:
 
 def _pending(status: SetStatus, reason: Reason, message: str, now: datetime) -> SetStatus:
     return status.with_condition(Cond.RUNTIME_MIGRATION_PENDING, True, reason, message, now)
-
-
-def _stop(seen: ObservedSet) -> tuple[Action, ...]:
-    """The Delete of the StatefulSet. Its pods end before the runtime is created again."""
-    found = seen.children.stateful_set
-    if found is None or deleted_at(found):
-        return ()
-    return (Delete(names.STATEFUL_SET, key_of(found), uid_of(found)),)

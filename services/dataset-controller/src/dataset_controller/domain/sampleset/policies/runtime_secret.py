@@ -19,11 +19,8 @@ from dataset_controller.domain.secrets import (
     source_keys,
 )
 from dataset_controller.domain.sources import Credentials, choose_keys, unread_keys
-from paddlewheel.contracts.objects import Object, key_of, version_of
+from paddlewheel.contracts.objects import Object, key_of, uid_of, version_of
 from paddlewheel.operator.domain.plan import Action, Create, Patch
-
-_BUS_FILES = "bus."
-"""The beginning of the names of the files for the bus that earlier releases put into the runtime's Secret."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,15 @@ def decide_secrets(seen: ObservedSet, secrets: SetSecrets | None) -> tuple[Actio
 
     While the user's Secrets are invalid, or cannot be read, only copies that are taken back change. The keys
     of a job stay in the same way while the job's Secret is invalid.
+
+    The Secret of a runtime in its old place gets no keys: users of that namespace may read and replace it.
     """
     if not seen.is_runtime_secret_known:
         return ()
     if secrets is None:
         return _take_back(seen)
     driver = _decide_volume_secret(seen, secrets) if seen.mounts_by_csi else ()
-    return (*driver, *_decide_runtime_secret(seen, _values(secrets, seen)))
+    return (*driver, *(() if seen.is_in_old_place else _decide_runtime_secret(seen, _values(secrets, seen))))
 
 
 def _decide_runtime_secret(seen: ObservedSet, wanted: Mapping[str, str]) -> tuple[Action, ...]:
@@ -77,18 +76,25 @@ def _decide_runtime_secret(seen: ObservedSet, wanted: Mapping[str, str]) -> tupl
     if secret is None:
         return (Create(names.SECRET, render.secret(seen.sample_set.identity, seen.runtime, wanted)),)
     kept = tuple(_entries_of(job.run) for job in seen.job_keys if job.keys is None)
-    if seen.is_in_old_place:
-        return _update(secret, wanted, (*kept, _BUS_FILES))
     return _update(secret, wanted, kept) or _refresh_pods(seen, version_of(secret))
 
 
 def _decide_volume_secret(seen: ObservedSet, secrets: SetSecrets) -> tuple[Action, ...]:
     """Only what was checked reaches the driver: it takes mount options, variables and files from other keys
-    of the author's Secret."""
+    of the author's Secret.
+
+    A volume of an earlier release names a Secret in the set's namespace. It gets keys that are from that
+    namespace, and no others.
+    """
+    key = render.volume_secret_key(seen.children.volume, seen.runtime)
+    spec = seen.sample_set.spec
+    if key.namespace != seen.runtime.namespace and (
+        spec is None or spec.engine_secret.namespace != key.namespace
+    ):
+        return ()
     wanted = {name: value for name, value in secrets.engine.items() if value}
     secret = seen.children.volume_secret
     if secret is None:
-        key = render.volume_secret_key(seen.children.volume, seen.runtime)
         return (Create(names.SECRET, render.volume_secret(seen.sample_set.identity, key, wanted)),)
     return _update(secret, wanted)
 
@@ -100,7 +106,7 @@ def _update(secret: Object, wanted: Mapping[str, str], kept: tuple[str, ...] = (
     if found == data:
         return ()
     gone = {name: None for name in found if name not in data}
-    return (Patch(names.SECRET, key_of(secret), {"data": {**data, **gone}}),)
+    return (Patch(names.SECRET, key_of(secret), {"data": {**data, **gone}}, uid=uid_of(secret)),)
 
 
 def _take_back(seen: ObservedSet) -> tuple[Action, ...]:
@@ -115,7 +121,9 @@ def _take_back(seen: ObservedSet) -> tuple[Action, ...]:
 
 def _remove_keys(secret: Object | None, prefixes: tuple[str, ...]) -> tuple[Action, ...]:
     gone = {name: None for name in (secret or {}).get("data") or {} if name.startswith(prefixes)}
-    return (Patch(names.SECRET, key_of(secret), {"data": gone}),) if secret and gone else ()
+    return (
+        (Patch(names.SECRET, key_of(secret), {"data": gone}, uid=uid_of(secret)),) if secret and gone else ()
+    )
 
 
 def _entries_of(run: str) -> str:

@@ -1,0 +1,45 @@
+"""The part of the NATS server's HTTP monitor that every pod may read.
+
+The monitor asks for no login and names all clients with their addresses and subjects. So it listens on
+loopback, and the container beside the server answers the probes of the kubelet, and reports to the services
+whether acknowledged messages are on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from paddlewheel.bus.nats.monitor import ask_monitor
+
+_ALIVE, _READY = "healthz?js-enabled-only=true", "healthz?js-server-only=true"
+_PUBLIC = ("sync_always", "sync_interval")
+"""Fields of the server's state: whether acknowledged messages are on disk."""
+
+
+def routes(monitor: str) -> Iterable[web.RouteDef]:
+    """`/healthz` and `/readyz` of the server, and those fields at the path where a server has its state.
+
+    Args:
+        monitor: address of the server's monitor.
+    """
+
+    async def healthz(_: web.Request) -> web.Response:
+        return await _health(monitor, _ALIVE)
+
+    async def readyz(_: web.Request) -> web.Response:
+        return await _health(monitor, _READY)
+
+    async def varz(_: web.Request) -> web.Response:
+        config = ((await ask_monitor(monitor) or {}).get("jetstream") or {}).get("config") or {}
+        public = {name: config[name] for name in _PUBLIC if name in config}
+        return web.json_response({"jetstream": {"config": public}})
+
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/varz", varz)]
+
+
+async def _health(monitor: str, path: str) -> web.Response:
+    if await ask_monitor(monitor, path) is None:
+        return web.Response(status=503, text="the NATS server is not healthy, or does not answer\n")
+    return web.Response(text="ok\n")
