@@ -1,9 +1,10 @@
-"""The chart with `nats.auth=tokens` on a real kubelet, which makes the tokens: who gets in, who does not."""
+"""The commands of docs/tasks/access.md let clients in, with the tokens of a real kubelet."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from tests.e2e.echo import Served
 from paddlewheel.devcluster.cluster import running_cluster
 from paddlewheel.devcluster.commands import tool
 from paddlewheel.devcluster.spec import ClusterSpec
-from paddlewheel.testkit.charts import CHARTS
+from paddlewheel.testkit.charts import CHARTS, REPOSITORY
 from paddlewheel.testkit.rights import keep
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
@@ -70,6 +71,34 @@ def _check(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+class Reader:
+    """A user who follows docs/tasks/access.md."""
+
+    def __init__(self, cluster: Served, folder: Path) -> None:
+        page = (REPOSITORY / "docs/tasks/access.md").read_text()
+        blocks = re.findall(r"```bash[^\n]*\n(.*?)```", page, re.DOTALL)
+        # Some sections repeat a command of the section before.
+        self.commands = list(dict.fromkeys("".join(blocks).splitlines()))
+        [values] = re.findall(r"```yaml\n(nats:\n.*?)```", page, re.DOTALL)
+        (folder / "teams.yaml").write_text(values)
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "KUBECONFIG": str(cluster.cluster.kubeconfig),
+            "PATH": f"{Path(tool('kubectl')).parent}:{os.environ['PATH']}",
+        }
+
+    def run(self, word: str) -> None:
+        """The commands of the page with this word, once each."""
+        for command in [command for command in self.commands if word in command]:
+            self.commands.remove(command)
+            own = command.replace("teams.yaml", str(self._folder / "teams.yaml"))
+            shell = ["bash", "-euo", "pipefail", "-c", own]
+            _check(
+                subprocess.run(shell, cwd=REPOSITORY, env=self._environment, capture_output=True, text=True)
+            )
+
+
 def pod_of(account: str) -> Mapping[str, Any]:
     """A program of a team, as docs/tasks/access.md describes it."""
     token = {"path": "token", "audience": "paddlewheel-bus", "expirationSeconds": 3600}
@@ -100,6 +129,7 @@ def events(cluster: Served, folder: Path) -> tuple[int, str]:
         "NATS_TLS_DIR": str(folder),
         "NATS_TLS_HOSTNAME": "nats",
         "NATS_TOKEN_FILE": str(folder / "token"),
+        "NATS_TEAM": "vision",
     }
     command = [PADDLEWHEEL, "events", "--since", "all", "--no-follow", "--output", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **bus})
@@ -107,8 +137,10 @@ def events(cluster: Served, folder: Path) -> tuple[int, str]:
 
 
 def types_of(output: str) -> list[str]:
-    """Short names of the facts."""
-    return [json.loads(line)["type"].rpartition(".")[2] for line in output.splitlines() if line]
+    """Short names of the facts. A note that there are none is no fact."""
+    return [
+        json.loads(line)["type"].rpartition(".")[2] for line in output.splitlines() if line.startswith("{")
+    ]
 
 
 def is_succeeded(cluster: Served) -> bool:
@@ -121,23 +153,22 @@ async def test_the_kubelets_tokens_let_services_work_and_a_bound_pod_read(
 ) -> None:
     cluster.kubectl("create", "namespace", TEAM)
     cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", TEAM)
-    authority = cluster.kubectl("get", "configmap", "bus-ca", "-n", SYSTEM, "-o", r"jsonpath={.data.ca\.crt}")
-    copied = {"metadata": {"name": "bus-ca", "namespace": TEAM}, "data": {"ca.crt": authority}}
-    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", **copied}, pod_of(ACCOUNT), JOB)
+    reader = Reader(cluster, tmp_path)
+    reader.run("configmap bus-ca")
+    cluster.apply(pod_of(ACCOUNT), JOB)
     cluster.kubectl("wait", "pod", ACCOUNT, "-n", TEAM, "--for=condition=Ready", "--timeout=120s")
     await eventually(partial(is_succeeded, cluster), within=120, every=1, what="the job succeeds")
 
     async def refused() -> bool:
-        """The command gives up after 5 s, in which bus-auth and the API server may stand still."""
+        """The command gives up after 5 s. A busy bus-auth or API server may answer later."""
         code, said = events(cluster, tmp_path)
         assert code != 0
         assert "authorization violation" in said.lower(), said
         return True
 
     await eventually(refused, every=1)
-    subject = f"--serviceaccount={TEAM}:{ACCOUNT}"
-    cluster.kubectl("create", "clusterrolebinding", "watch", "--clusterrole=paddlewheel-watch-facts", subject)
-    cluster.kubectl("create", "rolebinding", "read", "-n", SYSTEM, "--role=bus-team-subscriber", subject)
+    reader.run("helm upgrade")
+    reader.run("create rolebinding")
 
     async def told() -> list[str]:
         code, said = events(cluster, tmp_path)
@@ -146,3 +177,7 @@ async def test_the_kubelets_tokens_let_services_work_and_a_bound_pod_read(
         return types_of(said)
 
     await eventually(told, every=1)
+
+    reader.run("rollout restart")
+    assert not reader.commands
+    cluster.kubectl("rollout", "status", "deployment/bus-auth", "-n", SYSTEM, "--timeout=120s")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
@@ -48,8 +50,14 @@ class Cluster:
 
     def server(self, index: int, name: str, certificate: str = "server") -> ChartBus:
         """A server that was not started yet; they find each other by ports in place of pod names."""
-        home = self.folder / name
-        home.mkdir()
+        (self.folder / name).mkdir()
+        made = ChartBus(self.folder, self.clients[index], self.folder / name)
+        self.configure(made, index, certificate=certificate)
+        return made
+
+    def configure(self, server: ChartBus, index: int, *values: str, certificate: str = "server") -> None:
+        """Write the configuration by further values."""
+        home = server.home
         places = {
             "/etc/nats-tls": str(self.folder / f"nats-tls-{certificate}"),
             "/data": str(home / "store"),
@@ -62,10 +70,9 @@ class Cluster:
                 for peer in range(SIZE)
             },
         }
-        manifests = render("paddlewheel", *VALUES)
+        manifests = render("paddlewheel", *VALUES, *values)
         config = with_passwords(local_config(manifests, places), teams_of(manifests))
         (home / "nats.conf").write_text(config)
-        return ChartBus(self.folder, self.clients[index], home)
 
     @property
     def monitor_urls(self) -> str:
@@ -195,6 +202,46 @@ async def test_teams_have_their_copies_on_three_servers(cluster: Cluster) -> Non
             return (info["config"]["num_replicas"], info["state"]["messages"]) == (SIZE, 1)
 
         await eventually(copied, what="the fact was copied")
+
+
+async def test_a_team_that_comes_later_has_its_copies_on_three_servers(cluster: Cluster) -> None:
+    """The servers reload twice, as `bus-auth server-config` makes them."""
+    values = (
+        "nats.subscribers[0].name=subscriber",
+        "nats.subscribers[1].name=vision",
+        "nats.jetstream.maxFileStore=6Gi",
+        "nats.persistence.size=8Gi",
+    )
+    teams = teams_of(render("paddlewheel", *VALUES, *values))
+    before = ChartBus(cluster.folder, cluster.clients[0], cluster.folder, teams[:1])
+    await install(before, replicas=SIZE)
+    controller = NatsBus(before.access("job-controller"), name="job-controller")
+    try:
+        await patiently(lambda: controller.publish(make_gated(1)))
+        for index, server in enumerate(cluster.servers):
+            cluster.configure(server, index, *values)
+            for times in (1, 2):
+                assert server.process is not None
+                server.process.send_signal(signal.SIGHUP)
+                await eventually(partial(has_reloaded, server, times), what="the server has reloaded")
+
+        after = ChartBus(cluster.folder, cluster.clients[0], cluster.folder, teams)
+        await install(after, replicas=SIZE)
+        await patiently(lambda: controller.publish(make_gated(2)))
+    finally:
+        await controller.close()
+    there = ChartBus(cluster.folder, cluster.clients[1], cluster.folder)
+    async with guest(there, "vision", prefix="_INBOX_subscriber") as member:
+
+        async def copied() -> bool:
+            info = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            return bool(info["state"]["messages"] == 2)
+
+        await eventually(copied, what="both facts were copied")
+
+
+def has_reloaded(server: ChartBus, times: int) -> bool:
+    return server.log.count("Reloaded server configuration") >= times
 
 
 async def test_a_route_is_not_opened_by_another_authoritys_certificate(

@@ -121,6 +121,8 @@ class ServerConfig:
         for _ in range(int(SERVER_RELOAD_TIMEOUT_SECONDS / SERVER_RELOAD_CHECK_INTERVAL_SECONDS)):
             await self._clock.sleep(SERVER_RELOAD_CHECK_INTERVAL_SECONDS)
             if _has(await self._monitor(), wanted):
+                # An account that a reload adds gets no messages from other accounts until the next reload.
+                self._signal()
                 log.info("the server has loaded its new configuration")
                 return True
         return False
