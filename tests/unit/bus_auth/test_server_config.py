@@ -78,7 +78,7 @@ def config(sources: Sources, server: Server) -> ServerConfig:
     return ServerConfig(sources, server.folder, server.report, NoTime())  # type: ignore[arg-type]
 
 
-async def test_a_server_that_starts_later_reads_the_files_and_gets_no_signal(
+async def test_a_server_that_starts_later_reads_the_files_and_reloads_them_once(
     config: ServerConfig, server: Server
 ) -> None:
     assert await config.update()
@@ -86,7 +86,8 @@ async def test_a_server_that_starts_later_reads_the_files_and_gets_no_signal(
     assert (server.folder / KEYS).read_text() == "A: 1"
     server.start()
     assert await config.update()
-    assert server.signals == []
+    assert await config.update()
+    assert server.signals == [(SERVER, signal.SIGHUP)], "the reloader may have crashed between two reloads"
 
 
 @pytest.mark.parametrize(
@@ -134,14 +135,16 @@ async def test_a_server_that_started_with_the_files_before_is_told_of_the_new_on
     assert server.signals == [(SERVER, signal.SIGHUP)] * 2
 
 
-async def test_a_reloader_that_starts_again_leaves_the_server_alone(
+async def test_a_reloader_that_starts_again_reloads_the_server_once(
     config: ServerConfig, sources: Sources, server: Server
 ) -> None:
     await config.update()
     server.start()
 
-    assert await ServerConfig(sources, server.folder, server.report, NoTime()).update()  # type: ignore[arg-type]
-    assert server.signals == []
+    again = ServerConfig(sources, server.folder, server.report, NoTime())  # type: ignore[arg-type]
+    assert await again.update()
+    assert await again.update()
+    assert server.signals == [(SERVER, signal.SIGHUP)]
 
 
 async def test_another_process_with_the_number_of_a_server_that_has_ended_is_left_alone(

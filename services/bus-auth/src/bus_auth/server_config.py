@@ -114,14 +114,16 @@ class ServerConfig:
                 replace_file(file, content.encode())
 
     async def _load(self, wanted: Content, server: Mapping[str, Any]) -> bool:
-        """Whether the server has loaded the files, now or before."""
+        """Whether the server has loaded the files, now or before. It then loads them again, since an
+        account that a reload adds gets no messages from other accounts until the next reload. That may be
+        missing from before a crash, too."""
         if _has(server, wanted):
+            self._signal()
             return True
         self._signal()
         for _ in range(int(SERVER_RELOAD_TIMEOUT_SECONDS / SERVER_RELOAD_CHECK_INTERVAL_SECONDS)):
             await self._clock.sleep(SERVER_RELOAD_CHECK_INTERVAL_SECONDS)
             if _has(await self._monitor(), wanted):
-                # An account that a reload adds gets no messages from other accounts until the next reload.
                 self._signal()
                 log.info("the server has loaded its new configuration")
                 return True
