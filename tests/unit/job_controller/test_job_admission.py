@@ -90,7 +90,7 @@ def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
         (make_job("a" * 54, worker=make_role(11)), "metadata.name: metadata.name is too long"),
         (
             make_job("a.b", intranet="Service", worker=make_role()),
-            "metadata.name must not contain '.' with spec.intranet Service",
+            "metadata.name must begin with a letter and must not contain '.' with spec.intranet Service",
         ),
         (
             make_job(worker=make_role(), sampleSetRef={"name": "", "mountPath": "/d"}),
@@ -113,7 +113,7 @@ def test_a_sensible_job_has_no_problems() -> None:
         make_job(worker=make_role()),
         make_job("a" * 54, worker=make_role(10)),
         make_job("a.b", worker=make_role()),
-        make_job("7up", intranet="Service", worker=make_role()),
+        make_job("7up", worker=make_role()),
         make_job(worker=make_role(), sampleSetRef={**REF, "namespace": "default"}),
     ):
         assert find_problems(job) == ()
