@@ -339,3 +339,16 @@ async def test_a_growth_that_has_lasted_is_no_lost_one(harness: JobHarness) -> N
     await harness.settle(key)
     assert await world_of(harness, key) == (3, 4)
     assert "lostGrowths" not in (await harness.status(key))["world"]
+
+
+async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(elastic=1, worker=make_role(2)))
+    await harness.settle(key)
+    await place(harness, key, 2)
+    await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})
+    await harness.settle(key)
+    await harness.settle(key)
+    pods = [await harness.get(Key("default", name), PODS) for name in await harness.pod_names()]
+    env = [{v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]} for pod in pods]
+    assert [each["PADDLE_ELASTIC_NP"] for each in env] == ["4"] * 4
+    assert (await harness.status(key))["restarts"] == {"Scaled": 1}
