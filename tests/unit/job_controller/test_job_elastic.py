@@ -103,7 +103,7 @@ async def test_a_job_trains_with_the_workers_that_there_is_room_for(harness: Job
     assert (await world_of(harness, key), status["epoch"]) == ((2, 4), 1)
     assert status["restarts"] == {"Resized": 1}
     assert status["lastRestart"]["message"] == "there is room for 2 of 4 workers: 0/3 nodes fit"
-    assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"], "those that train go first"
+    assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"], "workers that train go first"
     await place(harness, key, 2)
     status = await harness.status(key)
     assert (status["phase"], status["ready"]) == ("Running", "2/4")

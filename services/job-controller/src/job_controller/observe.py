@@ -371,7 +371,7 @@ class JobObserver:
             return not_read("the pod is gone")
 
     def _rivals(self, own: Job) -> Rivals:
-        """What other jobs do on the nodes that this one might grow on."""
+        """The pods of other jobs on the nodes that this one might grow on."""
         since = self._clock.now() - timedelta(seconds=NEED_GRACE_SECONDS)
         small = [self._parse_job(obj) for obj in self._others(JOB, SMALL, own)]
         beyond = [pod for job in small for pod in self._pods(job) if not job.trains(pod.id)]
@@ -391,7 +391,7 @@ class JobObserver:
         )
 
     def _others(self, kind: str, state: str, own: Job) -> list[Object]:
-        """Jobs, or pods, of other jobs that concern whoever looks for room."""
+        """Other jobs in this state, or pods of other jobs."""
         found = self._watch.of(kind).by_index(BY_ROOM, state)
         return [obj for obj in found if own.uid not in (uid_of(obj), *controller_uid(obj))]
 

@@ -54,8 +54,8 @@ LONGEST_GROWTH_INTERVAL_SECONDS = 3600.0
 """The longest time between two restarts for more workers."""
 GROWTH_PROOF_GRACE_SECONDS = 600.0
 """A growth that lasted this long was not lost, whatever comes later."""
-RESTART_COST_SECONDS = 30.0
-"""What a restart costs each worker: the steps since the last checkpoint, and the start of the program."""
+RESTART_LOSS_GRACE_SECONDS = 30.0
+"""The time that each worker loses by a restart: the steps since the last checkpoint, and the program's start."""
 ROOM_CHECK_INTERVAL_SECONDS = 30.0
 """The time between two looks of a job that has fewer workers than it wants at what other jobs need."""
 ROOM_YIELD_GRACE_SECONDS = 60.0

@@ -128,7 +128,7 @@ class Controller:
 
 @dataclass(frozen=True)
 class Outside:
-    """What all passes of a process share."""
+    """All passes of a process share this."""
 
     server: Server
     clock: ModelClock

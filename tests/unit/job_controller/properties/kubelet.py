@@ -17,8 +17,8 @@ from paddlewheel.kube.objects import controller_of, controller_uid, key_of
 from paddlewheel.kube.ports import Object
 
 NODES = ("node-0", "node-1")
-EVICTED_AFTER = 340.0
-"""Seconds after which Kubernetes deletes the pods of a node that is silent."""
+EVICTION_GRACE_SECONDS = 340.0
+"""Kubernetes deletes the pods of a node that sends no heartbeat for this long."""
 ENDED = ("Failed", "Succeeded")
 CODES = {"exit-1": 1, "exit-2": 2, "exit-3": 3, "oom": 137}
 """Ends of a container, and their exit codes."""
@@ -68,7 +68,7 @@ class Kubelet:
         self.slots: dict[str, int] = {}
         """Pods that fit on each node; without any node every pod finds room."""
         self.dead: dict[str, float] = {}
-        """Nodes that are silent, and since when."""
+        """Nodes that send no heartbeat, and since when."""
         self._server = server
         self._clock = clock
         self._addresses = 0
@@ -184,7 +184,7 @@ class Kubelet:
     def _evict(self) -> None:
         for pod in self.pods:
             since = self.dead.get(node_of(pod))
-            if since is not None and self._clock.elapsed >= since + EVICTED_AFTER:
+            if since is not None and self._clock.elapsed >= since + EVICTION_GRACE_SECONDS:
                 self.disrupt(pod, "DeletionByTaintManager")
 
     def _schedule(self) -> None:

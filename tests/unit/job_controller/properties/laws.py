@@ -78,7 +78,7 @@ class Laws:
 
     @contextmanager
     def acting(self, controller: Controller) -> Iterator[None]:
-        """What is written meanwhile, the controller writes."""
+        """The controller does every write meanwhile."""
         self.controller = controller
         try:
             yield
@@ -229,7 +229,7 @@ def size(job: Object, role: str) -> int:
 
 
 def _is_left_behind(pod: Object, job: Object) -> bool:
-    """A deleted pod of a former epoch, beyond the workers that train now: nobody may ever confirm its end."""
+    """A deleted pod of a former epoch, beyond the workers that train now: its node may be lost."""
     return is_going(pod) and index_of(pod) >= size(job, role_of(pod))
 
 

@@ -219,6 +219,7 @@ class JobMachine(World, RuleBasedStateMachine):
     @rule(pods=st.sampled_from([None, None, 0, 1, 2, 4]))
     def set_quota(self, pods: int | None) -> None:
         self.server.quota = pods
+        self.service.retry()
 
     # Pods.
 

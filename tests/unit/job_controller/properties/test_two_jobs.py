@@ -1,4 +1,4 @@
-"""Two elastic jobs on nodes that they share, and nodes that die without a word."""
+"""Elastic jobs on nodes that they share, on nodes that die without a word, and under a quota."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def make_world(nodes: int, *keys: Key, workers: int = 4) -> World:
     world.options = Options(gate_image="example/gate:1")
     world.kubelet.slots = {f"node-{i}": 1 for i in range(nodes)}
     for key in keys:
-        spec = {"worker": {**make_role(workers), "requests": 1}}
-        world.server.create(names.JOB, make_paddle_job(key.name, **spec))
+        worker = {**make_role(workers), "requests": 1}
+        world.server.create(names.JOB, make_paddle_job(key.name, worker=worker))
     world.start()
     return world
 
@@ -51,7 +51,7 @@ def give(world: World, nodes: int) -> None:
 
 
 def test_two_elastic_jobs_that_share_nodes_settle() -> None:
-    """What the restart of one gives up, the pods of the other that look for room would take, in turn for ever."""
+    """A restart gives up room. Pods of the other job take it, and that job then does the same."""
     world = make_world(2, *KEYS)
     world.come_to_rest(300)
     give(world, 5)

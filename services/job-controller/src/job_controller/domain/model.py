@@ -392,7 +392,7 @@ class SampleSet:
 
 @dataclass(frozen=True)
 class Rivals:
-    """What the pods of other jobs do on the nodes that this job might grow on.
+    """The pods of other jobs on the nodes that this job might grow on.
 
     Args:
         need: pods that train wait for a node, or will in a moment, for their job is between two epochs.
@@ -477,7 +477,7 @@ class Observed:
 
     Args:
         pods: of the present epoch.
-        old_pods: of former epochs; nothing is created before those are gone that hold what is needed.
+        old_pods: pods of former epochs, see `holds_former_world`.
         gone: pods of the present epoch that the status lists and that are there no more, as last seen.
         former_pods: pods of a deleted job of the same name under names that this one needs.
         has_former_others: there are other objects of it under such names.

@@ -304,8 +304,8 @@ def _termination_message(raw: Raw) -> str:
 
 
 def _elastic_workers(raw: Raw) -> str:
-    containers = (raw.get("spec") or {}).get("containers") or ({},)
-    given = (v.get("value") for v in containers[0].get("env") or () if v.get("name") == names.ELASTIC_WORKERS)
+    first: Raw = next(iter((raw.get("spec") or {}).get("containers") or ()), {})
+    given = (v.get("value") for v in first.get("env") or () if v.get("name") == names.ELASTIC_WORKERS)
     return str(next(given, None) or "")
 
 

@@ -19,7 +19,7 @@ from job_controller.timing import (
     GROWTH_INTERVAL_SECONDS,
     GROWTH_PROOF_GRACE_SECONDS,
     LONGEST_GROWTH_INTERVAL_SECONDS,
-    RESTART_COST_SECONDS,
+    RESTART_LOSS_GRACE_SECONDS,
     ROOM_CHECK_INTERVAL_SECONDS,
     ROOM_YIELD_GRACE_SECONDS,
     UNSCHEDULABLE_POD_GRACE_SECONDS,
@@ -60,19 +60,19 @@ def due_pods(
         return first
     if _is_growth_early(seen, now) or _is_room_needed(seen):
         return ()
-    # A former pod that nobody confirms keeps its name, and so the world below its rank.
+    # A former pod on a lost node keeps its name, and so the world below its rank.
     end = _first_held(seen)
     return tuple(place for place in missing if place.ordinal < end)
 
 
 def useless_pods(seen: Observed) -> tuple[Pod, ...]:
-    """Pods beyond the world that have ended, and those that wait for room which another job needs."""
+    """Pods beyond the world that have ended, or wait for room which another job needs."""
     beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and not pod.terminating)
     return tuple(pod for pod in beyond if pod.state in ENDED or (not pod.node and _is_room_needed(seen)))
 
 
 def _is_room_needed(seen: Observed) -> bool:
-    """By other jobs: pods that only look for room give way."""
+    """Another job needs it: pods that only look for room give way."""
     return seen.rivals.need or seen.rivals.grow
 
 
@@ -90,7 +90,7 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
 
 
 def _cut_off(seen: Observed, now: datetime) -> Fit | None:
-    """A pod of the former epoch does not end, since its node is silent. The ranks below train without it."""
+    """A pod of the former epoch does not end, since its node is lost. The ranks below train without it."""
     if seen.pods or not seen.old_pods:
         return None
     held = [pod for pod in seen.old_pods if seen.job.trains(pod.id)]
@@ -164,7 +164,7 @@ def _grown(seen: Observed, now: datetime) -> Fit | None:
 
 
 def _pays_at(seen: Observed, beyond: Iterable[Pod]) -> datetime | None:
-    """When the workers at the gate have lost as much work as a restart costs those that train.
+    """When the workers at the gate have lost as much work as a restart costs the others.
 
     To wait as long as that costs at most twice what the best choice would, however long the job goes on. It
     also makes one restart of several nodes that come one after the other.
@@ -172,7 +172,7 @@ def _pays_at(seen: Observed, beyond: Iterable[Pod]) -> datetime | None:
     since = [at for pod in beyond if pod.state is PodState.STARTING and (at := _placed_at(pod))]
     if not since:
         return None
-    cost = timedelta(seconds=RESTART_COST_SECONDS) * seen.job.workers
+    cost = timedelta(seconds=RESTART_LOSS_GRACE_SECONDS) * seen.job.workers
     start = min(since)
     lag = sum(((at - start) for at in since), timedelta())
     return start + (cost + lag) / len(since)
