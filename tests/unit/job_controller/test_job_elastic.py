@@ -87,7 +87,7 @@ async def shrunk(harness: JobHarness) -> Key:
 
 
 async def world_of(harness: JobHarness, key: Key) -> tuple[int, int]:
-    """Workers that train, and those that are wanted."""
+    """The number of workers that train, and the wanted number."""
     world = (await harness.status(key))["world"]
     return world["workers"], world["of"]
 

@@ -55,7 +55,7 @@ LONGEST_GROWTH_INTERVAL_SECONDS = 3600.0
 GROWTH_PROOF_GRACE_SECONDS = 600.0
 """A growth that lasted this long was not lost, whatever comes later."""
 RESTART_LOSS_GRACE_SECONDS = 30.0
-"""The time that each worker loses by a restart: the steps since the last checkpoint, and the program's start."""
+"""Each worker loses this time by a restart: the steps since the last checkpoint, and the program's start."""
 ROOM_CHECK_INTERVAL_SECONDS = 30.0
 """The time between two looks of a job that has fewer workers than it wants at what other jobs need."""
 ROOM_YIELD_GRACE_SECONDS = 60.0

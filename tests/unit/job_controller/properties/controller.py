@@ -119,6 +119,11 @@ class Controller:
         self.at_work = due[chance % len(due)]
         self.at_work.step()
 
+    def end_call(self) -> None:
+        """The call under way when the process was killed arrives all the same."""
+        self.at_work = next(job for job in self.jobs.values() if job.is_working)
+        self.at_work.step()
+
     def look_at_all(self) -> None:
         """A whole pass over each job."""
         for job in self.jobs.values():

@@ -63,6 +63,10 @@ class History:
     is_deleted_by_user: bool = False
     lost: set[str] = field(default_factory=set)
     """Uids of pods that failed, or that somebody else deleted."""
+    made: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    """The uid of the last pod of each role, rank and epoch."""
+    released: set[str] = field(default_factory=set)
+    """Uids of pods that the controller deleted while their epoch went on, as it may."""
     asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """How often the user has changed what."""
 
@@ -111,6 +115,7 @@ class Laws:
             history.lost.add(uid_of(pod))
         if self.by_controller and was_given_up and not is_going(old):
             self._deleted(old)
+            self._released(history, old)
         if new is not None and phase_of(new) == "Running" and phase_of(old) == "Pending":
             self._began(new)
         return None
@@ -129,6 +134,24 @@ class Laws:
         done = (status.get(role_of(pod)) or {}).get("succeededIndexes", [])
         assert index_of(pod) not in done, "what has succeeded is run again"
         self._one_world([*others, pod])
+        self._once(self.histories[owner], pod)
+
+    def _once(self, history: History, pod: Object) -> None:
+        """Each rank has one pod in an epoch, unless another client removed it or the controller may."""
+        place = (role_of(pod), index_of(pod), epoch_of(pod))
+        before = history.made.get(place)
+        is_gone = before is None or before in history.lost | history.released
+        assert is_gone, f"a second pod for rank and epoch {place}"
+        history.made[place] = uid_of(pod)
+
+    def _released(self, history: History, pod: Object) -> None:
+        """A failed pod that is replaced by itself, and one that is not wanted or that only looks for room."""
+        seen = self.seen
+        if seen is None or seen.status.epoch != epoch_of(pod):
+            return
+        is_beyond = index_of(pod) >= size(seen.obj, role_of(pod))
+        if is_beyond or uid_of(pod) in seen.status.replacing:
+            history.released.add(uid_of(pod))
 
     def _one_world(self, pods: list[Object]) -> None:
         """Pods that live at the same time are of one template and one request of a restart."""

@@ -1,8 +1,8 @@
 """Random histories of two jobs against the pure planner; what must be true of them is in `laws` and `world`.
 
 A pass of the controller is made of single calls of the API: between any two of them pods, nodes, users and
-other controllers act, and the process may be killed. Its caches are the real ones and lag behind. The jobs may
-share nodes that have too little room, which die without a word, and a quota.
+other controllers act, and the process may be killed. Its caches are the real ones and lag behind. The jobs
+may share nodes that have too little room, which die without a word, and a quota.
 """
 
 from __future__ import annotations
@@ -181,6 +181,10 @@ class JobMachine(World, RuleBasedStateMachine):
     @rule(late=st.booleans())
     def crash(self, late: bool) -> None:
         self.restart(late=late)
+
+    @rule()
+    def late_call_arrives(self) -> None:
+        self.call_late()
 
     @rule()
     def rest(self) -> None:

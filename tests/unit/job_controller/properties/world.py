@@ -51,6 +51,8 @@ class World:
         self.around = Surroundings()
         self.options = Options()
         self.controller: Controller | None = None
+        self.late: list[Controller] = []
+        """Processes that were killed during a call."""
 
     @property
     def job(self) -> Object | None:
@@ -81,14 +83,23 @@ class World:
         """The process is killed. Its last call may arrive when the next one has already listed everything."""
         former = self.service
         self.start()
-        if late and former.is_working:
-            self._step(former)
+        if former.is_working:
+            self.late.append(former)
+        if late:
+            self.call_late()
+
+    def call_late(self) -> None:
+        """The API server gets to the last call of a process that was killed."""
+        if self.late:
+            former = self.late.pop()
+            with self.laws.acting(former):
+                former.end_call()
 
     def step(self, chance: int = 0) -> None:
         """One call of the controller's."""
         self._step(self.service, chance)
 
-    def _step(self, controller: Controller, chance: int = 0) -> None:
+    def _step(self, controller: Controller, chance: int) -> None:
         with self.laws.acting(controller):
             controller.step(chance)
 
