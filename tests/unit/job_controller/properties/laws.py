@@ -77,17 +77,18 @@ class Laws:
     def __init__(self) -> None:
         self.controller: Controller | None = None
         """The one whose call is under way."""
+        self.is_late = False
         self.histories: dict[str, History] = defaultdict(History)
         self.server: Server
 
     @contextmanager
-    def acting(self, controller: Controller) -> Iterator[None]:
-        """The controller does every write meanwhile."""
-        self.controller = controller
+    def acting(self, controller: Controller, *, is_late: bool = False) -> Iterator[None]:
+        """The controller does every write meanwhile; late ones after it was killed."""
+        self.controller, self.is_late = controller, is_late
         try:
             yield
         finally:
-            self.controller = None
+            self.controller, self.is_late = None, False
 
     @property
     def by_controller(self) -> bool:
@@ -126,6 +127,9 @@ class Laws:
         if job is None or uid_of(job) != owner:
             return
         status = job.get("status") or {}
+        if self.is_late and status.get("epoch", 0) > epoch_of(pod):
+            # The API server did not get to the call before the epoch was over. The next pass removes the pod.
+            return
         others = [p for p in self.server.children(names.POD, owner) if uid_of(p) != uid_of(pod)]
         assert status.get("epoch", 0) == epoch_of(pod), "a pod of an epoch that is not recorded"
         former = [p for p in others if epoch_of(p) != epoch_of(pod)]

@@ -19,6 +19,7 @@ from tests.unit.job_controller.properties.kubelet import (
     DISRUPTIONS,
     ENDED,
     NODES,
+    epoch_of,
     is_going,
     node_of,
     phase_of,
@@ -409,6 +410,34 @@ def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
     assert job.status["reason"] == "ImagePullBackOff"
     assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-0", "demo-worker-2"}
     job.teardown()
+
+
+def test_a_pod_that_is_created_after_its_epoch_was_over_goes_before_the_next_epoch_begins() -> None:
+    """The call of a process that was killed, which the API server got to only then."""
+    job = JobMachine()
+    spec = {"worker": make_role(4), "backoffLimit": 2, "cleanPodPolicy": "Never"}
+    job.begin(spec=spec, gate=Options(), rounds=3, sample_set=READY)
+    fail_and_end(job)
+    while not job.kubelet.pods:
+        job.step()
+    job.restart(late=False)
+    job.go_well(3)
+    fail_and_end(job)
+    assert (job.status["epoch"], job.kubelet.pods) == (2, []), "the second failure in a row waits 10 s"
+    job.call_late()
+    assert [epoch_of(pod) for pod in job.kubelet.pods] == [1]
+    job.settle()
+    assert job.kubelet.pods == []
+    job.teardown()
+
+
+def fail_and_end(job: JobMachine) -> None:
+    """A pod fails, and the pods of its epoch end."""
+    job.fail(2, "exit-1")
+    job.settle()
+    for pod in job.kubelet.pods:
+        job.kubelet.confirm(pod)
+    job.service.deliver_all()
 
 
 TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)

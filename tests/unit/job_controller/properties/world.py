@@ -92,7 +92,7 @@ class World:
         """The API server gets to the last call of a process that was killed."""
         if self.late:
             former = self.late.pop()
-            with self.laws.acting(former):
+            with self.laws.acting(former, is_late=True):
                 former.end_call()
 
     def step(self, chance: int = 0) -> None:
