@@ -82,7 +82,8 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
         return None
     beyond = [pod for pod in _workers(seen) if not seen.job.trains(pod.id)]
     pays_at = _pays_at(seen, beyond)
-    times = [*_shrinks_at(seen), _grows_at(seen), pays_at, _refused_until(seen)]
+    yields_until = pays_at + timedelta(seconds=ROOM_YIELD_GRACE_SECONDS) if pays_at else None
+    times = [*_shrinks_at(seen), _grows_at(seen), pays_at, yields_until, _refused_until(seen)]
     looks = {(at - now).total_seconds() for at in times if at is not None and at > now}
     if seen.job.workers < seen.job.replicas_of(WORKER):
         looks.add(ROOM_CHECK_INTERVAL_SECONDS)
@@ -90,10 +91,11 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
 
 
 def _cut_off(seen: Observed, now: datetime) -> Fit | None:
-    """A pod of the former epoch does not end, since its node is lost. The ranks below train without it."""
-    if seen.pods or not seen.old_pods:
+    """A deleted pod does not end, since its node is lost. The ranks below train without it."""
+    if seen.pods and seen.has_begun:
         return None
-    held = [pod for pod in seen.old_pods if seen.job.trains(pod.id)]
+    going = (*seen.old_pods, *(pod for pod in seen.pods if pod.terminating))
+    held = [pod for pod in going if seen.job.trains(pod.id)]
     if not held or not all(pod.id.role == WORKER and _is_left_behind(pod, now) for pod in held):
         return None
     lowest = min(held, key=lambda pod: pod.id)
