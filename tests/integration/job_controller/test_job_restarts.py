@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import defaultdict
 from functools import partial
 from itertools import count, islice
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.long
 EPOCH = "paddlepaddle.org/epoch"
 EPOCHS = 2
 REPLICAS, SHARE = ("one", "two"), 3
-Incarnations = defaultdict[tuple[str, str], set[str]]
-"""(pod, epoch) -> uids."""
+Incarnations = defaultdict[tuple[str, str], dict[str, list[tuple[str, float]]]]
+"""(pod, epoch) -> uid -> changes with their times, for the message of a failure."""
 
 
 async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once(
@@ -34,7 +35,8 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
     seed = random.randrange(1 << 30)
     chance = random.Random(seed)
     print(f"seed {seed}")
-    made: Incarnations = defaultdict(set)
+    made: Incarnations = defaultdict(dict)
+    kills: list[float] = []
     watching = asyncio.create_task(_remember(jobs, made))
     try:
         service = await jobs.start_process()
@@ -45,6 +47,7 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
             await _run(jobs, key)
             await set_pod_status(jobs.cluster, jobs.key("victim-worker-2"), "Failed", exit_code=1)
             await asyncio.sleep(chance.uniform(0.0, 1.0))
+            kills.append(time.time())
             await service.kill()
             await service.start()
             await eventually(partial(_has_epoch, jobs, key, epoch))
@@ -58,7 +61,8 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
     assert (status["epoch"], status["restarts"]) == (EPOCHS, {"PodFailed": EPOCHS})
     assert (await jobs.cluster.get(CONFIG_MAPS, key))["data"]["PADDLEWHEEL_EPOCH"] == str(EPOCHS)
     assert len(made) == 4 * (EPOCHS + 1)
-    assert all(len(uids) == 1 for uids in made.values()), "one pod for each rank and epoch"
+    twice = {place: pods for place, pods in made.items() if len(pods) != 1}
+    assert not twice, f"one pod for each rank and epoch, with kills at {kills}: {twice}"
     again = ["JobRestarted", "JobStarting", "JobRunning"]
     assert jobs.facts(key) == ["JobAccepted", *again[1:], *again * EPOCHS, "JobSucceeded"]
 
@@ -66,7 +70,8 @@ async def test_killed_at_random_moments_of_restarts_it_counts_every_failure_once
 async def _remember(jobs: JobServiceHarness, made: Incarnations) -> None:
     async for change in jobs.cluster.watch(PODS, jobs.namespace):
         meta = change.obj["metadata"]
-        made[meta["name"], meta["annotations"].get(EPOCH, "0")].add(meta["uid"])
+        changes = made[meta["name"], meta["annotations"].get(EPOCH, "0")].setdefault(meta["uid"], [])
+        changes.append((change.type, time.time()))
 
 
 async def _run(jobs: JobServiceHarness, key: Key) -> None:
@@ -82,7 +87,7 @@ async def _has_epoch(jobs: JobServiceHarness, key: Key, epoch: int) -> bool:
 async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_the_other(
     jobs: JobServiceHarness,
 ) -> None:
-    made: Incarnations = defaultdict(set)
+    made: Incarnations = defaultdict(dict)
     watching = asyncio.create_task(_remember(jobs, made))
     try:
         one, _ = [await jobs.start_process(name, REPLICAS_SHARE="true") for name in REPLICAS]
@@ -111,7 +116,8 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
     finally:
         await end(watching)
     assert len(made) == 2 * 2 * len(keys)
-    assert all(len(uids) == 1 for uids in made.values()), "one pod for each rank and epoch"
+    twice = {place: pods for place, pods in made.items() if len(pods) != 1}
+    assert not twice, f"one pod for each rank and epoch: {twice}"
 
 
 def _some_of(jobs: JobServiceHarness, replica: str) -> list[Key]:

@@ -66,16 +66,30 @@ async def find_room(harness: JobHarness, index: int) -> None:
     )
 
 
-async def shrunk(harness: JobHarness) -> Key:
-    """A job of four workers that trains with two, and whose other two wait for room."""
-    key = await harness.create(elastic())
+async def shrink(harness: JobHarness, **spec: Any) -> Key:
+    """A job of four workers that trains with two."""
+    key = await harness.create(elastic(**spec))
     await harness.settle(key)
     await wait_for_room(harness, key, 2)
     await harness.advance(30)
     await harness.settle(key)
     await place(harness, key, 2)
+    return key
+
+
+async def shrunk(harness: JobHarness) -> Key:
+    """A job of four workers that trains with two, and whose other two wait for room."""
+    key = await shrink(harness)
+    await harness.advance(60)
+    await harness.settle(key)
     await place(harness, key, 2)
     return key
+
+
+async def world_of(harness: JobHarness, key: Key) -> tuple[int, int]:
+    """The number of workers that train, and the wanted number."""
+    world = (await harness.status(key))["world"]
+    return world["workers"], world["of"]
 
 
 async def test_a_job_trains_with_the_workers_that_there_is_room_for(harness: JobHarness) -> None:
@@ -86,10 +100,10 @@ async def test_a_job_trains_with_the_workers_that_there_is_room_for(harness: Job
     await harness.advance(30)
     await harness.settle(key)
     status = await harness.status(key)
-    assert (status["world"], status["epoch"]) == ({"workers": 2, "of": 4}, 1)
+    assert (await world_of(harness, key), status["epoch"]) == ((2, 4), 1)
     assert status["restarts"] == {"Resized": 1}
     assert status["lastRestart"]["message"] == "there is room for 2 of 4 workers: 0/3 nodes fit"
-    assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"], "those that train go first"
+    assert await harness.pod_names() == ["demo-worker-0", "demo-worker-1"], "workers that train go first"
     await place(harness, key, 2)
     status = await harness.status(key)
     assert (status["phase"], status["ready"]) == ("Running", "2/4")
@@ -115,18 +129,17 @@ async def test_a_job_grows_when_there_is_room_again(harness: JobHarness) -> None
     key = await shrunk(harness)
     await find_room(harness, 2)
     await harness.settle(key)
-    assert (await harness.status(key))["epoch"] == 1, (
-        "a restart costs steps: not more often than once a minute"
-    )
+    assert (await harness.status(key))["epoch"] == 1, "one worker has to wait before it is worth two restarts"
     await harness.advance(60)
     await harness.settle(key)
-    status = await harness.status(key)
-    assert (status["world"], status["epoch"]) == ({"workers": 3, "of": 4}, 2)
+    assert (await world_of(harness, key), (await harness.status(key))["epoch"]) == ((3, 4), 2)
     assert len(await harness.pod_names()) == 3
     await place(harness, key, 3)
     assert (await harness.status(key))["ready"] == "3/4"
-    await find_room(harness, 3)
     await harness.advance(60)
+    await harness.settle(key)
+    await find_room(harness, 3)
+    await harness.advance(90)
     await harness.settle(key)
     await place(harness, key, 4)
     status = await harness.status(key)
@@ -148,7 +161,7 @@ async def test_a_lost_node_shrinks_the_job_to_what_is_left(harness: JobHarness) 
     await harness.settle(key)
     await place(harness, key, 2)
     status = await harness.status(key)
-    assert (status["phase"], status["world"]) == ("Running", {"workers": 2, "of": 3})
+    assert (status["phase"], await world_of(harness, key)) == ("Running", (2, 3))
     assert status["restarts"] == {"PodDeleted": 1, "Resized": 1}
 
 
@@ -209,6 +222,8 @@ async def test_by_name_a_worker_beyond_those_that_train_waits_for_a_name_that_ne
     await harness.advance(30)
     await harness.settle(key)
     await wait_for_room(harness, key, 2)
+    await harness.advance(60)
+    await harness.settle(key)
     waits = [(await harness.get(pod_key(i), PODS))["metadata"]["annotations"] for i in range(3)]
     names = [wait["paddlepaddle.org/waits-for"] for wait in waits]
     both = "demo-worker-0 demo-worker-1"
@@ -224,7 +239,7 @@ async def test_a_pod_that_its_node_refuses_is_no_room_and_another_one_is_made(ha
     await harness.advance(60)
     await harness.settle(key)
     status = await harness.status(key)
-    assert (status["phase"], status["world"], status["epoch"]) == ("Running", {"workers": 2, "of": 4}, 1)
+    assert (status["phase"], await world_of(harness, key), status["epoch"]) == ("Running", (2, 4), 1)
     assert (await harness.get(pod_key(2), PODS))["metadata"]["uid"] != refused
 
 
@@ -240,7 +255,7 @@ async def test_servers_that_run_already_do_not_keep_the_workers_from_shrinking(h
     await harness.settle(key)
     await harness.advance(30)
     await harness.settle(key)
-    assert (await harness.status(key))["world"] == {"workers": 2, "of": 4}
+    assert await world_of(harness, key) == (2, 4)
 
 
 @pytest.mark.parametrize("loss", ["evicted", "refused"])
@@ -286,3 +301,54 @@ async def test_a_world_is_forgotten_when_the_user_asks_for_another_number(harnes
     await harness.patch(key, {"spec": {"worker": {"replicas": 3, "requests": 3}}})
     await harness.settle(key)
     assert "world" not in await harness.status(key)
+
+
+async def test_a_growth_that_is_lost_again_doubles_the_time_before_the_next(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    for lost in range(2):
+        await find_room(harness, 2)
+        await find_room(harness, 3)
+        await harness.advance(30)
+        await harness.settle(key)
+        assert await world_of(harness, key) == (4, 4)
+        await wait_for_room(harness, key, 2)
+        await harness.advance(30)
+        await harness.settle(key)
+        assert (await harness.status(key))["world"]["lostGrowths"] == lost + 1
+        await place(harness, key, 2)
+        await harness.advance(60 * 2**lost)
+        await harness.settle(key)
+        assert len(await harness.pod_names()) == 2, "nothing looks for room yet"
+        await harness.advance(60 * 2**lost)
+        await harness.settle(key)
+        assert len(await harness.pod_names()) == 4
+
+
+async def test_a_growth_that_has_lasted_is_no_lost_one(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    await find_room(harness, 2)
+    await find_room(harness, 3)
+    await harness.advance(30)
+    await harness.settle(key)
+    await place(harness, key, 4)
+    await harness.advance(600)
+    await harness.delete(pod_key(3), PODS)
+    await harness.settle(key)
+    await wait_for_room(harness, key, 3)
+    await harness.advance(30)
+    await harness.settle(key)
+    assert await world_of(harness, key) == (3, 4)
+    assert "lostGrowths" not in (await harness.status(key))["world"]
+
+
+async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(elastic=1, worker=make_role(2)))
+    await harness.settle(key)
+    await place(harness, key, 2)
+    await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})
+    await harness.settle(key)
+    await harness.settle(key)
+    pods = [await harness.get(Key("default", name), PODS) for name in await harness.pod_names()]
+    env = [{v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]} for pod in pods]
+    assert [each["PADDLE_ELASTIC_NP"] for each in env] == ["4"] * 4
+    assert (await harness.status(key))["restarts"] == {"Scaled": 1}

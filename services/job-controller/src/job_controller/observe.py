@@ -7,14 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from job_controller.departures import Departures
 from job_controller.domain import names
 from job_controller.domain.environment import epoch_of
 from job_controller.domain.gang_actions import CHILD
-from job_controller.domain.model import Flavor, Job, Observed, PortClaim, Priority, SampleSet, with_pods
+from job_controller.domain.model import (
+    Flavor,
+    Job,
+    Observed,
+    PortClaim,
+    Priority,
+    Rivals,
+    SampleSet,
+    with_pods,
+)
 from job_controller.domain.parse import (
     parse_flavor,
     parse_job,
@@ -23,18 +32,35 @@ from job_controller.domain.parse import (
     parse_sample_set,
     parse_workload,
 )
-from job_controller.domain.pods import Pod, parse_pod
+from job_controller.domain.pods import Pod, PodState, parse_pod
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
-from job_controller.timing import EVENTS_READ_INTERVAL_SECONDS, LOGS_READ_TIMEOUT_SECONDS
-from job_controller.watch import BY_HOST_PORT, BY_OWNER, JOB, TAKEN, claimed_port, owner_of
+from job_controller.timing import (
+    EVENTS_READ_INTERVAL_SECONDS,
+    LOGS_READ_TIMEOUT_SECONDS,
+    NEED_GRACE_SECONDS,
+)
+from job_controller.watch import (
+    BY_HOST_PORT,
+    BY_OWNER,
+    BY_ROOM,
+    JOB,
+    RESTARTING,
+    SMALL,
+    TAKEN,
+    WAITING,
+    claimed_port,
+    owner_of,
+)
 from paddlewheel.bus.ports import Delivery
-from paddlewheel.contracts.crds import Network
+from paddlewheel.contracts.crds import WORKER, Network
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import status_of
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.objects import controller_uid, uid_of
@@ -133,6 +159,8 @@ class JobObserver:
         seen = self._with_workload(self._with_pod_groups(seen))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
+        if job.is_resizable and job.workers < job.replicas_of(WORKER) and not job.status.final:
+            seen = replace(seen, rivals=self._rivals(job))
         if job.deleted_at is None and not job.status.final:
             return self._with_former(seen)
         return seen
@@ -341,6 +369,31 @@ class JobObserver:
             return not_read(error.message or error.reason)
         except NotFound:
             return not_read("the pod is gone")
+
+    def _rivals(self, own: Job) -> Rivals:
+        """The pods of other jobs on the nodes that this one might grow on."""
+        since = self._clock.now() - timedelta(seconds=NEED_GRACE_SECONDS)
+        small = [self._parse_job(obj) for obj in self._others(JOB, SMALL, own)]
+        beyond = [pod for job in small for pod in self._pods(job) if not job.trains(pod.id)]
+        looking = {pod.uid for pod in beyond if not pod.node and not pod.terminating}
+        waiting = [
+            pod["metadata"] for pod in self._others(names.POD, WAITING, own) if uid_of(pod) not in looking
+        ]
+        restarts = [status_of(obj).get("lastRestart") or {} for obj in self._others(JOB, RESTARTING, own)]
+        times = [
+            *(meta.get("creationTimestamp") for meta in waiting),
+            *(last.get("time") for last in restarts),
+        ]
+        return Rivals(
+            need=any(at > since for at in map(parse_stamp, times) if at),
+            grow=any(pod.state is PodState.STARTING for pod in beyond),
+            look=bool(looking),
+        )
+
+    def _others(self, kind: str, state: str, own: Job) -> list[Object]:
+        """Other jobs in this state, or pods of other jobs."""
+        found = self._watch.of(kind).by_index(BY_ROOM, state)
+        return [obj for obj in found if own.uid not in (uid_of(obj), *controller_uid(obj))]
 
     def _with_port_claims(self, seen: Observed) -> Observed:
         """Host ports of all jobs but this one."""

@@ -49,7 +49,19 @@ STUCK_POD_GRACE_SECONDS = 30.0
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 GROWTH_INTERVAL_SECONDS = 60.0
-"""The time between two restarts for more workers, each of which costs the steps since the last checkpoint."""
+"""The time between a restart and the next one for more workers; it doubles with each growth that was lost."""
+LONGEST_GROWTH_INTERVAL_SECONDS = 3600.0
+"""The longest time between two restarts for more workers."""
+GROWTH_PROOF_GRACE_SECONDS = 600.0
+"""A growth that lasted this long was not lost, whatever comes later."""
+RESTART_LOSS_GRACE_SECONDS = 30.0
+"""Each worker loses this time by a restart: the steps since the last checkpoint, and the program's start."""
+ROOM_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks of a job that has fewer workers than it wants at what other jobs need."""
+ROOM_YIELD_GRACE_SECONDS = 60.0
+"""A job that could grow waits this long for pods of other jobs that might take its room meanwhile."""
+NEED_GRACE_SECONDS = 120.0
+"""A pod without a node needs room for this long; one that waits longer fits nowhere."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0

@@ -43,7 +43,10 @@ BY_OWNER = "owner"
 BY_SAMPLE_SET = "sample-set"
 BY_HOST_PORT = "host-port"
 BY_UID = "uid"
+BY_ROOM = "room"
 TAKEN = "taken"
+WAITING, SMALL, RESTARTING = "waiting", "small", "restarting"
+"""Values of `BY_ROOM`: pods without a node, jobs with fewer workers than they want, jobs between epochs."""
 
 DATASET_FACTS = event_filter("datasets", "sampleset")
 
@@ -72,7 +75,12 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
         PADDLE_JOBS,
         namespace,
         clock=clock,
-        indexes={BY_SAMPLE_SET: _sample_set_of, BY_HOST_PORT: _host_port_of, BY_UID: _uid_of},
+        indexes={
+            BY_SAMPLE_SET: _sample_set_of,
+            BY_HOST_PORT: _host_port_of,
+            BY_UID: _uid_of,
+            BY_ROOM: _room_of_job,
+        },
     )
     children = {
         resource.kind: Informer(
@@ -81,7 +89,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
             namespace,
             clock=clock,
             label_selector=selector,
-            indexes={BY_OWNER: controller_uid},
+            indexes={BY_OWNER: controller_uid, BY_ROOM: _room_of_pod},
         )
         for resource, selector in _CHILDREN.items()
     }
@@ -279,6 +287,20 @@ def _sample_set_of(job: Object) -> list[str]:
 
 def _uid_of(job: Object) -> list[str]:
     return [uid_of(job)]
+
+
+def _room_of_job(job: Object) -> list[str]:
+    status = status_of(job)
+    world, phase = status.get("world") or {}, status.get("phase")
+    is_small = world.get("workers", 0) < world.get("of", 0) and phase not in names.FINAL_PHASES
+    return [*([SMALL] if is_small else []), *([RESTARTING] if phase == names.RESTARTING else [])]
+
+
+def _room_of_pod(pod: Object) -> list[str]:
+    """A pod that the scheduler looks at."""
+    spec = pod.get("spec") or {}
+    is_held = spec.get("nodeName") or spec.get("schedulingGates") or deleted_at(pod)
+    return [WAITING] if not is_held and status_of(pod).get("phase") == "Pending" else []
 
 
 def _host_port_of(job: Object) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from tests.unit.job_controller.properties.server import KEY, KINDS, ModelClock, Server
+from tests.unit.job_controller.properties.server import KEY, KEYS, KINDS, ModelClock, Server
 
 from job_controller.app import claim
 from job_controller.domain import names
@@ -21,12 +21,13 @@ from job_controller.watch import Wakes, make_watch
 from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.objects import uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
-from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble
+from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, earliest
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import object_ref
+from paddlewheel.operator.watch import Watch
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 AT_ONCE = 0.25
@@ -52,24 +53,18 @@ class Surroundings:
 
 
 class Controller:
-    """Caches, wakes and the pass under way. A crash is a new Controller.
-
-    `seen` is what the pass under way was planned from.
-    """
+    """Caches, and the passes of each job. A crash is a new Controller."""
 
     def __init__(self, server: Server, clock: ModelClock, around: Surroundings, options: Options) -> None:
-        self._server, self._clock, self._around, self._options = server, clock, around, options
+        self._server = server
         cluster = MemoryCluster()
         self.watch = make_watch(cluster, "", clock)
         self._observer = JobObserver(self.watch, cluster, Reads(clock), clock)
         self._wakes = Wakes(self.watch, self._wake, clock)
-        self._woken: list[float] = [clock.monotonic()]
-        self._wish: float | None = None
-        self._unconfirmed: dict[Announcement, float] = {}
-        self._done_with_logs: set[str] = set()
-        self._uid = ""
-        self._pass: Iterator[None] | None = None
-        self.seen: Observed | None = None
+        outside = Outside(server, clock, around, options, self.watch, self._observer)
+        self.jobs = {key: Passes(key, outside) for key in KEYS}
+        self.at_work = self.jobs[KEY]
+        """The passes of the job that had the last call."""
         self._list()
 
     def _list(self) -> None:
@@ -94,11 +89,80 @@ class Controller:
 
     def retry(self) -> None:
         """The bus reports on a data set, or what has failed is due again."""
-        self._wake(KEY, 0.0)
+        for key in self.jobs:
+            self._wake(key, 0.0)
 
     def _wake(self, key: Key, delay: float) -> None:
-        if key == KEY:
-            self._woken.append(self._clock.monotonic() + delay)
+        self.jobs[key].wake(delay)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next pass, None while nothing asks for one."""
+        return earliest(*(job.due_in for job in self.jobs.values()))
+
+    @property
+    def woken_in(self) -> float | None:
+        """Seconds until the pass that a change has asked for, which may wait for others of its job."""
+        return earliest(*(job.woken_in for job in self.jobs.values()))
+
+    @property
+    def is_due(self) -> bool:
+        return any(job.is_due for job in self.jobs.values())
+
+    @property
+    def is_working(self) -> bool:
+        return any(job.is_working for job in self.jobs.values())
+
+    def step(self, chance: int = 0) -> None:
+        """One call of the API, for one of the jobs that are due; the first one of a new pass when none is."""
+        due = [job for job in self.jobs.values() if job.is_due] or [self.jobs[KEY]]
+        self.at_work = due[chance % len(due)]
+        self.at_work.step()
+
+    def end_call(self) -> None:
+        """The call under way when the process was killed arrives all the same."""
+        self.at_work = next(job for job in self.jobs.values() if job.is_working)
+        self.at_work.step()
+
+    def look_at_all(self) -> None:
+        """A whole pass over each job."""
+        for job in self.jobs.values():
+            self.at_work = job
+            job.finish()
+
+
+@dataclass(frozen=True)
+class Outside:
+    """All passes of a process share this."""
+
+    server: Server
+    clock: ModelClock
+    around: Surroundings
+    options: Options
+    watch: Watch
+    observer: JobObserver
+
+
+class Passes:
+    """The wakes of one job and the pass under way.
+
+    `seen` is what the pass under way was planned from.
+    """
+
+    def __init__(self, key: Key, outside: Outside) -> None:
+        self.key = key
+        self._server, self._clock, self._around = outside.server, outside.clock, outside.around
+        self._options, self.watch, self._observer = outside.options, outside.watch, outside.observer
+        self._woken: list[float] = [self._clock.monotonic()]
+        self._wish: float | None = None
+        self._unconfirmed: dict[Announcement, float] = {}
+        self._done_with_logs: set[str] = set()
+        self._uid = ""
+        self._pass: Iterator[None] | None = None
+        self.seen: Observed | None = None
+
+    def wake(self, delay: float) -> None:
+        self._woken.append(self._clock.monotonic() + delay)
 
     @property
     def due_in(self) -> float | None:
@@ -108,7 +172,6 @@ class Controller:
 
     @property
     def woken_in(self) -> float | None:
-        """Seconds until the pass that a change has asked for, which may wait for others of its job."""
         return min(self._woken) - self._clock.monotonic() if self._woken else None
 
     @property
@@ -138,7 +201,7 @@ class Controller:
             self.step()
 
     def observe(self) -> Observed | None:
-        seen = self._observer.observe_cached(KEY)
+        seen = self._observer.observe_cached(self.key)
         if seen is None:
             return None
         if seen.job.deleted_at is None and needs_sample_set(seen):
@@ -154,7 +217,7 @@ class Controller:
     def _with_sample_set(self, seen: Observed) -> Observed:
         if self._around.readable:
             return replace(seen, sample_set=self._around.sample_set)
-        trouble = Trouble("read", "SampleSet", KEY, "InternalError", "etcd is slow")
+        trouble = Trouble("read", "SampleSet", self.key, "InternalError", "etcd is slow")
         return replace(seen, trouble=trouble, retry_after=_RETRY_AFTER)
 
     def _run_pass(self) -> Iterator[None]:
@@ -193,7 +256,7 @@ class Controller:
             self._wish = None
             return
         if todo.expiry is not None and is_settled:
-            self._server.delete(names.JOB, KEY, uid_of(obj))
+            self._server.delete(names.JOB, self.key, uid_of(obj))
             self._wish = None
             return
         wishes = (todo.requeue_after, applied.retry_after, self._outbox_wish(is_settled))
@@ -201,7 +264,7 @@ class Controller:
         self._wish = self._clock.monotonic() + min(waits) if waits else None
 
     def _verify(self, obj: Object) -> None:
-        now = self._server.objects[names.JOB].get(KEY)
+        now = self._server.objects[names.JOB].get(self.key)
         if now is None or version_of(now) != version_of(obj):
             raise Conflict("has been modified")
 
@@ -242,6 +305,8 @@ class Controller:
             return None
         try:
             answer = self._server.create(action.kind, action.manifest)
+        except Permanent as error:
+            return Trouble("create", action.kind, action.key, error.reason, error.message, is_refusal=True)
         except AlreadyExists:
             answer = self._server.get(action.kind, action.key)
             if refusal := claim(action.kind, answer, job.uid):
@@ -258,7 +323,7 @@ class Controller:
 
     def _patch_own(self, obj: Object, patch: Mapping[str, Any]) -> Object:
         try:
-            answer = self._server.patch(names.JOB, KEY, patch, uid_of(obj), version_of(obj))
+            answer = self._server.patch(names.JOB, self.key, patch, uid_of(obj), version_of(obj))
         except NotFound as error:
             raise Conflict("is gone") from error
         self.watch.of(names.JOB).wrote(answer)

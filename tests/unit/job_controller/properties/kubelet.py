@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
+from tests.unit.job_controller.properties.server import ModelClock, Server
 
 from job_controller.domain import names
 from job_controller.domain.gate import Question, may_start
 from job_controller.domain.pods import PodId
 from paddlewheel.contracts.crds.paddlejob import ROLES
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
-from paddlewheel.kube.objects import controller_uid, key_of
+from paddlewheel.kube.objects import controller_of, controller_uid, key_of
 from paddlewheel.kube.ports import Object
 
 NODES = ("node-0", "node-1")
+EVICTION_GRACE_SECONDS = 340.0
+"""Kubernetes deletes the pods of a node that sends no heartbeat for this long."""
 ENDED = ("Failed", "Succeeded")
 CODES = {"exit-1": 1, "exit-2": 2, "exit-3": 3, "oom": 137}
 """Ends of a container, and their exit codes."""
@@ -39,6 +42,17 @@ def epoch_of(pod: Object) -> int:
     return int(annotation(pod, names.ANNOTATION_EPOCH) or 0)
 
 
+def node_of(pod: Object) -> str:
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def job_of(pod: Object) -> Key:
+    """Address of the pod's job."""
+    owner = controller_of(pod)
+    assert owner is not None
+    return Key(key_of(pod).namespace, str(owner["name"]))
+
+
 def annotation(pod: Object, name: str) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(name, ""))
 
@@ -51,6 +65,10 @@ class Kubelet:
     """Writes the status of pods as it could be on a real node."""
 
     def __init__(self, server: Server, clock: ModelClock) -> None:
+        self.slots: dict[str, int] = {}
+        """Pods that fit on each node; without any node every pod finds room."""
+        self.dead: dict[str, float] = {}
+        """Nodes that send no heartbeat, and since when."""
         self._server = server
         self._clock = clock
         self._addresses = 0
@@ -65,7 +83,7 @@ class Kubelet:
             return
         self._addresses += 1
         own = f"10.0.{self._addresses // 250}.{self._addresses % 250 + 1}"
-        address = f"192.168.0.{NODES.index(node) + 1}" if pod["spec"].get("hostNetwork") else own
+        address = f"192.168.0.{int(node.rpartition('-')[2]) + 1}" if pod["spec"].get("hostNetwork") else own
         self._server.patch(names.POD, key_of(pod), {"spec": {"nodeName": node}})
         self._say(pod, podIP=address, startTime=self._stamp, conditions=None)
         if _gate_of(pod) is not None:
@@ -73,10 +91,11 @@ class Kubelet:
 
     def may_start(self, pod: Object) -> bool:
         """Its own containers can be started."""
-        if phase_of(pod) != "Pending" or not pod["spec"].get("nodeName") or is_going(pod):
+        node = pod["spec"].get("nodeName")
+        if phase_of(pod) != "Pending" or not node or node in self.dead or is_going(pod):
             return False
         needs_config = any("configMapRef" in s for s in pod["spec"]["containers"][0].get("envFrom", ()))
-        config = self._server.objects[names.CONFIG_MAP].get(KEY)
+        config = self._server.objects[names.CONFIG_MAP].get(job_of(pod))
         return (config is not None or not needs_config) and self._has_passed_gate(pod)
 
     def start(self, pod: Object) -> None:
@@ -144,18 +163,46 @@ class Kubelet:
             self._server.patch(names.POD, key_of(pod), {"metadata": {"finalizers": None}})
 
     def round(self) -> bool:
-        """Everything goes well for a while. Whether anything has changed."""
+        """Everything goes well for a while, on the nodes that live. Whether anything has changed."""
         before = self._server.version
         for pod in self.pods:
             self.let_go(pod)
-        for pod in [pod for pod in self.pods if is_going(pod)]:
+        for pod in [pod for pod in self.pods if is_going(pod) and node_of(pod) not in self.dead]:
             self.confirm(pod)
-        for pod in self.pods:
-            self.place(pod)
+        self._evict()
+        self._schedule()
         for key in [key_of(pod) for pod in self.pods]:
             self.start(self._server.get(names.POD, key))
             self.make_ready(self._server.get(names.POD, key))
         return self._server.version > before
+
+    def declare_out_of_service(self, node: str) -> None:
+        """An administrator knows that the node is off: Kubernetes lets its deleted pods go."""
+        for pod in [pod for pod in self.pods if node_of(pod) == node and is_going(pod)]:
+            self._server.delete(names.POD, key_of(pod), grace=0)
+
+    def _evict(self) -> None:
+        for pod in self.pods:
+            since = self.dead.get(node_of(pod))
+            if since is not None and self._clock.elapsed >= since + EVICTION_GRACE_SECONDS:
+                self.disrupt(pod, "DeletionByTaintManager")
+
+    def _schedule(self) -> None:
+        """The pod that waits longest first."""
+        for pod in self.pods:
+            if not is_alive(pod) or node_of(pod):
+                continue
+            if not self.slots:
+                self.place(pod)
+            elif room := self._room():
+                self.place(pod, room)
+            else:
+                self.hinder(pod, "Unschedulable")
+
+    def _room(self) -> str | None:
+        taken = [node_of(pod) for pod in self.pods if phase_of(pod) not in ENDED]
+        free = (node for node, slots in self.slots.items() if taken.count(node) < slots)
+        return next((node for node in free if node not in self.dead), None)
 
     def _has_passed_gate(self, pod: Object) -> bool:
         gate = _gate_of(pod)
@@ -169,12 +216,12 @@ class Kubelet:
 
     def _is_told(self, pod: Object) -> bool:
         """What the service answers to the gate."""
-        config = self._server.objects[names.CONFIG_MAP].get(KEY)
+        config = self._server.objects[names.CONFIG_MAP].get(job_of(pod))
         if config is None or controller_uid(config) != controller_uid(pod):
             return False
         place = PodId(role_of(pod), index_of(pod))
         uid, ip = controller_uid(pod)[0], str(pod["status"].get("podIP"))
-        return may_start(Question(KEY, uid, epoch_of(pod), place, ip), config["data"])
+        return may_start(Question(job_of(pod), uid, epoch_of(pod), place, ip), config["data"])
 
     def _resolves(self, name: str) -> bool:
         """A headless Service with unready addresses resolves once its pod has one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ from tests.unit.job_controller.properties.kubelet import (
     index_of,
     is_alive,
     is_going,
+    job_of,
     phase_of,
     role_of,
 )
-from tests.unit.job_controller.properties.server import KEY
 
 from job_controller.domain import names
 from job_controller.domain.model import Observed
@@ -25,6 +26,7 @@ from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import Object
 
 if TYPE_CHECKING:
+    from tests.unit.job_controller.properties.controller import Controller
     from tests.unit.job_controller.properties.server import Server
 
 PROGRAM = {"PodFailed", "OOMKilled"}
@@ -61,6 +63,10 @@ class History:
     is_deleted_by_user: bool = False
     lost: set[str] = field(default_factory=set)
     """Uids of pods that failed, or that somebody else deleted."""
+    made: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    """The uid of the last pod of each role, rank and epoch."""
+    released: set[str] = field(default_factory=set)
+    """Uids of pods that the controller deleted while their epoch went on, as it may."""
     asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """How often the user has changed what."""
 
@@ -69,11 +75,29 @@ class Laws:
     """Raises AssertionError for a write that must not be."""
 
     def __init__(self) -> None:
-        self.by_controller = False
-        self.seen: Observed | None = None
-        """What the controller's present pass was planned from."""
+        self.controller: Controller | None = None
+        """The one whose call is under way."""
+        self.is_late = False
         self.histories: dict[str, History] = defaultdict(History)
         self.server: Server
+
+    @contextmanager
+    def acting(self, controller: Controller, *, is_late: bool = False) -> Iterator[None]:
+        """The controller does every write meanwhile; late ones after it was killed."""
+        self.controller, self.is_late = controller, is_late
+        try:
+            yield
+        finally:
+            self.controller, self.is_late = None, False
+
+    @property
+    def by_controller(self) -> bool:
+        return self.controller is not None
+
+    @property
+    def seen(self) -> Observed | None:
+        """What the controller's present pass was planned from."""
+        return self.controller.at_work.seen if self.controller else None
 
     def look(self, kind: str, old: Object | None, new: Object | None) -> None:
         if kind == names.POD:
@@ -92,23 +116,46 @@ class Laws:
             history.lost.add(uid_of(pod))
         if self.by_controller and was_given_up and not is_going(old):
             self._deleted(old)
+            self._released(history, old)
         if new is not None and phase_of(new) == "Running" and phase_of(old) == "Pending":
             self._began(new)
         return None
 
     def _created(self, pod: Object) -> None:
-        job = self.server.objects[names.JOB].get(KEY)
+        job = self.server.objects[names.JOB].get(job_of(pod))
         owner = controller_uid(pod)[0]
         if job is None or uid_of(job) != owner:
             return
         status = job.get("status") or {}
+        if self.is_late and status.get("epoch", 0) > epoch_of(pod):
+            # The API server did not get to the call before the epoch was over. The next pass removes the pod.
+            return
         others = [p for p in self.server.children(names.POD, owner) if uid_of(p) != uid_of(pod)]
         assert status.get("epoch", 0) == epoch_of(pod), "a pod of an epoch that is not recorded"
-        assert all(epoch_of(p) == epoch_of(pod) for p in others), "a pod beside those of another epoch"
+        former = [p for p in others if epoch_of(p) != epoch_of(pod)]
+        assert all(_is_left_behind(p, job) for p in former), "a pod beside those of another epoch"
         assert status.get("phase") not in {*FINAL, "Terminating"}, "a pod of a job that has ended"
         done = (status.get(role_of(pod)) or {}).get("succeededIndexes", [])
         assert index_of(pod) not in done, "what has succeeded is run again"
         self._one_world([*others, pod])
+        self._once(self.histories[owner], pod)
+
+    def _once(self, history: History, pod: Object) -> None:
+        """Each rank has one pod in an epoch, unless another client removed it or the controller may."""
+        place = (role_of(pod), index_of(pod), epoch_of(pod))
+        before = history.made.get(place)
+        is_gone = before is None or before in history.lost | history.released
+        assert is_gone, f"a second pod for rank and epoch {place}"
+        history.made[place] = uid_of(pod)
+
+    def _released(self, history: History, pod: Object) -> None:
+        """A failed pod that is replaced by itself, and one that is not wanted or that only looks for room."""
+        seen = self.seen
+        if seen is None or seen.status.epoch != epoch_of(pod):
+            return
+        is_beyond = index_of(pod) >= size(seen.obj, role_of(pod))
+        if is_beyond or uid_of(pod) in seen.status.replacing:
+            history.released.add(uid_of(pod))
 
     def _one_world(self, pods: list[Object]) -> None:
         """Pods that live at the same time are of one template and one request of a restart."""
@@ -134,7 +181,7 @@ class Laws:
 
     def _began(self, pod: Object) -> None:
         """Its containers have read their environment."""
-        config = self.server.objects[names.CONFIG_MAP].get(KEY)
+        config = self.server.objects[names.CONFIG_MAP].get(job_of(pod))
         if config is None or not pod["spec"]["containers"][0].get("envFrom"):
             return
         assert controller_uid(config) == controller_uid(pod), "the addresses of another job"
@@ -206,6 +253,11 @@ def size(job: Object, role: str) -> int:
     world, wanted = job["status"].get("world", {}), replicas(job, role)
     is_small = role == "worker" and world.get("of") == wanted and world["workers"] < wanted
     return int(world["workers"]) if is_small else wanted
+
+
+def _is_left_behind(pod: Object, job: Object) -> bool:
+    """A deleted pod of a former epoch, beyond the workers that train now: its node may be lost."""
+    return is_going(pod) and index_of(pod) >= size(job, role_of(pod))
 
 
 def condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

@@ -10,13 +10,14 @@ from typing import Any
 from job_controller.domain import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.memory_cluster.merge import merge
 
-KEY = Key("default", "demo")
-"""Of the job."""
+KEY, RIVAL = Key("default", "demo"), Key("default", "rival")
+"""Of the job, and of another one that some histories have."""
+KEYS = (KEY, RIVAL)
 KINDS = (names.JOB, names.POD, names.SERVICE_KIND, names.CONFIG_MAP)
 GRACE = 30
 """Seconds between the deletion of a pod and its end, unless the deletion says otherwise."""
@@ -62,6 +63,8 @@ class Server:
         self.objects: dict[str, dict[Key, Object]] = {kind: {} for kind in KINDS}
         self.events: dict[str, deque[Change]] = {kind: deque() for kind in KINDS}
         self.version = 0
+        self.quota: int | None = None
+        """Pods that a ResourceQuota allows, None for any number."""
         self._clock = clock
         self._law = law
 
@@ -74,6 +77,8 @@ class Server:
     def create(self, kind: str, manifest: Mapping[str, Any]) -> Object:
         if key_of(manifest) in self.objects[kind]:
             raise AlreadyExists(f"{kind} {key_of(manifest)}")
+        if kind == names.POD and self.quota is not None and len(self.objects[kind]) >= self.quota:
+            raise Permanent("Forbidden", f"exceeded quota: pods, used: {self.quota}, limited: {self.quota}")
         stamp = seconds_stamp(self._clock.now())
         given = {"uid": f"uid-{self.version + 1}", "creationTimestamp": stamp, "generation": 1}
         status = {"status": {"phase": "Pending"}} if kind == names.POD else {}

@@ -1,7 +1,8 @@
-"""Random histories of one job against the pure planner; what must be true of them is in `laws` and `world`.
+"""Random histories of two jobs against the pure planner; what must be true of them is in `laws` and `world`.
 
-A pass of the controller is made of single calls of the API: between any two of them pods, users and other
-controllers act, and the process may be killed. Its caches are the real ones and lag behind.
+A pass of the controller is made of single calls of the API: between any two of them pods, nodes, users and
+other controllers act, and the process may be killed. Its caches are the real ones and lag behind. The jobs
+may share nodes that have too little room, which die without a word, and a quota.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.unit.job_controller.properties.kubelet import CODES, DISRUPTIONS, ENDED, NODES, is_going, phase_of
-from tests.unit.job_controller.properties.server import KEY, KINDS
+from tests.unit.job_controller.properties.kubelet import (
+    CODES,
+    DISRUPTIONS,
+    ENDED,
+    NODES,
+    epoch_of,
+    is_going,
+    node_of,
+    phase_of,
+)
+from tests.unit.job_controller.properties.server import KEY, KINDS, RIVAL
 from tests.unit.job_controller.properties.world import READY, Pick, World
 
 from job_controller.domain import names
@@ -108,6 +118,10 @@ def make_role(count: int, image: str = "example/train:1", *, held: bool = False)
     return {"replicas": count, "template": template}
 
 
+RIVALS = st.one_of(st.none(), specs())
+"""Another job on the same nodes, in half of the histories."""
+
+
 with_job = precondition(lambda self: self.job is not None)
 with_pods = precondition(lambda self: bool(self.kubelet.pods))
 
@@ -120,11 +134,26 @@ class JobMachine(World, RuleBasedStateMachine):
         RuleBasedStateMachine.__init__(self)
         self.asked = 0
 
-    @initialize(spec=specs(), gate=GATES, sample_set=SAMPLE_SETS, rounds=ROUNDS)
-    def begin(self, spec: Object, gate: Options, sample_set: SampleSet | None, rounds: int) -> None:
+    @initialize(
+        spec=specs(), gate=GATES, sample_set=SAMPLE_SETS, rounds=ROUNDS, rival=RIVALS, room=st.integers(0, 5)
+    )
+    def begin(
+        self,
+        spec: Object,
+        gate: Options,
+        sample_set: SampleSet | None,
+        rounds: int,
+        rival: Object | None = None,
+        room: int = 0,
+    ) -> None:
+        """`room`: pods that fit on all nodes, 0 for any number."""
         self.options = gate
         self.around.sample_set = sample_set
+        if room:
+            self.kubelet.slots = {NODES[0]: 1, NODES[1]: room}
         self.server.create(names.JOB, make_paddle_job(**spec))
+        if rival:
+            self.server.create(names.JOB, make_paddle_job(RIVAL.name, **rival))
         self.start()
         self.go_well(rounds)
 
@@ -137,14 +166,14 @@ class JobMachine(World, RuleBasedStateMachine):
 
     # The controller.
 
-    @rule(lag=st.sets(st.sampled_from(KINDS)), calls=st.integers(1, 6))
-    def work(self, lag: set[str], calls: int) -> None:
+    @rule(lag=st.sets(st.sampled_from(KINDS)), calls=st.integers(1, 6), chance=st.integers(0, 1))
+    def work(self, lag: set[str], calls: int, chance: int) -> None:
         """A few calls, with caches some of which are behind."""
         for kind in KINDS:
             if kind not in lag:
                 self.service.deliver(kind)
         for _ in range(calls):
-            self.step()
+            self.step(chance)
 
     @rule(kind=st.sampled_from(KINDS), count=st.integers(1, 3))
     def hear(self, kind: str, count: int) -> None:
@@ -153,6 +182,10 @@ class JobMachine(World, RuleBasedStateMachine):
     @rule(late=st.booleans())
     def crash(self, late: bool) -> None:
         self.restart(late=late)
+
+    @rule()
+    def late_call_arrives(self) -> None:
+        self.call_late()
 
     @rule()
     def rest(self) -> None:
@@ -165,6 +198,33 @@ class JobMachine(World, RuleBasedStateMachine):
     @rule(rounds=ROUNDS)
     def all_goes_well(self, rounds: int) -> None:
         self.go_well(rounds)
+
+    @rule(chance=st.integers(0, 3))
+    def all_rests(self, chance: int) -> None:
+        if chance == 3:
+            self.come_to_rest()
+
+    # Nodes.
+
+    @rule(node=st.sampled_from(NODES), chance=st.integers(0, 3))
+    def node_dies(self, node: str, chance: int) -> None:
+        """Without a word."""
+        if chance == 3:
+            self.kubelet.dead.setdefault(node, self.clock.elapsed)
+
+    @rule(node=st.sampled_from(NODES))
+    def node_comes_back(self, node: str) -> None:
+        self.kubelet.dead.pop(node, None)
+
+    @rule(node=st.sampled_from(NODES))
+    def node_is_declared_out_of_service(self, node: str) -> None:
+        if node in self.kubelet.dead:
+            self.kubelet.declare_out_of_service(node)
+
+    @rule(pods=st.sampled_from([None, None, 0, 1, 2, 4]))
+    def set_quota(self, pods: int | None) -> None:
+        self.server.quota = pods
+        self.service.retry()
 
     # Pods.
 
@@ -235,7 +295,7 @@ class JobMachine(World, RuleBasedStateMachine):
     @rule(number=NUMBERS, code=st.sampled_from(["", *sorted(CODES)]))
     def confirm(self, number: int, code: str) -> None:
         """A deleted pod has ended; on a lost node this never comes."""
-        if pod := self.pick(number, is_going):
+        if pod := self.pick(number, lambda pod: is_going(pod) and node_of(pod) not in self.kubelet.dead):
             if code:
                 self.kubelet.fail(pod, code)
             self.kubelet.confirm(self.server.get(names.POD, key_of(pod)))
@@ -350,6 +410,34 @@ def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
     assert job.status["reason"] == "ImagePullBackOff"
     assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-0", "demo-worker-2"}
     job.teardown()
+
+
+def test_a_pod_that_is_created_after_its_epoch_was_over_goes_before_the_next_epoch_begins() -> None:
+    """The call of a process that was killed, which the API server got to only then."""
+    job = JobMachine()
+    spec = {"worker": make_role(4), "backoffLimit": 2, "cleanPodPolicy": "Never"}
+    job.begin(spec=spec, gate=Options(), rounds=3, sample_set=READY)
+    fail_and_end(job)
+    while not job.kubelet.pods:
+        job.step()
+    job.restart(late=False)
+    job.go_well(3)
+    fail_and_end(job)
+    assert (job.status["epoch"], job.kubelet.pods) == (2, []), "the second failure in a row waits 10 s"
+    job.call_late()
+    assert [epoch_of(pod) for pod in job.kubelet.pods] == [1]
+    job.settle()
+    assert job.kubelet.pods == []
+    job.teardown()
+
+
+def fail_and_end(job: JobMachine) -> None:
+    """A pod fails, and the pods of its epoch end."""
+    job.fail(2, "exit-1")
+    job.settle()
+    for pod in job.kubelet.pods:
+        job.kubelet.confirm(pod)
+    job.service.deliver_all()
 
 
 TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)

@@ -1,9 +1,10 @@
-"""One job, its pods, its surroundings and the controller, and what is true whenever the controller rests."""
+"""Jobs, their pods, their surroundings and the controller, and what is true whenever the controller rests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 
 from tests.unit.job_controller.properties.controller import AT_ONCE, Controller, Surroundings
 from tests.unit.job_controller.properties.kubelet import (
@@ -22,14 +23,21 @@ from job_controller.domain import names
 from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.plan import plan
 from paddlewheel.contracts.crds.paddlejob import ROLES
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.contracts.wire import to_json
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Object
 
 READY = SampleSet("Ready", 2)
-_PASSES = 60
+_PASSES = 100
 """More than any history needs until the controller rests."""
+_SHARE = 0.7
+"""The share of steps that the controller makes while the nodes could act as well."""
+_NODES_INTERVAL_SECONDS = 10.0
+_PASSING_GRACE_SECONDS = 600.0
+_PASSING = {"PodsPending", "PodsStarting"}
+"""A job has these reasons for a moment only."""
 _DAYS = (86_400.0, 86_400_000.0)
 
 
@@ -44,14 +52,23 @@ class World:
         self.around = Surroundings()
         self.options = Options()
         self.controller: Controller | None = None
+        self.late: list[Controller] = []
+        """Processes that were killed during a call."""
 
     @property
     def job(self) -> Object | None:
         return self.server.objects[names.JOB].get(KEY)
 
     @property
+    def jobs(self) -> dict[Key, Object]:
+        return dict(self.server.objects[names.JOB])
+
+    @property
     def status(self) -> Object:
-        return (self.job or {}).get("status") or {}
+        return self.status_of(KEY)
+
+    def status_of(self, key: Key) -> Object:
+        return self.server.objects[names.JOB].get(key, {}).get("status") or {}
 
     @property
     def service(self) -> Controller:
@@ -67,23 +84,28 @@ class World:
         """The process is killed. Its last call may arrive when the next one has already listed everything."""
         former = self.service
         self.start()
-        if late and former.is_working:
-            self._step(former)
+        if former.is_working:
+            self.late.append(former)
+        if late:
+            self.call_late()
 
-    def step(self) -> None:
+    def call_late(self) -> None:
+        """The API server gets to the last call of a process that was killed."""
+        if self.late:
+            former = self.late.pop()
+            with self.laws.acting(former, is_late=True):
+                former.end_call()
+
+    def step(self, chance: int = 0) -> None:
         """One call of the controller's."""
-        self._step(self.service)
+        self._step(self.service, chance)
 
-    def _step(self, controller: Controller) -> None:
-        self.laws.by_controller = True
-        try:
-            controller.step()
-        finally:
-            self.laws.by_controller = False
-            self.laws.seen = controller.seen
+    def _step(self, controller: Controller, chance: int) -> None:
+        with self.laws.acting(controller):
+            controller.step(chance)
 
     def finish(self) -> None:
-        """The pass under way to its end, or a whole one."""
+        """The passes under way to their ends, or a whole one."""
         self.step()
         while self.service.is_working:
             self.step()
@@ -121,14 +143,42 @@ class World:
         """In the end all goes well: then the job runs or has ended, unless its user does not want it to."""
         self.around.refused, self.around.bus_up, self.around.readable = set(), True, True
         self.around.sample_set = READY
+        self.kubelet.slots, self.kubelet.dead, self.server.quota = {}, {}, None
         self.service.retry()
         for _ in range(_PASSES):
             self.settle()
             if not self.kubelet.round() and not self._wait():
                 break
-        assert self._is_well, f"the job does not go on: {self.status}"
-        assert "deletionTimestamp" not in (self.job or {"metadata": {}})["metadata"], "a deleted job stays"
+        for key, job in self.jobs.items():
+            assert self._is_well_off(key), f"the job does not go on: {self.status_of(key)}"
+            assert "deletionTimestamp" not in job["metadata"], "a deleted job stays"
         self._check_facts()
+
+    def come_to_rest(self, seconds: float = 1200.0, chance: Random | None = None) -> None:
+        """The nodes and the controller do all that they can: then every job has a reason to wait.
+
+        Args:
+            chance: decides when the nodes act; without it, when the controller has nothing to do.
+        """
+        end = self.clock.elapsed + seconds
+        while self.clock.elapsed < end:
+            while self._act(chance):
+                pass
+            due = self.service.due_in
+            self.clock.advance(
+                _NODES_INTERVAL_SECONDS if due is None else min(_NODES_INTERVAL_SECONDS, max(due, 0.001))
+            )
+        self.settle()
+        for key in self.jobs if seconds >= _PASSING_GRACE_SECONDS else ():
+            assert self.status_of(key).get("reason") not in _PASSING, f"for ever: {self.status_of(key)}"
+
+    def _act(self, chance: Random | None) -> bool:
+        """The controller works, or the nodes do. False when neither has anything to do."""
+        self.service.deliver_all()
+        if self.service.is_due and (chance is None or chance.random() < _SHARE):
+            self.step(chance.randrange(2) if chance else 0)
+            return True
+        return self.kubelet.round() or self.service.is_due
 
     def _check_facts(self) -> None:
         """The bus holds each fact with the message that was recorded, unless a user's patience was over."""
@@ -147,57 +197,72 @@ class World:
             return False
         self.clock.advance(max(due, 0.001))
         self.settle()
-        return self.server.version > before or self.status.get("reason") == "Restarting"
+        return self.server.version > before or any(
+            self.status_of(key).get("reason") == "Restarting" for key in self.jobs
+        )
 
     @property
     def _is_well(self) -> bool:
-        status = self.status
-        is_there = self.job is not None and status.get("phase") not in {"Running", *FINAL}
-        return not is_there or status.get("reason") in {"Suspended", "ScaledToZero"}
+        return all(map(self._is_well_off, self.jobs))
+
+    def _is_well_off(self, key: Key) -> bool:
+        status = self.status_of(key)
+        has_begun = status.get("phase") in {"Running", *FINAL}
+        return has_begun or status.get("reason") in {"Suspended", "ScaledToZero"}
+
+    def _is_small(self, key: Key) -> bool:
+        world = self.status_of(key).get("world") or {}
+        return bool(world.get("workers", 0) < world.get("of", 0))
 
     @property
     def _is_free(self) -> bool:
         """The API server refuses nothing."""
-        return not self.around.refused and self.around.readable
+        return not self.around.refused and self.around.readable and self.server.quota is None
 
     def _check_rest(self) -> None:
         before = self.server.version
-        self.finish()
+        with self.laws.acting(self.service):
+            self.service.look_at_all()
         self.service.deliver_all()
-        assert self.server.version == before, "something was left undone, and nothing wakes the job"
-        job = self.job
-        if job is None:
+        # A job that looks for room, or tries again under a quota, looks at the other job from time to time.
+        looks_around = len(self.jobs) > 1 and any(self._is_small(key) for key in self.jobs)
+        if self.server.version != before and (self.server.quota is not None or looks_around):
             return
-        assert self.status, "a job without a status"
-        self._check_reason()
-        self._check_patience()
-        if self._is_free and self.status["phase"] != "Terminating":
-            self._check_pods(job, self.server.children(names.POD, uid_of(job)))
+        assert self.server.version == before, "something was left undone, and nothing wakes the job"
+        for key, job in self.jobs.items():
+            status = self.status_of(key)
+            assert status, "a job without a status"
+            self._check_reason(job, status)
+            self._check_patience(key)
+            if self._is_free and status["phase"] != "Terminating":
+                self._check_pods(job, self.server.children(names.POD, uid_of(job)))
 
-    def _check_reason(self) -> None:
+    def _check_reason(self, job: Object, status: Object) -> None:
         """Whatever the job waits for is said, and is true."""
-        phase, reason = self.status["phase"], self.status["reason"]
+        phase, reason = status["phase"], status["reason"]
         assert reason, f"no reason in phase {phase}"
         if phase in {*FINAL, "Terminating"}:
             return
         assert phase == "Running" or reason != "AllPodsRunning", "a job that does not run says that it does"
         if reason in {"PodsPending", "PodsStarting"} and self._is_free:
-            awaited = [p for p in self.kubelet.pods if is_going(p) or phase_of(p) not in ENDED]
+            pods = self.server.children(names.POD, uid_of(job))
+            awaited = [p for p in pods if is_going(p) or phase_of(p) not in ENDED]
             assert awaited, "the job waits for pods, of which there are none"
 
-    def _check_patience(self) -> None:
+    def _check_patience(self, key: Key) -> None:
         """Nothing that time alone changes is missed: the pass is asked for before it is needed."""
-        seen = self.service.observe()
-        if seen is None or not self._is_free:
+        passes = self.service.jobs[key]
+        seen = passes.observe()
+        if seen is None or not self._is_free or (len(self.jobs) > 1 and self._is_small(key)):
             return
-        due = self.service.due_in
+        due = passes.due_in
         for wait in _DAYS if due is None else [max(0.0, due - AT_ONCE)]:
             todo = plan(seen, self.options, self.clock.now() + timedelta(seconds=wait))
             assert not todo.actions, f"{todo.actions} would be due in {wait} s, unasked"
             assert todo.status in (None, seen.status), f"the status would change in {wait} s, unasked"
 
     def _check_pods(self, job: Object, pods: list[Object]) -> None:
-        status = self.status
+        status: Object = job["status"]
         if status["phase"] in FINAL:
             kept = [p for p in pods if not is_going(p)]
             is_over = any(must_go(job, has_ended=phase_of(p) in ENDED) for p in kept)
@@ -208,21 +273,21 @@ class World:
         live = [p for p in pods if not is_going(p)]
         assert all(epoch_of(p) == status.get("epoch", 0) for p in live), "a pod of a former epoch is left"
         assert all(index_of(p) < replicas(job, role_of(p)) for p in live), "a pod that nobody wants"
-        self._check_suspension(bool(job["spec"].get("suspend")), live)
+        self._check_suspension(job, live)
         self._check_missing(job, pods)
 
-    def _check_suspension(self, is_suspended: bool, live: list[Object]) -> None:
-        assert (condition(self.status, "Suspended").get("status") == "True") == is_suspended
+    def _check_suspension(self, job: Object, live: list[Object]) -> None:
+        is_suspended = bool(job["spec"].get("suspend"))
+        assert (condition(job["status"], "Suspended").get("status") == "True") == is_suspended
         if is_suspended:
-            assert self.status["reason"] == "Suspended"
+            assert job["status"]["reason"] == "Suspended"
             assert not live, "a suspended job holds pods"
 
-    @property
-    def _is_restart_delayed(self) -> bool:
+    def _is_restart_delayed(self, status: Object) -> bool:
         """The reason may be another one, when a pod that is there is hindered."""
-        last: Object = self.status.get("lastRestart") or {}
+        last: Object = status.get("lastRestart") or {}
         since, failures = parse_stamp(last.get("time")), int(last.get("failures", 0))
-        is_said = bool(self.status["reason"] == "Restarting")
+        is_said = bool(status["reason"] == "Restarting")
         if is_said or since is None or failures <= 1:
             return is_said
         delay = timedelta(seconds=min(10 << (failures - 2), 300))
@@ -230,15 +295,16 @@ class World:
 
     def _check_missing(self, job: Object, pods: list[Object]) -> None:
         """Unless something that is said is in the way, every wanted pod is there."""
-        status = self.status
+        status: Object = job["status"]
         is_gated = condition(status, "Admitted")["status"] != "True"
-        is_later = self._is_restart_delayed and self.service.due_in is not None
-        if is_gated or is_later or any(map(is_going, self.kubelet.pods)):
+        is_later = self._is_restart_delayed(status) and self.service.due_in is not None
+        if is_gated or is_later or any(map(is_going, pods)):
             return
         there = {p["metadata"]["name"] for p in pods}
         for role in ROLES:
             done = (status.get(role) or {}).get("succeededIndexes", [])
-            wanted = {f"demo-{role}-{i}" for i in range(size(job, role)) if i not in done}
+            name = job["metadata"]["name"]
+            wanted = {f"{name}-{role}-{i}" for i in range(size(job, role)) if i not in done}
             assert wanted <= there, f"pods are missing: {wanted - there}"
 
 

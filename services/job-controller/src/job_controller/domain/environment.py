@@ -199,7 +199,7 @@ def _elastic(job: Job, options: Options) -> list[EnvVar]:
         return []
     values = {
         "PADDLE_ELASTIC_JOB_ID": f"{job.key.namespace}-{job.key.name}",
-        "PADDLE_ELASTIC_NP": str(job.replicas_of(WORKER) or 0),
+        names.ELASTIC_WORKERS: str(job.replicas_of(WORKER) or 0),
         "PADDLE_ELASTIC_TIMEOUT": _ELASTIC_TIMEOUT_SECONDS,
     }
     if options.elastic_server:

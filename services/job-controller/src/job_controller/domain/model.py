@@ -262,12 +262,18 @@ class Job:
         wanted, least = self.replicas_of(WORKER), self.spec.worker.requests if self.spec.worker else None
         return least if least is not None and 0 < least < wanted else wanted
 
+    @property
+    def is_resizable(self) -> bool:
+        """It can train with fewer workers than it wants. Paddle's own elastic launcher counts by itself."""
+        return self.least_workers < self.replicas_of(WORKER) and not self.elastic
+
     @cached_property
     def fitting_world(self) -> World | None:
         """The recorded one, unless the user has changed the numbers since."""
         world, wanted = self.status.world, self.replicas_of(WORKER)
-        fits = world is not None and world.of == wanted and self.least_workers <= world.workers < wanted
-        return world if fits else None
+        if world is None or world.of != wanted or not self.least_workers <= world.workers <= wanted:
+            return None
+        return world if world.workers < wanted or (world.grew_from and self.is_resizable) else None
 
     @property
     def workers(self) -> int:
@@ -385,6 +391,21 @@ class SampleSet:
 
 
 @dataclass(frozen=True)
+class Rivals:
+    """The pods of other jobs on the nodes that this job might grow on.
+
+    Args:
+        need: pods that train wait for a node, or will in a moment, for their job is between two epochs.
+        grow: workers have found a node for which their job is about to restart.
+        look: workers beyond those that train look for room.
+    """
+
+    need: bool = False
+    grow: bool = False
+    look: bool = False
+
+
+@dataclass(frozen=True)
 class PortClaim:
     """Another job's block of host ports."""
 
@@ -456,7 +477,7 @@ class Observed:
 
     Args:
         pods: of the present epoch.
-        old_pods: of former epochs; nothing is created before they are gone.
+        old_pods: pods of former epochs, see `holds_former_world`.
         gone: pods of the present epoch that the status lists and that are there no more, as last seen.
         former_pods: pods of a deleted job of the same name under names that this one needs.
         has_former_others: there are other objects of it under such names.
@@ -476,6 +497,7 @@ class Observed:
         has_kueue: the cluster's API has Workloads.
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
+        rivals: looked at for jobs that have fewer workers than they want.
     """
 
     job: Job
@@ -500,6 +522,7 @@ class Observed:
     has_kueue: bool = False
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: Priority | None = None
+    rivals: Rivals = Rivals()
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -518,7 +541,17 @@ class Observed:
     @property
     def must_wait(self) -> bool:
         """Nothing is created while pods of a former epoch or job hold names, ports and room."""
-        return self.waits_for_former or bool(self.old_pods)
+        return self.waits_for_former or self.holds_former_world
+
+    @property
+    def holds_former_world(self) -> bool:
+        """A pod of a former epoch holds what the present one needs.
+
+        When a job has shrunk, its deleted pods beyond the workers that train hold nothing: their node may
+        never confirm their end.
+        """
+        is_resizable = self.job.is_resizable
+        return any(not (is_resizable and pod.terminating) or self.job.trains(pod.id) for pod in self.old_pods)
 
     @property
     def has_begun(self) -> bool:

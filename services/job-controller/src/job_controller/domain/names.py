@@ -47,6 +47,9 @@ ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
 ANNOTATION_RESTART = RESTART
 """On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
 
+ELASTIC_WORKERS = "PADDLE_ELASTIC_NP"
+"""Variable of a pod with Paddle's own elastic launcher: the number of workers."""
+
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """On a job: the LocalQueue of Kueue that it waits in."""
 LABEL_QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"

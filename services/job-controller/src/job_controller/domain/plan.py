@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -139,7 +139,10 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
     """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
-    children = replace(applied, troubles=tuple(t for t in applied.troubles if not _passes_by_itself(t)))
+    beyond = {seen.job.pod_name(place) for place in seen.job.pod_ids if not seen.job.trains(place)}
+    troubles = (t for t in applied.troubles if not _passes_by_itself(t))
+    # A job that trains is not blocked by what keeps it from growing, as a quota may.
+    children = replace(applied, troubles=tuple(t for t in troubles if not _is_of_pods(t, beyond)))
     return children.first or _crowd(seen, status) or (None if is_gated else seen.trouble)
 
 
@@ -147,6 +150,10 @@ def _passes_by_itself(trouble: Trouble) -> bool:
     """Logs block nothing, and a Workload that Kueue has changed meanwhile is patched as it is then."""
     has_changed = (trouble.kind, trouble.reason) == (names.WORKLOAD, Conflict.__name__)
     return trouble.kind == names.KEPT_LOGS or has_changed
+
+
+def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
+    return trouble.kind == names.POD and trouble.key.name in pods
 
 
 def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
@@ -345,7 +352,7 @@ def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tu
     is_early = resumes is not None and now < resumes
     if seen.must_wait or is_early or waits_for_group(seen, gang):
         return ()
-    return due_pods(seen, missing_pods(seen), has_gate=bool(options.gate_image))
+    return due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
 
 
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:

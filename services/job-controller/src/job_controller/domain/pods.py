@@ -110,6 +110,8 @@ class Pod:
     epoch: int = 0
     template: str = ""
     """Digest of what it was made of, "" when it was made by another controller."""
+    elastic_workers: str = ""
+    """The number of workers that Paddle's elastic launcher in it counts on, "" without one."""
     restart: str = ""
     """Value of the job's annotation `restart` that it was made with."""
     began: bool = False
@@ -161,6 +163,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         deletion_asked_at=_deletion_asked_at(meta),
         epoch=parse_epoch(_annotation(raw, names.ANNOTATION_EPOCH)) or 0,
         template=_annotation(raw, names.ANNOTATION_TEMPLATE),
+        elastic_workers=_elastic_workers(raw),
         restart=_annotation(raw, names.ANNOTATION_RESTART),
         began=str(status.get("phase")) in _BEGAN,
         disruption=_disruption(raw),
@@ -298,6 +301,12 @@ def _termination_message(raw: Raw) -> str:
     """The termination message of containers[0]."""
     first = _first_container(raw)
     return next((str(e.get("message") or "") for name, e in _terminated(raw) if name == first), "")
+
+
+def _elastic_workers(raw: Raw) -> str:
+    first: Raw = next(iter((raw.get("spec") or {}).get("containers") or ()), {})
+    given = (v.get("value") for v in first.get("env") or () if v.get("name") == names.ELASTIC_WORKERS)
+    return str(next(given, None) or "")
 
 
 def _first_container(raw: Raw) -> str:

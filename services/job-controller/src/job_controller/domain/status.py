@@ -189,7 +189,7 @@ def _phase(seen: Observed, gate: Gate, verdict: GoOn | End, roles: Mapping[str, 
 
 def is_between_epochs(seen: Observed) -> bool:
     """The pods of the former epoch have been given up, and none of the present one has been made."""
-    return bool(seen.old_pods) or (seen.status.epoch > 0 and not seen.pods and not seen.succeeded)
+    return seen.holds_former_world or (seen.status.epoch > 0 and not seen.pods and not seen.succeeded)
 
 
 def has_succeeded(seen: Observed) -> bool:

@@ -295,7 +295,15 @@ class World(CrdModel):
     """The workers that train, when there is no room for all."""
 
     workers: Annotated[int, int32("Workers that train.")] = 0
-    of: Annotated[int, int32("The worker.replicas that this is less than.")] = 0
+    of: Annotated[int, int32("The worker.replicas that this number was chosen for.")] = 0
+    since: Annotated[str, says("When the number was chosen.", format="date-time")] = ""
+    grew_from: Annotated[int, int32("Workers that trained before the job grew; 0 when it shrank.")] = 0
+    lost_growths: Annotated[
+        int,
+        int32(
+            "Growths in a row that were soon followed by a shrink. Each doubles the time before the next one."
+        ),
+    ] = 0
 
 
 class ProgressPolicy(CrdModel):

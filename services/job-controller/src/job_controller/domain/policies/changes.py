@@ -10,6 +10,7 @@ from job_controller.domain.model import DIGEST_VERSION, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.gang_gate import is_misfit
 from job_controller.domain.policies.kueue import withdrawal
+from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
 
@@ -52,8 +53,11 @@ def _is_outdated(pod: Pod, digests: Mapping[str, str]) -> bool:
 
 
 def is_resized(seen: Observed) -> bool:
-    """The pods have met, in a world of another size than is wanted now."""
+    """The pods have met, in a world of another size than is wanted now, or count on another number."""
     job = seen.job
+    if job.elastic:
+        counted_on = {pod.elastic_workers for pod in seen.wanted_pods} - {""}
+        return bool(counted_on - {str(job.replicas_of(WORKER))})
     if job.scope is RestartScope.POD or seen.config is None or not seen.has_begun:
         return False
     told = told_pods(seen.config)

@@ -1,103 +1,236 @@
-"""How many workers train when there is no room for all: jobs shrink to what fits, and grow with the room."""
+"""How many workers train when there is no room for all.
+
+A job shrinks to the workers that have found room, and grows with the room. Each change restarts the job.
+Between the end of the old pods and the start of the new ones, other pods may take the room. So a job grows
+only when it can expect to get more than it gives up.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from job_controller.domain import names
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import ENDED, Pod, PodId, PodState
-from job_controller.timing import GROWTH_INTERVAL_SECONDS, UNSCHEDULABLE_POD_GRACE_SECONDS
+from job_controller.domain.policies.overdue import overdue_at
+from job_controller.timing import (
+    GROWTH_INTERVAL_SECONDS,
+    GROWTH_PROOF_GRACE_SECONDS,
+    LONGEST_GROWTH_INTERVAL_SECONDS,
+    RESTART_LOSS_GRACE_SECONDS,
+    ROOM_CHECK_INTERVAL_SECONDS,
+    ROOM_YIELD_GRACE_SECONDS,
+    UNSCHEDULABLE_POD_GRACE_SECONDS,
+)
+from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
+from paddlewheel.contracts.crds.paddlejob import World
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 
 
 @dataclass(frozen=True)
 class Fit:
     """Another number of workers than those that train."""
 
-    workers: int
+    world: World
     message: str
 
 
 def find_fit(seen: Observed, now: datetime) -> Fit | None:
     """A new number of workers, between `worker.requests` and `worker.replicas`."""
-    if not is_elastic(seen):
+    if not seen.job.is_resizable:
         return None
-    return _shrunk(seen, now) or _grown(seen, now)
+    return _cut_off(seen, now) or _shrunk(seen, now) or _grown(seen, now)
 
 
-def is_elastic(seen: Observed) -> bool:
-    """The job can train with fewer workers than it wants. Paddle's own elastic launcher counts by itself."""
-    job = seen.job
-    return job.least_workers < job.replicas_of(WORKER) and not job.elastic
+def due_pods(
+    seen: Observed, missing: tuple[PodId, ...], now: datetime, *, has_gate: bool
+) -> tuple[PodId, ...]:
+    """The missing pods that are to be made now.
 
-
-def due_pods(seen: Observed, missing: tuple[PodId, ...], *, has_gate: bool) -> tuple[PodId, ...]:
-    """Of the missing pods, those to be made now: workers beyond the world only once all others have a node,
-    which they would take; and only behind a gate, since they are told of no world."""
+    Workers beyond the world look for room. They are made only behind a gate, since no world includes them,
+    while the job may grow and no other job needs the room.
+    """
     first = tuple(filter(seen.job.trains, missing))
     are_placed = not first and all(pod.node for pod in seen.world_pods)
-    return missing if has_gate and are_placed else first
+    if not (has_gate and are_placed):
+        return first
+    if _is_growth_early(seen, now) or _is_room_needed(seen):
+        return ()
+    # A former pod on a lost node keeps its name, and so the world below its rank.
+    end = _first_held(seen)
+    return tuple(place for place in missing if place.ordinal < end)
 
 
 def useless_pods(seen: Observed) -> tuple[Pod, ...]:
-    """Beyond the world, and ended before they were needed: others may find a better node."""
-    beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id))
-    return tuple(pod for pod in beyond if pod.state in ENDED and not pod.terminating)
+    """Pods beyond the world that have ended, or wait for room which another job needs."""
+    beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and not pod.terminating)
+    return tuple(pod for pod in beyond if pod.state in ENDED or (not pod.node and _is_room_needed(seen)))
+
+
+def _is_room_needed(seen: Observed) -> bool:
+    """Another job needs it: pods that only look for room give way."""
+    return seen.rivals.need or seen.rivals.grow
 
 
 def next_fit(seen: Observed, now: datetime) -> float | None:
-    """Seconds until time alone makes another number fit."""
-    if not is_elastic(seen):
+    """Seconds until time alone makes another number fit, or until the other jobs should be looked at."""
+    if not seen.job.is_resizable:
         return None
-    times = (
-        _due(pod.created_at, timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS))
-        for pod in _workers(seen)
-        if _has_no_room(pod)
-    )
-    due = [at for at in (*times, _grows_at(seen)) if at is not None and at > now]
-    return (min(due) - now).total_seconds() if due else None
+    beyond = [pod for pod in _workers(seen) if not seen.job.trains(pod.id)]
+    pays_at = _pays_at(seen, beyond)
+    yields_until = pays_at + timedelta(seconds=ROOM_YIELD_GRACE_SECONDS) if pays_at else None
+    times = [*_shrinks_at(seen), _grows_at(seen), pays_at, yields_until, _refused_until(seen)]
+    looks = {(at - now).total_seconds() for at in times if at is not None and at > now}
+    if seen.job.workers < seen.job.replicas_of(WORKER):
+        looks.add(ROOM_CHECK_INTERVAL_SECONDS)
+    return min(looks, default=None)
+
+
+def _cut_off(seen: Observed, now: datetime) -> Fit | None:
+    """A deleted pod does not end, since its node is lost. The ranks below train without it."""
+    if seen.pods and seen.has_begun:
+        return None
+    going = (*seen.old_pods, *(pod for pod in seen.pods if pod.terminating))
+    held = [pod for pod in going if seen.job.trains(pod.id)]
+    if not held or not all(pod.id.role == WORKER and _is_left_behind(pod, now) for pod in held):
+        return None
+    lowest = min(held, key=lambda pod: pod.id)
+    if lowest.id.ordinal < seen.job.least_workers:
+        return None
+    return _resized(seen, lowest.id.ordinal, now, f"pod {lowest.name} does not end on node {lowest.node}")
+
+
+def _is_left_behind(pod: Pod, now: datetime) -> bool:
+    """Its node is lost, or does not confirm the end of the pod in time."""
+    due = overdue_at(pod)
+    return pod.terminating and (pod.disruption is Reason.NODE_LOST or (due is not None and due <= now))
 
 
 def _shrunk(seen: Observed, now: datetime) -> Fit | None:
     """Before any has begun: some have waited long enough, and all others have a node."""
-    if any(pod.began for pod in _workers(seen)) or seen.config_is_told:
+    if any(pod.began for pod in _workers(seen)) or seen.config_is_told or seen.must_wait:
         return None
     world = [pod for pod in _workers(seen) if seen.job.trains(pod.id)]
     waiting = [pod for pod in world if _has_no_room(pod)]
+    refused = seen.job.workers - len(world)
     placed = sum(bool(pod.node) for pod in world)
-    is_settled = len(world) == seen.job.workers == placed + len(waiting)
-    if not waiting or not is_settled or placed < seen.job.least_workers:
+    is_settled = len(world) == placed + len(waiting) and (not refused or _refusal(seen) is not None)
+    if not (waiting or refused) or not is_settled or placed < seen.job.least_workers:
         return None
-    if any(
-        (due := _due(pod.created_at, timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS))) is not None
-        and due > now
-        for pod in waiting
-    ):
+    if any(at is not None and at > now for at in (*_shrinks_at(seen), _refused_until(seen))):
         return None
-    why = waiting[0].hindrance.message if waiting[0].hindrance else ""
-    return Fit(placed, f"{_room(seen, placed)}: {why}")
+    hindrance = next((pod.hindrance for pod in waiting), None)
+    why = hindrance.message if hindrance else _refusal(seen) or ""
+    return _resized(seen, placed, now, why)
+
+
+def _shrinks_at(seen: Observed) -> Iterator[datetime | None]:
+    """When each worker that finds no room has waited long enough."""
+    grace = timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS)
+    return (_due(pod.created_at, grace) for pod in _workers(seen) if _has_no_room(pod))
+
+
+def _refusal(seen: Observed) -> str | None:
+    """Why the API server refuses to create pods, as with a quota; None when it does not."""
+    blocked = find(seen.status.conditions, names.CONDITION_BLOCKED)
+    is_refused = blocked is not None and (blocked.status, blocked.reason) == ("True", Reason.FAILED_CREATE)
+    if blocked is None or not is_refused or not blocked.message.startswith(f"{names.POD} "):
+        return None
+    return blocked.message if ": Forbidden: " in blocked.message else None
+
+
+def _refused_until(seen: Observed) -> datetime | None:
+    """How long a refusal may last before the job trains with the pods that it has."""
+    blocked = find(seen.status.conditions, names.CONDITION_BLOCKED)
+    if blocked is None or _refusal(seen) is None:
+        return None
+    return _due(blocked.last_transition_time, timedelta(seconds=UNSCHEDULABLE_POD_GRACE_SECONDS))
 
 
 def _grown(seen: Observed, now: datetime) -> Fit | None:
-    """Pods beyond the world have found a node, and wait there at their gate."""
+    """Pods beyond the world have found a node, wait there at their gate, and are worth the restart."""
     beyond = [pod for pod in _workers(seen) if not seen.job.trains(pod.id)]
-    placed = seen.job.workers + sum(pod.state is PodState.STARTING for pod in beyond)
-    grows_at = _grows_at(seen)
-    if placed <= seen.job.workers or (grows_at is not None and grows_at > now):
+    ready = [pod for pod in beyond if pod.state is PodState.STARTING]
+    pays_at = _pays_at(seen, beyond)
+    if not ready or pays_at is None or pays_at > now or _is_growth_early(seen, now):
         return None
-    return Fit(placed, _room(seen, placed))
+    # The other jobs' pods that only look for room go first: they would take what the restart gives up.
+    has_waited = now >= pays_at + timedelta(seconds=ROOM_YIELD_GRACE_SECONDS)
+    if (seen.rivals.need or seen.rivals.look) and not has_waited:
+        return None
+    return _resized(seen, seen.job.workers + len(ready), now)
 
 
-def _room(seen: Observed, placed: int) -> str:
-    return f"there is room for {placed} of {seen.job.replicas_of(WORKER)} workers"
+def _pays_at(seen: Observed, beyond: Iterable[Pod]) -> datetime | None:
+    """When the workers at the gate have lost as much work as a restart costs the others.
+
+    To wait as long as that costs at most twice what the best choice would, however long the job goes on. It
+    also makes one restart of several nodes that come one after the other.
+    """
+    since = [at for pod in beyond if pod.state is PodState.STARTING and (at := _placed_at(pod))]
+    if not since:
+        return None
+    cost = timedelta(seconds=RESTART_LOSS_GRACE_SECONDS) * seen.job.workers
+    start = min(since)
+    lag = sum(((at - start) for at in since), timedelta())
+    return start + (cost + lag) / len(since)
+
+
+def _placed_at(pod: Pod) -> datetime | None:
+    return parse_stamp(pod.started_at) or parse_stamp(pod.created_at)
+
+
+def _is_growth_early(seen: Observed, now: datetime) -> bool:
+    at = _grows_at(seen)
+    return at is not None and at > now
 
 
 def _grows_at(seen: Observed) -> datetime | None:
-    last = seen.status.last_restart
-    return _due(last.time, timedelta(seconds=GROWTH_INTERVAL_SECONDS)) if last else None
+    """The earliest time of the next growth: the wait doubles with each growth that was lost again."""
+    last, world = seen.status.last_restart, seen.job.fitting_world
+    if last is None:
+        return None
+    doublings = min(world.lost_growths if world else 0, _DOUBLINGS)
+    wait = timedelta(seconds=GROWTH_INTERVAL_SECONDS) * (1 << doublings)
+    return _due(last.time, min(wait, timedelta(seconds=LONGEST_GROWTH_INTERVAL_SECONDS)))
+
+
+_DOUBLINGS = 10
+
+
+def _resized(seen: Observed, workers: int, now: datetime, why: str = "") -> Fit:
+    wanted, before = seen.job.replicas_of(WORKER), seen.job.fitting_world
+    has_grown = workers > seen.job.workers
+    world = World(
+        workers=workers,
+        of=wanted,
+        since=seconds_stamp(now),
+        grew_from=seen.job.workers if has_grown else 0,
+        lost_growths=_lost_growths(before, now, shrinks=not has_grown),
+    )
+    room = f"there is room for {workers} of {wanted} workers"
+    return Fit(world, f"{room}: {why}" if why else room)
+
+
+def _lost_growths(before: World | None, now: datetime, *, shrinks: bool) -> int:
+    """Growths in a row that were followed by a shrink."""
+    if before is None:
+        return 0
+    lost = int(before.lost_growths)
+    proven = _due(before.since, timedelta(seconds=GROWTH_PROOF_GRACE_SECONDS))
+    if before.grew_from and proven is not None and proven <= now:
+        return 0
+    return lost + 1 if shrinks and before.grew_from else lost
+
+
+def _first_held(seen: Observed) -> int:
+    """The lowest rank whose name a pod of a former epoch holds."""
+    held = (pod.id.ordinal for pod in seen.old_pods if pod.id.role == WORKER)
+    return min(held, default=seen.job.replicas_of(WORKER))
 
 
 def _workers(seen: Observed) -> list[Pod]:

@@ -41,8 +41,13 @@ def _why(pod: Pod) -> str:
 
 def _leaving(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
     """Deleted pods that hold names that are needed, and when each is overdue."""
-    needed = seen.job.wanted - seen.succeeded
     for pod in (*seen.pods, *seen.old_pods, *seen.former_pods):
-        ends = parse_stamp(pod.ends_by) if pod.terminating and pod.id in needed else None
-        if ends is not None:
-            yield pod, ends + timedelta(seconds=POD_END_GRACE_SECONDS)
+        is_needed = seen.job.trains(pod.id) and pod.id not in seen.succeeded
+        if is_needed and (due := overdue_at(pod)):
+            yield pod, due
+
+
+def overdue_at(pod: Pod) -> datetime | None:
+    """When a deleted pod is overdue, None for one that is not deleted."""
+    ends = parse_stamp(pod.ends_by) if pod.terminating else None
+    return ends + timedelta(seconds=POD_END_GRACE_SECONDS) if ends else None

@@ -19,7 +19,6 @@ from job_controller.timing import (
     RESTART_RESET_GRACE_SECONDS,
 )
 from paddlewheel.contracts.conditions import find
-from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import (
     DISRUPTIONS,
     FAILURE_CAUSES,
@@ -85,8 +84,7 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
     if fit := find_fit(seen, now):
-        world = World(workers=fit.workers, of=seen.job.replicas_of(WORKER))
-        return Restart(Reason.RESIZED, fit.message, world=world, is_failure=False)
+        return Restart(Reason.RESIZED, fit.message, world=fit.world, is_failure=False)
     return GoOn()
 
 
