@@ -50,6 +50,9 @@ UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 GROWTH_INTERVAL_SECONDS = 60.0
 """The time between two restarts for more workers, each of which costs the steps since the last checkpoint."""
+PROGRAM_END_GRACE_SECONDS = 10.0
+"""A kubelet that ends a whole pod reports the end of its last container this long after the pod's own grace
+period."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0

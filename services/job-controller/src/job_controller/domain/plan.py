@@ -42,6 +42,7 @@ from job_controller.domain.policies.kept_logs import is_patience_over as is_pati
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
 from job_controller.domain.policies.overdue import overdue_in
+from job_controller.domain.policies.program_end import seconds_until_program_end, with_program_ends
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
@@ -106,6 +107,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
+    seen = with_program_ends(seen, now)
     job = seen.job
     if job.is_anothers:
         return Plan()
@@ -227,7 +229,8 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     status = refused_status(seen, problems, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
+    looks = (overdue_in(seen, now), seconds_until_program_end(seen, now))
+    next_look = earliest(_seconds_until(ends_at(job), now), *looks)
     actions = (*_end_old_world(seen), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
 
@@ -286,7 +289,14 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
-    looks = (seconds_until_stuck, overdue_in, next_fit, look_again_in, seconds_until_stranded)
+    looks = (
+        seconds_until_stuck,
+        overdue_in,
+        next_fit,
+        look_again_in,
+        seconds_until_stranded,
+        seconds_until_program_end,
+    )
     return earliest(*waits, *(look(seen, now) for look in looks))
 
 

@@ -42,7 +42,9 @@ def find_losses(seen: Observed, trains: Callable[[PodId], bool]) -> tuple[Loss, 
     Args:
         trains: whether the pod of this place is one of those that train together.
     """
-    failed = [pod for pod in seen.known_pods if pod.failure is not None and trains(pod.id)]
+    failed = [
+        pod for pod in seen.known_pods if pod.failure and trains(pod.id) and pod.id not in seen.succeeded
+    ]
     missed = _missed(seen, trains)
     if not failed:
         return tuple(_gone(seen, place, uid) for place, uid in missed)
