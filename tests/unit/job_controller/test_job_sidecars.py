@@ -14,8 +14,8 @@ from paddlewheel.kube.ports import PODS, Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 
 FIRST, SECOND = Key("default", "demo-worker-0"), Key("default", "demo-worker-1")
-GRACE_SECONDS = 5
-UNTIL_JUDGED = GRACE_SECONDS + 10
+POD_GRACE_SECONDS = 5
+UNTIL_JUDGED = POD_GRACE_SECONDS + 10
 ENDED_AT = "2026-01-01T00:10:00Z"
 OWNER = {"kind": "PaddleJob", "name": "demo", "uid": "j", "controller": True}
 RUNNING: Object = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
@@ -27,7 +27,7 @@ def job(**spec: Any) -> Object:
         {"name": "main", "image": "example/train:1"},
         {"name": "a-proxy", "image": "example/proxy:1"},
     ]
-    pod = {"terminationGracePeriodSeconds": GRACE_SECONDS, "containers": containers}
+    pod = {"terminationGracePeriodSeconds": POD_GRACE_SECONDS, "containers": containers}
     return make_paddle_job(**{"worker": {"replicas": 2, "template": {"spec": pod}}} | spec)
 
 
@@ -146,7 +146,7 @@ def pod_with(found: Object, restart_policy: str = "Never", **metadata: Any) -> O
     }
     spec = {
         "restartPolicy": restart_policy,
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": POD_GRACE_SECONDS,
         "containers": [{"name": "main"}, {"name": "a-proxy"}],
     }
     return {"metadata": base | metadata, "spec": spec, "status": found}

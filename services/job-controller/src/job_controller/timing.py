@@ -18,6 +18,8 @@ LONGEST_COUNTS_INTERVAL_SECONDS = 30.0
 FACT_GRACE_SECONDS = 60.0
 """Facts that are at most this much older than the start of the service are read, too. Clocks differ, and a
 data set may be read from the API server before its facts are read from the bus."""
+NODE_LEASE_READ_INTERVAL_SECONDS = 2.0
+"""The time between two reads of the Lease of a node that a verdict waits for."""
 LOGS_READ_TIMEOUT_SECONDS = 5.0
 """How long a pass waits for the logs of a job's pods before it deletes the pods."""
 EVENTS_READ_INTERVAL_SECONDS = 10.0
@@ -40,6 +42,9 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 # Policies
 
 
+NODE_SILENCE_TIMEOUT_SECONDS = 45.0
+"""A kubelet renews the Lease of its node every 10 s. The node is lost if the Lease was not renewed for this
+long after a rank on another node failed."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
 POD_PREPARATION_GRACE_SECONDS = 30.0

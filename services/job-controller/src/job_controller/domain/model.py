@@ -476,6 +476,8 @@ class Observed:
         has_kueue: the cluster's API has Workloads.
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
+        renewals: when the kubelet of a node last renewed its Lease, by node; None for a node without a Lease.
+            No map: Leases were not read.
     """
 
     job: Job
@@ -500,6 +502,7 @@ class Observed:
     has_kueue: bool = False
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: Priority | None = None
+    renewals: Mapping[str, datetime | None] | None = None
 
     @property
     def obj(self) -> dict[str, Any]:

@@ -53,6 +53,7 @@ from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import (
     End,
     GoOn,
+    Hold,
     Restart,
     decide_outlived,
     decide_verdict,
@@ -77,6 +78,7 @@ from job_controller.domain.status import (
     restarted_status,
     with_condition,
 )
+from job_controller.timing import NODE_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -223,6 +225,8 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     until the spec is right."""
     job, events = seen.job, refusal_events(seen.job, problems)
     verdict = GoOn() if has_outlived_success(seen) else decide_outlived(seen, now)
+    if isinstance(verdict, Hold):
+        return replace(_plan_hold(verdict, now), events=events)
     if isinstance(verdict, Restart):
         status = refused_restart(seen, problems, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
@@ -244,6 +248,8 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
+    if isinstance(verdict, Hold):
+        return _plan_hold(verdict, now)
     if isinstance(verdict, Restart):
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
@@ -267,6 +273,12 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
 def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     """Only recorded: the next pass ends the pods, and those after it make new ones."""
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
+
+
+def _plan_hold(verdict: Hold, now: datetime) -> Plan:
+    """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
+    left = (verdict.until - now).total_seconds()
+    return Plan(requeue_after=min(left, NODE_LEASE_READ_INTERVAL_SECONDS))
 
 
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:

@@ -12,6 +12,7 @@ from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.kueue import eviction
 from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
+from job_controller.domain.policies.silent_nodes import find_doubt
 from job_controller.domain.policies.stranded import find_stranded
 from job_controller.timing import (
     LONGEST_RESTART_INTERVAL_SECONDS,
@@ -71,7 +72,14 @@ class End:
     message: str
 
 
-Verdict = GoOn | Restart | End
+@dataclass(frozen=True)
+class Hold:
+    """A node may have been lost; nothing is done until that is known, at the latest at this time."""
+
+    until: datetime
+
+
+Verdict = GoOn | Restart | End | Hold
 
 
 def decide_verdict(seen: Observed, now: datetime) -> Verdict:
@@ -79,7 +87,7 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     if overdue := _overdue(seen.job, now):
         return overdue
     if losses := find_losses(seen, seen.job.trains):
-        return judge_all(seen.job, losses)
+        return _judge_in_time(seen, losses, now)
     if stranded := find_stranded(seen, now):
         return judge_all(seen.job, stranded)
     if change := find_change(seen):
@@ -97,7 +105,7 @@ def decide_outlived(seen: Observed, now: datetime) -> Verdict:
         return overdue
     losses = find_losses(seen, recorded_world(seen).__contains__)
     if losses:
-        return judge_all(seen.job, losses)
+        return _judge_in_time(seen, losses, now)
     evicted = eviction(seen) if seen.pods else None
     return Restart(*evicted, is_failure=False) if evicted else GoOn()
 
@@ -107,6 +115,14 @@ def _overdue(job: Job, now: datetime) -> End | None:
         return None
     seconds = job.spec.active_deadline_seconds
     return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
+
+
+def _judge_in_time(seen: Observed, losses: Sequence[Loss], now: datetime) -> Verdict:
+    """The failures of ranks whose peers were lost with their node are not judged by themselves."""
+    doubt = find_doubt(seen, losses, now)
+    if doubt is None:
+        return judge_all(seen.job, losses)
+    return Hold(doubt.until) if now < doubt.until else judge_all(seen.job, doubt.losses or losses)
 
 
 def judge_all(job: Job, losses: Sequence[Loss]) -> Verdict:
