@@ -16,12 +16,12 @@ from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 
 FIRST, SECOND, THIRD = (Key("default", f"demo-worker-{index}") for index in range(3))
-HELD_SECONDS = 45
-RENEWED_EVERY = 10
+SILENCE_TIMEOUT_SECONDS = 45
+RENEWAL_INTERVAL_SECONDS = 10
 
 
 async def renew(harness: JobHarness, node: str) -> None:
-    """What its kubelet does every 10 s."""
+    """Its kubelet does so every 10 s."""
     key = Key("kube-node-lease", node)
     spec = {"holderIdentity": node, "renewTime": milliseconds_stamp(harness.clock.now())}
     if await harness.exists(key, LEASES):
@@ -33,7 +33,7 @@ async def renew(harness: JobHarness, node: str) -> None:
 
 
 async def on_nodes(harness: JobHarness, *nodes: str, **spec: Any) -> Key:
-    """A job with a worker on each of these nodes; all run, and all nodes have just been heard."""
+    """A job with a worker on each of these nodes; all run, and all nodes have just renewed their Leases."""
     key = await harness.to_running(make_paddle_job(**{"worker": make_role(len(nodes))} | spec))
     for index, node in enumerate(nodes):
         await harness.cluster.patch(
@@ -55,7 +55,7 @@ async def fail(harness: JobHarness, pod: Key, exit_code: int = 1, **changes: Any
 async def pass_time(harness: JobHarness, seconds: int, *living: str) -> None:
     """Second by second; the living nodes renew their Leases."""
     for second in range(1, seconds + 1):
-        if second % RENEWED_EVERY == 0:
+        if second % RENEWAL_INTERVAL_SECONDS == 0:
             for node in living:
                 await renew(harness, node)
         await harness.advance(1)
@@ -67,7 +67,7 @@ async def test_a_rank_that_fails_because_a_node_has_crashed_is_not_the_programs_
     key = await on_nodes(harness, "a", "b")
     await harness.advance(3)
     await fail(harness, FIRST)
-    await pass_time(harness, HELD_SECONDS + 1, "a")
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a")
     status = await harness.status(key)
     assert await harness.restarts(key) == (1, {"NodeLost": 1})
     assert status["budgets"] == {"disruptions": 1}
@@ -81,18 +81,18 @@ async def test_a_fail_rule_is_not_applied_to_what_follows_from_a_crashed_node(ha
     key = await on_nodes(harness, "a", "b", failurePolicy={"rules": rules}, backoffLimit=1)
     await harness.advance(3)
     await fail(harness, FIRST)
-    await pass_time(harness, HELD_SECONDS + 1, "a")
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a")
     assert await harness.restarts(key) == (1, {"NodeLost": 1})
 
 
-async def test_the_verdict_waits_until_every_other_node_was_heard_again(harness: JobHarness) -> None:
+async def test_the_verdict_waits_until_every_other_node_has_renewed_its_lease(harness: JobHarness) -> None:
     key = await on_nodes(harness, "a", "b", "c")
     await harness.advance(3)
     await fail(harness, FIRST)
-    await pass_time(harness, RENEWED_EVERY - 1, "b", "c")
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS - 1, "b", "c")
     assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
     assert len(await harness.pod_names()) == 3
-    await pass_time(harness, RENEWED_EVERY + 2, "b", "c")
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "b", "c")
     assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
@@ -105,7 +105,7 @@ async def test_nothing_is_made_in_place_of_a_pod_that_is_gone_while_the_verdict_
     await harness.delete(SECOND, PODS)
     await harness.drain_queue()
     assert SECOND.name not in await harness.pod_names()
-    await pass_time(harness, HELD_SECONDS + 1, "a", "b", "c")
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a", "b", "c")
     assert await harness.restarts(key) == (1, {"PodFailed": 1})
 
 
@@ -161,7 +161,7 @@ async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHar
     key = await on_nodes(harness, "a", "b")
     with harness.intercepted(away):
         await fail(harness, FIRST)
-        await pass_time(harness, HELD_SECONDS - 1)
+        await pass_time(harness, SILENCE_TIMEOUT_SECONDS - 1)
         assert (await harness.status(key))["phase"] == "Running"
         await pass_time(harness, 2)
     assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
@@ -178,7 +178,7 @@ async def test_a_failure_in_the_future_is_not_waited_for(harness: JobHarness) ->
     assert (await harness.status(key))["phase"] == "Failed"
 
 
-async def test_each_lease_is_read_every_two_seconds_and_no_more_once_its_node_was_heard(
+async def test_each_lease_is_read_every_two_seconds_and_no_more_once_its_node_is_alive(
     harness: JobHarness,
 ) -> None:
     await on_nodes(harness, "a", "b", "c")

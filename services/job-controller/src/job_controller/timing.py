@@ -30,6 +30,8 @@ EVENTS_READ_INTERVAL_SECONDS = 10.0
 
 GATE_POLL_TIMEOUT_SECONDS = 25.0
 """A waiting gate gets an answer after this time and asks again."""
+GATE_FALLBACK_SECONDS = 30.0
+"""A gate without an answer for this long lets its pod start, which then waits for its ConfigMap."""
 PROGRESS_BODY_TIMEOUT_SECONDS = 5.0
 """The body of a progress report must arrive within this time."""
 PROGRESS_SWEEP_INTERVAL_SECONDS = 60.0

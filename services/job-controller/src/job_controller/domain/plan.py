@@ -15,6 +15,7 @@ from job_controller.domain.events import (
     expiry_event,
     gang_events,
     gate_events,
+    gate_failure_events,
     refusal_events,
     restart_event,
     scale_events,
@@ -374,7 +375,11 @@ def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
     if base.status is None:
         return ()
     status = base.status
-    return (*stuck_events(job, status), *stall_events(job, status), *spill_events(job, status))
+    return tuple(
+        event
+        for events in (stuck_events, stall_events, spill_events, gate_failure_events)
+        for event in events(job, status)
+    )
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:

@@ -141,6 +141,8 @@ class Pod:
     unprepared_since: str = ""
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
+    gate_failure: str = ""
+    """Why its gate got no answer, "" when it got one."""
 
     @property
     def holds_node(self) -> bool:
@@ -190,6 +192,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
         program_end=_program_end_beside_others(raw),
+        gate_failure=_gate_failure(raw),
     )
 
 
@@ -335,6 +338,12 @@ def _gate_state(status: Raw) -> Raw:
     inits = status.get("initContainerStatuses") or ()
     gate = next((s for s in inits if s.get("name") == names.GATE_CONTAINER), None)
     return (gate or {}).get("state") or {}
+
+
+def _gate_failure(raw: Raw) -> str:
+    """A gate that passes writes a termination message only when it falls back."""
+    ended = _gate_state(raw.get("status") or {}).get("terminated") or {}
+    return "" if ended.get("exitCode") else reason_line(str(ended.get("message") or ""))
 
 
 def _waits_for(raw: Raw) -> str:

@@ -14,6 +14,7 @@ from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
+from job_controller.domain.policies.gate_failures import gate_conditions
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
@@ -340,6 +341,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
         _running_condition(seen, status, gate, now, begins=_begins(seen.job, now)),
         *stall_conditions(seen, status, now),
         *spill_conditions(seen, status.phase),
+        *gate_conditions(seen, status.phase),
         *_word_conditions(seen.job),
     ]
 
