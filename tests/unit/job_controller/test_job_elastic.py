@@ -286,3 +286,20 @@ async def test_a_world_is_forgotten_when_the_user_asks_for_another_number(harnes
     await harness.patch(key, {"spec": {"worker": {"replicas": 3, "requests": 3}}})
     await harness.settle(key)
     assert "world" not in await harness.status(key)
+
+
+async def test_a_worker_beyond_those_that_train_is_not_made_again_and_again(harness: JobHarness) -> None:
+    """Its node refuses it: the pod stays for a minute, and so does its name."""
+    key = await shrunk(harness)
+    times = 0
+    for _ in range(200):
+        await harness.drain_queue()
+        for name in await harness.pod_names():
+            status = (await harness.get(Key("default", name), PODS)).get("status") or {}
+            if name == "demo-worker-2" and status.get("phase") != "Failed":
+                times += 1
+                refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
+                await harness.set_status(pod_key(2), refused, PODS)
+        await harness.advance(1)
+    assert 3 <= times <= 4
+    assert (await harness.status(key))["phase"] == "Running"

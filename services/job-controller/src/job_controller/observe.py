@@ -14,7 +14,16 @@ from job_controller.departures import Departures
 from job_controller.domain import names
 from job_controller.domain.environment import epoch_of
 from job_controller.domain.gang_actions import CHILD
-from job_controller.domain.model import Flavor, Job, Observed, PortClaim, Priority, SampleSet, with_pods
+from job_controller.domain.model import (
+    Flavor,
+    Job,
+    JobStatus,
+    Observed,
+    PortClaim,
+    Priority,
+    SampleSet,
+    with_pods,
+)
 from job_controller.domain.parse import (
     parse_flavor,
     parse_job,
@@ -145,6 +154,10 @@ class JobObserver:
         if change.type == "DELETED":
             self._parse_job.forget(change.obj)
             self._parse_pod.forget(change.obj)
+
+    def recorded(self, job_uid: str, status: JobStatus) -> None:
+        """This status was written."""
+        self._departures.counted(job_uid, status.replacing)
 
     def done_with_logs(self, job_uid: str) -> None:
         """They were kept, or never can be: they are not read again."""

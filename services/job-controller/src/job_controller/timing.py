@@ -30,7 +30,7 @@ EVENTS_READ_INTERVAL_SECONDS = 10.0
 
 GATE_POLL_TIMEOUT_SECONDS = 25.0
 """A waiting gate gets an answer after this time and asks again."""
-GATE_FALLBACK_SECONDS = 30.0
+GATE_FALLBACK_TIMEOUT_SECONDS = 30.0
 """A gate without an answer for this long lets its pod start, which then waits for its ConfigMap."""
 PROGRESS_BODY_TIMEOUT_SECONDS = 5.0
 """The body of a progress report must arrive within this time."""
@@ -55,6 +55,8 @@ STUCK_POD_GRACE_SECONDS = 30.0
 """A pod younger than this is not stuck: nodes become free and volumes are bound."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
+USELESS_POD_GRACE_SECONDS = 60.0
+"""An ended worker beyond those that train is deleted this long after its creation."""
 GROWTH_INTERVAL_SECONDS = 60.0
 """The time between two restarts for more workers, each of which costs the steps since the last checkpoint."""
 PROGRAM_END_GRACE_SECONDS = 10.0

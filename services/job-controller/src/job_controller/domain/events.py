@@ -69,7 +69,8 @@ def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
 
 def restart_event(why: Restart) -> KubernetesEvent:
     """Pods are made anew; a warning when none of the user's changes is the cause."""
-    what = "the failed pod is replaced" if why.only else "all pods are made anew"
+    lost = "the lost pod is" if len(why.only) == 1 else f"{len(why.only)} lost pods are"
+    what = f"{lost} replaced" if why.only else "all pods are made anew"
     return KubernetesEvent(
         "Warning" if why.is_failure else "Normal", Reason.RESTARTED, f"{what}: {why.message}"
     )

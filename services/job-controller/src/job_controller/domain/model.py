@@ -588,10 +588,8 @@ def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -
 
 
 def _is_missed(pod: Pod, status: JobStatus) -> bool:
-    """The status does not say yet that this pod is gone."""
-    if pod.epoch < status.epoch or pod.uid in status.replacing:
-        return False
-    return any(ref.get("uid") == pod.uid for role in status.roles.values() for ref in role.refs)
+    """The status does not count the loss of this pod yet."""
+    return pod.epoch >= status.epoch and pod.uid not in status.replacing
 
 
 def _replaced(pod: Pod, uids: Collection[str]) -> Pod:

@@ -34,7 +34,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.domain.policies.elastic import due_pods, next_fit, useless_pods
+from job_controller.domain.policies.elastic import due_pods, next_fit
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
@@ -50,6 +50,7 @@ from job_controller.domain.policies.stall import seconds_until_stalled, stall_ev
 from job_controller.domain.policies.stranded import seconds_until_stranded
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.unprepared import look_again_in
+from job_controller.domain.policies.useless import seconds_until_useless, useless_pods_to_delete
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import (
     End,
@@ -234,9 +235,9 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     status = refused_status(seen, problems, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    looks = (overdue_in(seen, now), seconds_until_program_end(seen, now))
-    next_look = earliest(_seconds_until(ends_at(job), now), *looks)
-    actions = (*_end_old_world(seen), *refused_actions(seen))
+    looks = (overdue_in, seconds_until_program_end, seconds_until_useless)
+    next_look = earliest(_seconds_until(ends_at(job), now), *(look(seen, now) for look in looks))
+    actions = (*_end_old_world(seen, now), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
 
 
@@ -288,7 +289,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
     return replace(
         base,
         actions=(
-            *_end_old_world(seen),
+            *_end_old_world(seen, now),
             *gated_actions(seen, gang, gate),
             *queue_actions(seen, gate, now),
             *_delete_pods(seen.job, surplus),
@@ -309,6 +310,7 @@ def _next_look(seen: Observed, now: datetime) -> float | None:
         look_again_in,
         seconds_until_stranded,
         seconds_until_program_end,
+        seconds_until_useless,
     )
     return earliest(*waits, *(look(seen, now) for look in looks))
 
@@ -318,10 +320,10 @@ def _seconds_until(at: datetime | None, now: datetime) -> float | None:
     return (at - now).total_seconds() if at is not None and at > now else None
 
 
-def _end_old_world(seen: Observed) -> tuple[Action, ...]:
+def _end_old_world(seen: Observed, now: datetime) -> tuple[Action, ...]:
     """Pods and addresses of former epochs, and pods that are replaced by themselves."""
     job = seen.job
-    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods(seen))
+    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods_to_delete(seen, now))
     pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
     config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
     return (*config, *_delete_pods(job, pods))
@@ -344,7 +346,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
     return replace(
         base,
         actions=(
-            *_end_old_world(seen),
+            *_end_old_world(seen, now),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),

@@ -214,7 +214,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         observed_generation=job.generation,
     )
     if why.only:
-        return with_facts(job, replace(status, replacing=(*before.replacing, why.only)), now)
+        return with_facts(job, replace(status, replacing=(*before.replacing, *why.only)), now)
     status = replace(
         status,
         phase=names.RESTARTING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
@@ -51,14 +51,14 @@ class Restart:
     Args:
         cause: counted in `status.restarts`.
         budget: name of the limit that this counts against, "" for none.
-        only: uid of the one pod that is replaced, "" for all of them as a new epoch.
+        only: uids of the pods that are replaced, none for all pods as a new epoch.
         world: how many workers train from now on, None for as many as before.
         is_failure: it is no change that the user has made.
     """
 
     cause: str
     message: str
-    only: str = ""
+    only: tuple[str, ...] = ()
     budget: str = ""
     world: World | None = None
     is_failure: bool = True
@@ -129,7 +129,24 @@ def judge_all(job: Job, losses: Sequence[Loss]) -> Verdict:
     """About pods that were lost at the same time: the most severe rule decides, whatever the pods are called.
     Where rules are equal, a disruption is taken for the cause of the other losses."""
     judged = [(judge(job, loss), loss) for loss in losses]
-    return min(judged, key=lambda each: _leniency(job, *each))[0]
+    verdict, decisive = min(judged, key=lambda each: _leniency(job, *each))
+    if not isinstance(verdict, Restart) or not verdict.only or decisive.cause not in DISRUPTIONS:
+        return verdict
+    # One disruption, such as the drain of a node, takes several pods.
+    alike = (
+        v
+        for v, _ in judged
+        if isinstance(v, Restart) and (v.cause, v.budget) == (verdict.cause, verdict.budget)
+    )
+    return _together(verdict, tuple(uid for each in alike for uid in each.only))
+
+
+def _together(first: Restart, uids: tuple[str, ...]) -> Restart:
+    more = len(uids) - 1
+    if more < 1:
+        return first
+    message = f"{first.message}, and {more} more pod{'s' if more > 1 else ''}"
+    return replace(first, only=uids, message=message)
 
 
 _BY_SEVERITY = (FailureAction.FAIL, FailureAction.RESTART, FailureAction.IGNORE)
@@ -150,7 +167,7 @@ def judge(job: Job, loss: Loss) -> Verdict:
     """What the job's rules say about one pod that was lost."""
     rule = _matching_rule(job, loss)
     action = _action(rule)
-    only = loss.uid if job.scope is RestartScope.POD else ""
+    only = (loss.uid,) if job.scope is RestartScope.POD or loss.is_alone else ()
     if action == FailureAction.FAIL:
         return End(Reason.FAILURE_RULE, f"{loss.message}; a rule of spec.failurePolicy ends the job")
     if action == FailureAction.IGNORE:
