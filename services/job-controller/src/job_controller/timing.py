@@ -53,6 +53,8 @@ POD_PREPARATION_GRACE_SECONDS = 30.0
 """A node may take this long to prepare volumes and network; later, Events are read again this often."""
 STUCK_POD_GRACE_SECONDS = 30.0
 """A pod younger than this is not stuck: nodes become free and volumes are bound."""
+SCHEDULER_GRACE_SECONDS = 30.0
+"""A scheduler looks at a pod within this time, whether it finds room or not."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0

@@ -71,6 +71,10 @@ class Reason(StrEnum):
         "Unschedulable",
         "A pod fits on no node; the message quotes the scheduler.",
     )
+    NO_SCHEDULER = (
+        "NoScheduler",
+        "No scheduler has looked at a pod for 30 s; the message names the one that the pod asks for.",
+    )
     GANG_UNSCHEDULABLE = (
         "GangUnschedulable",
         "The pods of a gang do not fit all together, so none starts; the message says how many find no room.",

@@ -42,6 +42,7 @@ from job_controller.domain.policies.host_ports import PortBlock, claim_ports, cr
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
+from job_controller.domain.policies.no_scheduler import seconds_until_unseen, with_unseen_pods
 from job_controller.domain.policies.overdue import overdue_in
 from job_controller.domain.policies.program_end import seconds_until_program_end, with_program_ends
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
@@ -111,7 +112,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
-    seen = with_program_ends(seen, now)
+    seen = with_unseen_pods(with_program_ends(seen, now), now)
     job = seen.job
     if job.is_anothers:
         return Plan()
@@ -235,7 +236,7 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     status = refused_status(seen, problems, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    looks = (overdue_in, seconds_until_program_end, seconds_until_useless)
+    looks = (overdue_in, seconds_until_program_end, seconds_until_useless, seconds_until_unseen)
     next_look = earliest(_seconds_until(ends_at(job), now), *(look(seen, now) for look in looks))
     actions = (*_end_old_world(seen, now), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
@@ -311,6 +312,7 @@ def _next_look(seen: Observed, now: datetime) -> float | None:
         seconds_until_stranded,
         seconds_until_program_end,
         seconds_until_useless,
+        seconds_until_unseen,
     )
     return earliest(*waits, *(look(seen, now) for look in looks))
 

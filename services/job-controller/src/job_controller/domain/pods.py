@@ -42,6 +42,7 @@ _BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
 _DEFAULT_POD_GRACE_SECONDS = 30
+DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class PodState(Enum):
@@ -141,6 +142,8 @@ class Pod:
     unprepared_since: str = ""
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
+    unseen_scheduler: str = ""
+    """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
     gate_failure: str = ""
     """Why its gate got no answer, "" when it got one."""
 
@@ -192,6 +195,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
         program_end=_program_end_beside_others(raw),
+        unseen_scheduler=_unseen_scheduler(raw),
         gate_failure=_gate_failure(raw),
     )
 
@@ -359,6 +363,19 @@ def _hindrance(raw: Raw) -> Hindrance | None:
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
     return find_hindrance(raw)
+
+
+def _unseen_scheduler(raw: Raw) -> str:
+    """A scheduler that finds no room for a pod sets the condition `PodScheduled` too. The other conditions, the
+    address and the statuses of containers come from a kubelet."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    written = (
+        status.get(field) for field in ("conditions", "podIP", "initContainerStatuses", "containerStatuses")
+    )
+    has_begun = spec.get("nodeName") or status.get("phase", "Pending") != "Pending"
+    if any(written) or has_begun or raw["metadata"].get("deletionTimestamp"):
+        return ""
+    return str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
 
 
 def _unprepared_since(raw: Raw) -> str:
