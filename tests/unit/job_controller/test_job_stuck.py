@@ -156,6 +156,8 @@ SUMMARY = "Unable to attach or mount volumes: unmounted volumes=[data]: timed ou
 
 
 async def be_unprepared(harness: JobHarness, pod: Key) -> None:
+    for name in await harness.pod_names():
+        await harness.patch(Key("default", name), {"spec": {"nodeName": "node-1"}}, PODS)
     since = harness.clock.now().isoformat()
     status = {"phase": "Pending", "conditions": [{**UNPREPARED, "lastTransitionTime": since}]}
     await harness.set_status(pod, status, PODS)

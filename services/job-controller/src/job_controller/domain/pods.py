@@ -366,14 +366,12 @@ def _hindrance(raw: Raw) -> Hindrance | None:
 
 
 def _unseen_scheduler(raw: Raw) -> str:
-    """A scheduler that finds no room for a pod sets the condition `PodScheduled` too. The other conditions, the
-    address and the statuses of containers come from a kubelet."""
+    """A scheduler that finds no room for a pod sets the condition `PodScheduled` too; the rest of the status
+    comes from a kubelet."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
-    written = (
-        status.get(field) for field in ("conditions", "podIP", "initContainerStatuses", "containerStatuses")
-    )
+    fields = ("conditions", "podIP", "initContainerStatuses", "containerStatuses")
     has_begun = spec.get("nodeName") or status.get("phase", "Pending") != "Pending"
-    if any(written) or has_begun or raw["metadata"].get("deletionTimestamp"):
+    if any(map(status.get, fields)) or has_begun or raw["metadata"].get("deletionTimestamp"):
         return ""
     return str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
 

@@ -317,11 +317,12 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
         return replace(status, start_time=seconds_stamp(now))
     if not status.final:
         return status
-    # A job may end before it was ever seen running.
-    earliest = min((p.started_at for p in seen.pods if p.started_at), default="")
+    # A job may end before it was ever seen running. One that has failed may never have run.
+    earliest = min((p.started_at for p in seen.known_pods if p.began and p.started_at), default="")
+    latest = seconds_stamp(now) if status.phase == names.COMPLETED else ""
     return replace(
         status,
-        start_time=status.start_time or earliest or seconds_stamp(now),
+        start_time=status.start_time or earliest or latest,
         completion_time=seconds_stamp(now),
     )
 
