@@ -238,7 +238,8 @@ def test_what_a_pod_lacks_is_empty() -> None:
             "ownerReferences": OWNERS,
         }
     }
-    assert parse_pod(raw) == Pod(PodId("worker", 0), "demo", "demo-worker-0", "", PodState.PENDING)
+    expected = Pod(PodId("worker", 0), "demo", "demo-worker-0", "", PodState.PENDING)
+    assert parse_pod(raw) == replace(expected, unseen_scheduler="default-scheduler")
 
 
 @pytest.mark.parametrize(

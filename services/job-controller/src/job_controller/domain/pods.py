@@ -142,6 +142,8 @@ class Pod:
     unprepared_since: str = ""
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
+    restarts: int = 0
+    """How often its kubelet restarted the first container in place."""
     unseen_scheduler: str = ""
     """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
     gate_failure: str = ""
@@ -195,6 +197,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
         program_end=_program_end_beside_others(raw),
+        restarts=_restarts(raw),
         unseen_scheduler=_unseen_scheduler(raw),
         gate_failure=_gate_failure(raw),
     )
@@ -363,6 +366,12 @@ def _hindrance(raw: Raw) -> Hindrance | None:
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
     return find_hindrance(raw)
+
+
+def _restarts(raw: Raw) -> int:
+    statuses = (raw.get("status") or {}).get("containerStatuses") or ()
+    first = _first_container(raw)
+    return next((int(s.get("restartCount") or 0) for s in statuses if s.get("name") == first), 0)
 
 
 def _unseen_scheduler(raw: Raw) -> str:

@@ -15,6 +15,7 @@ from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
 from job_controller.domain.policies.gate_failures import gate_conditions
+from job_controller.domain.policies.in_place import in_place_message
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
@@ -369,7 +370,8 @@ def _running_condition(
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
-        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
+        message = in_place_message(seen)
+        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING, message)
     if status.final:
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
     return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now, begins))

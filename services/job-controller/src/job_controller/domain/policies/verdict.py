@@ -10,6 +10,7 @@ from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, Observed
 from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
+from job_controller.domain.policies.in_place import in_place_message, is_beyond_limit
 from job_controller.domain.policies.kueue import eviction
 from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
 from job_controller.domain.policies.silent_nodes import find_doubt
@@ -88,6 +89,9 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
         return overdue
     if losses := find_losses(seen, seen.job.trains):
         return _judge_in_time(seen, losses, now)
+    if is_beyond_limit(seen):
+        message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
+        return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
     if stranded := find_stranded(seen, now):
         return judge_all(seen.job, stranded)
     if change := find_change(seen):
