@@ -36,7 +36,7 @@ async def take(harness: JobHarness, *pods: Key, reason: str = "") -> None:
 
 
 async def delete_whenever_there(harness: JobHarness, pod: Key, seconds: int) -> int:
-    """How often the pod is created within this time while somebody deletes it at once."""
+    """How often the pod is created within this time while another client deletes it at once."""
     times = 0
     for _ in range(seconds):
         for _ in range(4):

@@ -72,7 +72,7 @@ async def test_a_rank_that_fails_because_a_node_has_crashed_is_not_the_programs_
     assert await harness.restarts(key) == (1, {"NodeLost": 1})
     assert status["budgets"] == {"disruptions": 1}
     assert status["lastRestart"]["message"] == (
-        "pod demo-worker-1 was lost with its node b, which was last heard at 2026-01-01T00:00:00Z"
+        "pod demo-worker-1 was lost with its node b, which last renewed its Lease at 2026-01-01T00:00:00Z"
     )
 
 

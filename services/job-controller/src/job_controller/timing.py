@@ -58,7 +58,7 @@ SCHEDULER_GRACE_SECONDS = 30.0
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0
-"""An ended worker beyond those that train is deleted this long after its creation."""
+"""An ended worker beyond the present world is deleted this long after its creation."""
 GROWTH_INTERVAL_SECONDS = 60.0
 """The time between two restarts for more workers, each of which costs the steps since the last checkpoint."""
 PROGRAM_END_GRACE_SECONDS = 10.0

@@ -26,7 +26,7 @@ class Doubt:
 
     Args:
         losses: the ranks on nodes whose Lease was read, and was not renewed since the failure.
-        until: such a node is lost if it is still silent at this time.
+        until: such a node is lost if its Lease is still not renewed at this time.
     """
 
     nodes: frozenset[str]
@@ -77,7 +77,7 @@ def _others(seen: Observed, losses: Sequence[Loss]) -> list[Pod]:
 
 
 def _is_silent(seen: Observed, pod: Pod, since: datetime) -> bool:
-    """Not when nothing can be known about its node."""
+    """False if nothing can be known about its node."""
     if seen.renewals is None:
         return False
     if pod.node not in seen.renewals:
@@ -87,6 +87,6 @@ def _is_silent(seen: Observed, pod: Pod, since: datetime) -> bool:
 
 
 def _loss(pod: Pod, renewed_at: datetime) -> Loss:
-    heard = f"which was last heard at {seconds_stamp(renewed_at)}"
-    message = f"pod {pod.name} was lost with its node {pod.node}, {heard}"
+    since = f"which last renewed its Lease at {seconds_stamp(renewed_at)}"
+    message = f"pod {pod.name} was lost with its node {pod.node}, {since}"
     return Loss(Reason.NODE_LOST, pod.id.role, pod.uid, None, message)

@@ -1,4 +1,4 @@
-"""Ended workers beyond those that train are deleted, so that others may find a better node.
+"""Ended workers beyond the present world are deleted, so that new ones may find a better node.
 
 Each of them stays for a while after its creation: a node that refuses one would refuse the next one, too.
 """
@@ -15,7 +15,7 @@ from paddlewheel.contracts.stamps import parse_stamp
 
 
 def useless_pods_to_delete(seen: Observed, now: datetime) -> tuple[Pod, ...]:
-    """Those that have stayed long enough."""
+    """The workers that have stayed long enough."""
     return tuple(pod for pod in useless_pods(seen) if _time_left(pod, now) <= timedelta())
 
 
