@@ -54,6 +54,7 @@ ADVICE: Mapping[Reason, str] = {
     Reason.GANG_TOO_LARGE: "lower spec.schedulingPolicy.minAvailable to the number of pods, or remove it",
     # Pods
     Reason.UNSCHEDULABLE: _MAKE_ROOM,
+    Reason.NO_SCHEDULER: "start the scheduler that is named, or correct schedulerName in the template",
     Reason.SCHEDULING_GATED: "nothing, while a queue holds it; else remove the pod's schedulingGates",
     Reason.IMAGE_PULL_BACK_OFF: (
         "correct the image's name or tag, push it, or name a Secret for its registry in imagePullSecrets"
