@@ -13,7 +13,7 @@ from paddlewheel.kube.ports import PODS, Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 FIRST, SECOND, THIRD = (Key("default", f"demo-worker-{index}") for index in range(3))
-POD_SCOPE = {"failurePolicy": {"restartScope": "Pod"}}
+POD_SCOPE: dict[str, Any] = {"failurePolicy": {"restartScope": "Pod"}}
 DISRUPTIONS = {
     "EvictionByEvictionAPI": "Evicted",
     "PreemptionByScheduler": "Preempted",
@@ -52,6 +52,8 @@ async def test_a_pod_that_is_deleted_before_it_began_is_made_at_growing_interval
     harness: JobHarness,
 ) -> None:
     key = await harness.create(job())
+    await harness.settle(key)
+    await harness.patch(FIRST, {"spec": {"nodeName": "node-0"}}, PODS)
     assert await delete_whenever_there(harness, SECOND, 50) <= 5
     running = await harness.condition(key, "Running")
     assert running["reason"] == "Restarting"
