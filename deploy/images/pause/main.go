@@ -3,7 +3,8 @@
 // /pause holds a pod's namespaces open and reaps its orphans.
 // /gate --file PATH waits until PATH is not empty; /gate --resolve-all PATH waits until every name in PATH, separated by
 // white space, resolves. PATH may change meanwhile. /gate --ask URL waits until a GET of URL answers 200; an answer may take
-// half a minute.
+// half a minute. With --fallback 30s after that, it also passes when no GET was answered 200 or 202 for so long, and writes
+// why into the container's termination message.
 package main
 
 import (
@@ -23,6 +24,9 @@ const (
 	poll   = 200 * time.Millisecond
 	again  = time.Second
 	answer = 60 * time.Second
+	dial   = 10 * time.Second
+
+	terminationMessage = "/dev/termination-log"
 )
 
 func main() {
@@ -81,9 +85,16 @@ func condition(args []string) (func(context.Context) bool, error) {
 		return resolved(args[1]), nil
 	}
 	if len(args) == 2 && args[0] == "--ask" {
-		return agreed(args[1]), nil
+		return agreed(args[1], 0), nil
 	}
-	return nil, fmt.Errorf("usage: gate --file PATH | gate --resolve-all PATH | gate --ask URL; got %q", args)
+	if len(args) == 4 && args[0] == "--ask" && args[2] == "--fallback" {
+		fallback, err := time.ParseDuration(args[3])
+		if err == nil && fallback > 0 {
+			return agreed(args[1], fallback), nil
+		}
+	}
+	usage := "usage: gate --file PATH | gate --resolve-all PATH | gate --ask URL [--fallback DURATION]; got %q"
+	return nil, fmt.Errorf(usage, args)
 }
 
 func filled(path string) bool {
@@ -91,10 +102,13 @@ func filled(path string) bool {
 	return err == nil && info.Size() > 0
 }
 
-// agreed asks without the proxy of the environment, which would not know an address of the cluster.
-func agreed(url string) func(context.Context) bool {
-	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
-	said := ""
+// agreed asks without the proxy of the environment, which would not know an address of the cluster. It never falls back
+// if fallback is 0.
+func agreed(url string, fallback time.Duration) func(context.Context) bool {
+	dialer := &net.Dialer{Timeout: dial}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}
+	client := &http.Client{Timeout: answer, Transport: transport}
+	said, answered := "", time.Now()
 	return func(ctx context.Context) bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -104,15 +118,31 @@ func agreed(url string) func(context.Context) bool {
 		response, err := client.Do(request)
 		if err != nil {
 			said = later(ctx, said, err.Error())
-			return false
+			return gaveUp(ctx, answered, fallback, said)
 		}
 		response.Body.Close()
 		if response.StatusCode == http.StatusOK {
 			return true
 		}
+		if response.StatusCode == http.StatusAccepted {
+			answered = time.Now()
+		}
 		said = later(ctx, said, response.Status)
+		return gaveUp(ctx, answered, fallback, said)
+	}
+}
+
+// gaveUp reports why in the container's termination message, which is in the status of the pod.
+func gaveUp(ctx context.Context, answered time.Time, fallback time.Duration, why string) bool {
+	if fallback == 0 || time.Since(answered) < fallback || ctx.Err() != nil {
 		return false
 	}
+	message := fmt.Sprintf("no answer for %v: %s", fallback, why)
+	fmt.Fprintln(os.Stderr, message)
+	if err := os.WriteFile(terminationMessage, []byte(message), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return true
 }
 
 // later says what is new, so that the log of a pod that waits tells why, and waits a moment.

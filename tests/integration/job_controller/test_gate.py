@@ -111,8 +111,40 @@ async def test_a_gate_that_nobody_answers_waits_and_ends_when_it_is_told() -> No
             assert await asyncio.to_thread(process.wait, 60) == 143
 
 
+async def test_a_gate_that_nobody_answers_falls_back() -> None:
+    (port,) = free_ports(1)
+    with gate("--ask", f"http://127.0.0.1:{port}/nobody", "--fallback", "1ms") as process:
+        assert await asyncio.to_thread(process.wait, 60) == 0
+
+
+async def test_a_gate_that_is_answered_does_not_fall_back() -> None:
+    asked = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        asked.set()
+        return web.Response(status=202)
+
+    app = web.Application()
+    app.router.add_get("/wait", answer)
+    async with TestServer(app) as server:
+        with gate("--ask", str(server.make_url("/wait")), "--fallback", "1h") as process:
+            for _ in range(2):
+                asked.clear()
+                async with asyncio.timeout(90):
+                    await asked.wait()
+            assert process.poll() is None
+
+
 @pytest.mark.parametrize(
-    "arguments", [(), ("--resolve-all",), ("--resolve", "a"), ("--file", "a", "b"), ("--ask",)]
+    "arguments",
+    [
+        (),
+        ("--resolve-all",),
+        ("--resolve", "a"),
+        ("--file", "a", "b"),
+        ("--ask",),
+        ("--ask", "u", "--fallback", "soon"),
+    ],
 )
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...]) -> None:
     with gate(*arguments) as process:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, islice
 
@@ -13,11 +15,12 @@ import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.core.tasks import end
-from paddlewheel.kube.ports import CONFIG_MAPS, PADDLE_JOBS, PODS
+from paddlewheel.kube.ports import CONFIG_MAPS, LEASES, PADDLE_JOBS, PODS
 from paddlewheel.operator.sharding import Shard
 from paddlewheel.testkit.kubernetes import set_pod_status
-from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
+from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
@@ -161,3 +164,35 @@ async def test_a_suspended_job_goes_on_and_a_finished_one_is_deleted_in_time(job
         *("JobAccepted", *begun, "JobRestarted", "JobSuspended", "JobResumed", *begun),
         *("JobSucceeded", "JobDeleted"),
     )
+
+
+async def test_a_rank_that_fails_after_the_last_renewal_of_another_nodes_lease_has_lost_its_peer(
+    jobs: JobServiceHarness,
+) -> None:
+    """job-controller may read the Leases of nodes with the rights of the chart."""
+    await jobs.start_process()
+    node, now = f"node-{uuid.uuid4().hex[:8]}", datetime.now(UTC)
+    spec = {"holderIdentity": node, "renewTime": f"{now - timedelta(minutes=3):%Y-%m-%dT%H:%M:%S.%fZ}"}
+    lease = Key("kube-node-lease", node)
+    await jobs.cluster.create(
+        LEASES, {"metadata": {"name": node, "namespace": lease.namespace}, "spec": spec}
+    )
+    server, worker = make_role(nodeName=node), make_role(nodeName=f"{node}-2")
+    key = await jobs.create(make_paddle_job("lost-peer", cleanPodPolicy="Never", ps=server, worker=worker))
+    await jobs.wait_pods(key, 2)
+    await _run(jobs, key)
+    ended = ended_status(exit_code=1)
+    at = seconds_stamp(now - timedelta(minutes=2))
+    ended["containerStatuses"][0] |= {"image": "", "imageID": "", "restartCount": 0}
+    ended["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = at
+    pod = jobs.key("lost-peer-worker-0")
+    await jobs.cluster.patch(PODS, pod, {"status": ended}, subresource="status")
+    await eventually(partial(_was_restarted, jobs, key), what="a restart")
+    assert (await jobs.status(key))["restarts"] == {"NodeLost": 1}
+    await jobs.cluster.delete(LEASES, lease)
+
+
+async def _was_restarted(jobs: JobServiceHarness, key: Key) -> bool:
+    status = await jobs.status(key)
+    assert status.get("phase") != "Failed", status
+    return bool(status.get("restarts"))

@@ -135,6 +135,8 @@ def resources_named_in(service: str) -> set[Resource]:
     return found
 
 
+NODE_LEASES = "paddlewheel-node-leases"
+"""Lets job-controller read the Leases of nodes, and nothing else, in kube-node-lease."""
 LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
 OWN_ROLES: dict[str, dict[str, Rights]] = {
     "job-controller": {"leases": LEASES},
@@ -162,7 +164,8 @@ def test_a_service_may_read_every_resource_its_code_uses(service: str) -> None:
 
     assert used, "no Resource constants found: has the code moved?"
     namespaced = NAMESPACE_RIGHTS if service == "dataset-controller" else {}
-    assert used <= {*RIGHTS[service], *CLUSTER_RIGHTS.get(service, {}), *namespaced}
+    own = OWN_ROLES[service]["leases"] if service == "job-controller" else {}
+    assert used <= {*RIGHTS[service], *CLUSTER_RIGHTS.get(service, {}), *namespaced, *own}
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
@@ -174,7 +177,16 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     ]
 
     own = [("Role", role) for role in OWN_ROLES.get(service, {})]
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own]
+    nodes = [("Role", NODE_LEASES)] if service == "job-controller" else []
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own, *nodes]
+
+
+def test_the_leases_of_nodes_can_be_read_and_not_written() -> None:
+    for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
+        role, bound = named(manifests, "Role", NODE_LEASES), named(manifests, "RoleBinding", NODE_LEASES)
+        assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get"}}
+        assert {m["metadata"]["namespace"] for m in (role, bound)} == {"kube-node-lease"}
+        assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))

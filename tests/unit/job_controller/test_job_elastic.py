@@ -352,3 +352,20 @@ async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods
     env = [{v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]} for pod in pods]
     assert [each["PADDLE_ELASTIC_NP"] for each in env] == ["4"] * 4
     assert (await harness.status(key))["restarts"] == {"Scaled": 1}
+
+
+async def test_a_worker_beyond_those_that_train_is_not_made_again_and_again(harness: JobHarness) -> None:
+    """Its node refuses it: the pod stays for a minute, and so does its name."""
+    key = await shrunk(harness)
+    times = 0
+    for _ in range(200):
+        await harness.drain_queue()
+        for name in await harness.pod_names():
+            status = (await harness.get(Key("default", name), PODS)).get("status") or {}
+            if name == "demo-worker-2" and status.get("phase") != "Failed":
+                times += 1
+                refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
+                await harness.set_status(pod_key(2), refused, PODS)
+        await harness.advance(1)
+    assert 3 <= times <= 4
+    assert (await harness.status(key))["phase"] == "Running"

@@ -225,8 +225,9 @@ async def test_a_fact_the_bus_can_never_take_does_not_hold_the_others(
     monkeypatch.setattr(harness.bus, "publish", refuse_one)
     key = await harness.create(make_paddle_job())
     await harness.settle(key)
+    await harness.run_pods()
     await harness.advance(3)
-    assert harness.facts() == ["JobStarting"]
+    assert harness.facts() == ["JobStarting", "JobRunning"]
     assert (await harness.settle(key)).requeue_after is None
 
 

@@ -438,3 +438,9 @@ def test_the_status_survives_being_written_and_read() -> None:
     raw["metadata"] |= {"uid": "u"}
     status = JobStatus(gang=GangStatus(NATIVE, "demo", 2, "Pending", "because"))
     assert parse_job(raw | {"status": status.render()}).status.gang == status.gang
+
+
+def test_the_scheduler_volcano_without_volcano_is_said_to_place_no_pod() -> None:
+    gang = choose_gang(make_job(**(PLAIN | BY_VOLCANO)), frozenset({NATIVE}), "Auto")
+    assert "no effect" not in gang.ignored
+    assert gang.ignored.startswith("no scheduler places the pods, because their templates name volcano")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import cast
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
+from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller import gate_endpoint
+from job_controller.domain.model import Options
+from paddlewheel.contracts.crds.paddlejob import World
+from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
 from paddlewheel.testkit.kubernetes import set_pod_status
@@ -36,6 +41,7 @@ async def question(harness: JobHarness, pod: str) -> str:
     """The URL that the pod's gate asks, without its address."""
     command = (await gate_of(harness, pod))["command"]
     assert command[:2] == ["/gate", "--ask"]
+    assert command[3:] == ["--fallback", "30s"]
     return str(command[2]).removesuffix("&ip=$(POD_IP)")
 
 
@@ -172,3 +178,53 @@ async def test_by_name_pods_ask_nobody(harness: JobHarness) -> None:
     await harness.settle(key)
     assert (await gate_of(harness, "demo-worker-0"))["command"][1] == "--resolve-all"
     assert await harness.exists(key, CONFIG_MAPS)
+
+
+NO_ANSWER = "no answer for 30s: dial tcp 10.96.0.9:8080: i/o timeout"
+
+
+def passed_gate(message: str) -> Object:
+    """The gate of a pod has passed; its own container runs."""
+    gate = {"name": "coord-paddle", "state": {"terminated": {"exitCode": 0, "message": message}}}
+    return {"initContainerStatuses": [gate]}
+
+
+async def test_a_gate_without_an_answer_is_a_condition_an_event_and_a_fact_once(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    await harness.run_pods()
+    for pod in ("demo-worker-0", "demo-worker-1"):
+        await harness.set_status(Key("default", pod), passed_gate(NO_ANSWER), PODS)
+        await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["phase"], status["stuckOn"]) == ("Running", ["GateUnanswered"])
+    message = (await harness.condition(key, "GateUnanswered"))["message"]
+    assert message.startswith(
+        f"the gate of pod demo-worker-0 started the pod without an answer ({NO_ANSWER}); "
+    )
+    stuck = [event.data for event in harness.published if isinstance(event.data, JobStuck)]
+    assert [(fact.reason, fact.message) for fact in stuck] == [("GateUnanswered", message)]
+    warned = [event for event in await harness.kubernetes_events() if event.type == "Warning"]
+    assert [(event.reason, event.message) for event in warned] == [("GateUnanswered", message)]
+    await harness.set_status(Key("default", "demo-worker-0"), passed_gate(""), PODS)
+    await harness.set_status(Key("default", "demo-worker-1"), passed_gate(""), PODS)
+    await harness.settle(key)
+    assert (await harness.condition(key, "GateUnanswered"))["status"] == "False"
+
+
+async def test_a_gate_with_an_answer_is_no_condition(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(1)))
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.set_status(Key("default", "demo-worker-0"), passed_gate(""), PODS)
+    await harness.settle(key)
+    assert "GateUnanswered" not in {c["type"] for c in (await harness.status(key))["conditions"]}
+
+
+async def test_nothing_but_its_gate_holds_a_worker_beyond_those_that_train() -> None:
+    job = make_job(worker={**make_role(4), "requests": 2})
+    status = replace(job.status, world=World(workers=2, of=4))
+    options = Options(gate_image="example/gate:1", gate_url=URL)
+    pods = [render(replace(job, status=status), index=index, options=options) for index in (1, 2)]
+    gates = [pod["spec"]["initContainers"][-1]["command"] for pod in pods]
+    assert ["--fallback" in command for command in gates] == [True, False]

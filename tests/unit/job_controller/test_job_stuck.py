@@ -156,6 +156,8 @@ SUMMARY = "Unable to attach or mount volumes: unmounted volumes=[data]: timed ou
 
 
 async def be_unprepared(harness: JobHarness, pod: Key) -> None:
+    for name in await harness.pod_names():
+        await harness.patch(Key("default", name), {"spec": {"nodeName": "node-1"}}, PODS)
     since = harness.clock.now().isoformat()
     status = {"phase": "Pending", "conditions": [{**UNPREPARED, "lastTransitionTime": since}]}
     await harness.set_status(pod, status, PODS)
@@ -284,3 +286,37 @@ def test_causes(reason: Reason, has_config: bool, seconds: float, expected: Reas
     now = MADE + timedelta(seconds=seconds)
     assert stuck_on(seen, OPEN, now) == expected
     assert seconds_until_stuck(seen, now) == (0.5 if seconds == 29.5 else None)
+
+
+async def test_a_pod_that_no_scheduler_looks_at_names_the_scheduler(harness: JobHarness) -> None:
+    key = await start(harness, worker=make_role(2, schedulerName="volcanoo"))
+    await harness.advance(29)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+    await harness.advance(1)
+    message = (
+        "pod demo-worker-0: scheduler volcanoo has not looked at the pod for 30 s; start this scheduler, or"
+        " correct schedulerName in the template"
+    )
+    running = await harness.condition(key, "Running")
+    assert (running["reason"], running["message"]) == ("NoScheduler", message)
+    assert said(harness) == [("NoScheduler", message)]
+    assert await warnings(harness) == [("NoScheduler", message)]
+
+
+async def test_a_scheduler_that_is_down_is_named_until_it_looks_at_the_pod(harness: JobHarness) -> None:
+    key = await start(harness)
+    await harness.advance(31)
+    assert "scheduler default-scheduler has not" in (await harness.condition(key, "Running"))["message"]
+    for index, pod in enumerate((FIRST, SECOND)):
+        await harness.patch(pod, {"spec": {"nodeName": f"node-{index}"}}, PODS)
+    await harness.settle(key)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+
+
+async def test_a_pod_that_a_scheduler_has_looked_at_waits_for_no_scheduler(harness: JobHarness) -> None:
+    key = await start(harness)
+    for pod in (FIRST, SECOND):
+        await harness.set_status(pod, {"conditions": [{"type": "PodScheduled", "status": "True"}]}, PODS)
+    await harness.settle(key)
+    await harness.advance(60)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"

@@ -238,7 +238,8 @@ def test_what_a_pod_lacks_is_empty() -> None:
             "ownerReferences": OWNERS,
         }
     }
-    assert parse_pod(raw) == Pod(PodId("worker", 0), "demo", "demo-worker-0", "", PodState.PENDING)
+    expected = Pod(PodId("worker", 0), "demo", "demo-worker-0", "", PodState.PENDING)
+    assert parse_pod(raw) == replace(expected, unseen_scheduler="default-scheduler")
 
 
 @pytest.mark.parametrize(
@@ -326,16 +327,19 @@ OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 @pytest.mark.parametrize(
     ("before", "pods", "start"),
     [
-        ("", [], "2026-01-01T00:10:00Z"),
+        ("", [], ""),
         ("", ["", "2026-01-01T00:03:00Z", "2026-01-01T00:02:00Z"], "2026-01-01T00:02:00Z"),
         ("2026-01-01T00:05:00Z", ["2026-01-01T00:02:00Z"], "2026-01-01T00:05:00Z"),
     ],
-    ids=["never seen", "from its pods", "seen running"],
+    ids=["never ran", "from its pods", "seen running"],
 )
-def test_a_job_that_ended_has_both_times(before: str, pods: list[str], start: str) -> None:
+def test_a_job_that_ended_started_with_the_first_pod_that_ran(
+    before: str, pods: list[str], start: str
+) -> None:
     job = replace(make_job(worker=make_role(3)), status=JobStatus(start_time=before))
     ended = tuple(
-        make_pod("worker", i, state=PodState.FAILED, started_at=at) for i, at in enumerate(pods or [""] * 3)
+        make_pod("worker", i, state=PodState.FAILED, started_at=at, began=bool(at))
+        for i, at in enumerate(pods or [""] * 3)
     )
     found = status.active_status(Observed(job, ended), OPEN, End(Reason.POD_FAILED, ""), NOW)
     assert found.phase == names.FAILED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,8 @@ from paddlewheel.kube.ports import Change, Object
 
 
 class Departures:
-    """The last pod of each place of the jobs that have not ended, until the status lists it no longer: then
-    its end is recorded. Lost with the process, as any notification.
+    """The last pod of each place of the jobs that have not ended, until the status lists it no longer, or its
+    loss is counted. Lost with the process, as any notification.
 
     Args:
         jobs: watched.
@@ -34,7 +34,14 @@ class Departures:
 
     def of(self, job_uid: str) -> tuple[Pod, ...]:
         """In no particular order."""
-        return tuple(departed.pod for departed in self._gone.get(job_uid, {}).values())
+        job, found = self._job(job_uid), self._gone.get(job_uid, {}).values()
+        return tuple(departed.pod for departed in found if job is None or departed.reviewed(job))
+
+    def counted(self, job_uid: str, pods: Collection[str]) -> None:
+        """The recorded status counts the losses of the pods with these uids."""
+        found = self._gone.get(job_uid, {})
+        for place in [place for place, departed in found.items() if departed.pod.uid in pods]:
+            del found[place]
 
     def heard(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
@@ -62,6 +69,8 @@ class Departures:
         for uid in controller_uid(obj):
             job = self._job(uid)
             departed = _Departed(pod, was_listed=False).reviewed(job) if pod and job else None
+            if departed and job and departed.pod.uid in (status_of(job).get("replacing") or ()):
+                continue
             if departed and job and not has_ended(job):
                 self._gone[uid][departed.pod.id] = departed
 

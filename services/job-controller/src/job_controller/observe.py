@@ -17,6 +17,7 @@ from job_controller.domain.gang_actions import CHILD
 from job_controller.domain.model import (
     Flavor,
     Job,
+    JobStatus,
     Observed,
     PortClaim,
     Priority,
@@ -38,6 +39,7 @@ from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pod
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
+from job_controller.node_leases import NodeLeases
 from job_controller.timing import (
     EVENTS_READ_INTERVAL_SECONDS,
     LOGS_READ_TIMEOUT_SECONDS,
@@ -128,6 +130,7 @@ class JobObserver:
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
         self._departures = Departures(watch.of(JOB))
+        self._node_leases = NodeLeases(cluster, clock)
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
@@ -142,7 +145,7 @@ class JobObserver:
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
             seen = await self._with_priority(await self._with_flavors(seen))
-            seen = await self._with_unprepared(seen)
+            seen = await self._node_leases.read(await self._with_unprepared(seen))
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         return seen
@@ -172,6 +175,10 @@ class JobObserver:
             self._parse_job.forget(change.obj)
             self._parse_pod.forget(change.obj)
 
+    def recorded(self, job_uid: str, status: JobStatus) -> None:
+        """This status was written."""
+        self._departures.counted(job_uid, status.replacing)
+
     def done_with_logs(self, job_uid: str) -> None:
         """They were kept, or never can be: they are not read again."""
         self._done_with_logs.add(job_uid)
@@ -181,6 +188,7 @@ class JobObserver:
         self._done_with_logs.discard(job_uid)
         self._reads.forget(names.CONFIG_MAP, key)
         self._asked.pop(key, None)
+        self._node_leases.forget(key)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))

@@ -18,6 +18,8 @@ LONGEST_COUNTS_INTERVAL_SECONDS = 30.0
 FACT_GRACE_SECONDS = 60.0
 """Facts that are at most this much older than the start of the service are read, too. Clocks differ, and a
 data set may be read from the API server before its facts are read from the bus."""
+NODE_LEASE_READ_INTERVAL_SECONDS = 2.0
+"""The time between two reads of the Lease of a node that a verdict waits for."""
 LOGS_READ_TIMEOUT_SECONDS = 5.0
 """How long a pass waits for the logs of a job's pods before it deletes the pods."""
 EVENTS_READ_INTERVAL_SECONDS = 10.0
@@ -28,6 +30,8 @@ EVENTS_READ_INTERVAL_SECONDS = 10.0
 
 GATE_POLL_TIMEOUT_SECONDS = 25.0
 """A waiting gate gets an answer after this time and asks again."""
+GATE_FALLBACK_TIMEOUT_SECONDS = 30.0
+"""A gate without an answer for this long lets its pod start, which then waits for its ConfigMap."""
 PROGRESS_BODY_TIMEOUT_SECONDS = 5.0
 """The body of a progress report must arrive within this time."""
 PROGRESS_SWEEP_INTERVAL_SECONDS = 60.0
@@ -40,14 +44,21 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 # Policies
 
 
+NODE_SILENCE_TIMEOUT_SECONDS = 45.0
+"""A kubelet renews the Lease of its node every 10 s. The node is lost if the Lease was not renewed for this
+long after a rank on another node failed."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
 POD_PREPARATION_GRACE_SECONDS = 30.0
 """A node may take this long to prepare volumes and network; later, Events are read again this often."""
 STUCK_POD_GRACE_SECONDS = 30.0
 """A pod younger than this is not stuck: nodes become free and volumes are bound."""
+SCHEDULER_GRACE_SECONDS = 30.0
+"""A scheduler looks at a pod within this time, whether it finds room or not."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
+USELESS_POD_GRACE_SECONDS = 60.0
+"""An ended worker beyond the present world is deleted this long after its creation."""
 GROWTH_INTERVAL_SECONDS = 60.0
 """The time between a restart and the next one for more workers; it doubles with each growth that was lost."""
 LONGEST_GROWTH_INTERVAL_SECONDS = 3600.0
@@ -62,6 +73,9 @@ ROOM_YIELD_GRACE_SECONDS = 60.0
 """A job that could grow waits this long for pods of other jobs that might take its room meanwhile."""
 NEED_GRACE_SECONDS = 120.0
 """A pod without a node needs room for this long; one that waits longer fits nowhere."""
+PROGRAM_END_GRACE_SECONDS = 10.0
+"""A kubelet that ends a whole pod reports the end of its last container this long after the pod's own grace
+period."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0

@@ -246,6 +246,8 @@ class Passes:
     def _finish(self, seen: Observed, obj: Object, todo: Plan, applied: Applied) -> Iterator[None]:
         wanted = seen.status if todo.status is None else _with_messages(seen, obj, todo.status)
         obj, recorded = self._record(seen, obj, wanted)
+        if recorded != seen.status:
+            self._observer.recorded(seen.job.uid, recorded)
         yield
         is_settled = self._publish(obj, Case(seen.job, recorded), recorded.announcements)
         yield

@@ -54,12 +54,14 @@ ADVICE: Mapping[Reason, str] = {
     Reason.GANG_TOO_LARGE: "lower spec.schedulingPolicy.minAvailable to the number of pods, or remove it",
     # Pods
     Reason.UNSCHEDULABLE: _MAKE_ROOM,
+    Reason.NO_SCHEDULER: "start the scheduler that is named, or correct schedulerName in the template",
     Reason.SCHEDULING_GATED: "nothing, while a queue holds it; else remove the pod's schedulingGates",
     Reason.IMAGE_PULL_BACK_OFF: (
         "correct the image's name or tag, push it, or name a Secret for its registry in imagePullSecrets"
     ),
     Reason.INVALID_IMAGE_NAME: "correct the image's name in the template",
     Reason.CONFIG_ERROR: "create the ConfigMap or Secret that is named",
+    Reason.GATE_UNANSWERED: "let pods of the namespace connect to the Service job-controller",
     Reason.FAILED_MOUNT: "create what is named, or correct the volume in the template",
     Reason.CONTAINER_CANNOT_START: "correct the command, mounts or security context of the template",
     Reason.CRASH_LOOP_BACK_OFF: f"fix the program; {_SEE_THE_LOG}",

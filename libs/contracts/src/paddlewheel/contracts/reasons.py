@@ -71,6 +71,10 @@ class Reason(StrEnum):
         "Unschedulable",
         "A pod fits on no node; the message quotes the scheduler.",
     )
+    NO_SCHEDULER = (
+        "NoScheduler",
+        "No scheduler has looked at a pod for 30 s; the message names the one that the pod asks for.",
+    )
     GANG_UNSCHEDULABLE = (
         "GangUnschedulable",
         "The pods of a gang do not fit all together, so none starts; the message says how many find no room.",
@@ -105,6 +109,10 @@ class Reason(StrEnum):
     FAILED_MOUNT = "FailedMount", "A volume of a pod cannot be mounted; the message quotes the kubelet."
     CONTAINER_CANNOT_START = "ContainerCannotStart", "A container cannot start; the message has the cause."
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff", "A container ends again and again."
+    GATE_UNANSWERED = (
+        "GateUnanswered",
+        "The gate of a pod could not ask job-controller for 30 s, so the pod started without it.",
+    )
     PODS_STARTING = "PodsStarting", "Pods run whose containers are not all ready."
     ALL_PODS_RUNNING = "AllPodsRunning", "Every pod is running and ready, or has succeeded."
     BESIDE_DATA = "BesideData", "Every worker runs on the node of its partition of the data set."

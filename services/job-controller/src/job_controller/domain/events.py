@@ -51,6 +51,14 @@ def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
     return (KubernetesEvent("Warning", running.reason, running.message),)
 
 
+def gate_failure_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """A gate got no answer, once in the life of the job."""
+    before, after = (find(s.conditions, names.CONDITION_GATE_UNANSWERED) for s in (job.status, status))
+    if after is None or before is not None:
+        return ()
+    return (KubernetesEvent("Warning", after.reason, after.message),)
+
+
 def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
     """Workers run away from their data, said once in each epoch."""
     before, after = (find(s.conditions, names.CONDITION_DATA_LOCAL) for s in (job.status, status))
@@ -61,7 +69,8 @@ def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
 
 def restart_event(why: Restart) -> KubernetesEvent:
     """Pods are made anew; a warning when none of the user's changes is the cause."""
-    what = "the failed pod is replaced" if why.only else "all pods are made anew"
+    lost = "the lost pod is" if len(why.only) == 1 else f"{len(why.only)} lost pods are"
+    what = f"{lost} replaced" if why.only else "all pods are made anew"
     return KubernetesEvent(
         "Warning" if why.is_failure else "Normal", Reason.RESTARTED, f"{what}: {why.message}"
     )

@@ -28,7 +28,12 @@ from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.facts import Fact, FactTable
 
-_STUCK_BY = (names.CONDITION_ADMITTED, names.CONDITION_RUNNING, names.CONDITION_STALLED)
+_STUCK_BY = (
+    names.CONDITION_ADMITTED,
+    names.CONDITION_RUNNING,
+    names.CONDITION_STALLED,
+    names.CONDITION_GATE_UNANSWERED,
+)
 _UID = 8
 """Characters of a job's uid that are its model's version."""
 

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed, Workload
-from job_controller.domain.pods import ENDED
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.kueue import (
     ADMITTED,
@@ -47,7 +46,7 @@ def queue_actions(seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ..
 
 def finished_actions(seen: Observed) -> tuple[Action, ...]:
     """A job that has ended holds no quota once its last pod has, also of former epochs."""
-    is_over = all(pod.state in ENDED and not pod.terminating for pod in (*seen.pods, *seen.old_pods))
+    is_over = not any(pod.holds_node or pod.terminating for pod in (*seen.pods, *seen.old_pods))
     return delete_workload(seen) if is_over else ()
 
 

@@ -498,6 +498,8 @@ class Observed:
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
         rivals: looked at for jobs that have fewer workers than they want.
+        renewals: when the kubelet of a node last renewed its Lease, by node; None for a node without a Lease.
+            No map: Leases were not read.
     """
 
     job: Job
@@ -523,6 +525,7 @@ class Observed:
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: Priority | None = None
     rivals: Rivals = Rivals()
+    renewals: Mapping[str, datetime | None] | None = None
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -618,10 +621,8 @@ def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -
 
 
 def _is_missed(pod: Pod, status: JobStatus) -> bool:
-    """The status does not say yet that this pod is gone."""
-    if pod.epoch < status.epoch or pod.uid in status.replacing:
-        return False
-    return any(ref.get("uid") == pod.uid for role in status.roles.values() for ref in role.refs)
+    """The status does not count the loss of this pod yet."""
+    return pod.epoch >= status.epoch and pod.uid not in status.replacing
 
 
 def _replaced(pod: Pod, uids: Collection[str]) -> Pod:

@@ -15,6 +15,7 @@ from job_controller.domain.events import (
     expiry_event,
     gang_events,
     gate_events,
+    gate_failure_events,
     refusal_events,
     restart_event,
     scale_events,
@@ -33,7 +34,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.domain.policies.elastic import due_pods, next_fit, useless_pods
+from job_controller.domain.policies.elastic import due_pods, next_fit
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
@@ -41,17 +42,21 @@ from job_controller.domain.policies.host_ports import PortBlock, claim_ports, cr
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
+from job_controller.domain.policies.no_scheduler import seconds_until_unseen, with_unseen_pods
 from job_controller.domain.policies.overdue import overdue_in
+from job_controller.domain.policies.program_end import seconds_until_program_end, with_program_ends
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stranded import seconds_until_stranded
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.unprepared import look_again_in
+from job_controller.domain.policies.useless import seconds_until_useless, useless_pods_to_delete
 from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import (
     End,
     GoOn,
+    Hold,
     Restart,
     decide_outlived,
     decide_verdict,
@@ -76,6 +81,7 @@ from job_controller.domain.status import (
     restarted_status,
     with_condition,
 )
+from job_controller.timing import NODE_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -106,6 +112,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
+    seen = with_unseen_pods(with_program_ends(seen, now), now)
     job = seen.job
     if job.is_anothers:
         return Plan()
@@ -228,14 +235,17 @@ def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> P
     until the spec is right."""
     job, events = seen.job, refusal_events(seen.job, problems)
     verdict = GoOn() if has_outlived_success(seen) else decide_outlived(seen, now)
+    if isinstance(verdict, Hold):
+        return replace(_plan_hold(verdict, now), events=events)
     if isinstance(verdict, Restart):
         status = refused_restart(seen, problems, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
     status = refused_status(seen, problems, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
-    actions = (*_end_old_world(seen), *refused_actions(seen))
+    looks = (overdue_in, seconds_until_program_end, seconds_until_useless, seconds_until_unseen)
+    next_look = earliest(_seconds_until(ends_at(job), now), *(look(seen, now) for look in looks))
+    actions = (*_end_old_world(seen, now), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
 
 
@@ -248,6 +258,8 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
+    if isinstance(verdict, Hold):
+        return _plan_hold(verdict, now)
     if isinstance(verdict, Restart):
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
@@ -273,13 +285,19 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
+def _plan_hold(verdict: Hold, now: datetime) -> Plan:
+    """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
+    left = (verdict.until - now).total_seconds()
+    return Plan(requeue_after=min(left, NODE_LEASE_READ_INTERVAL_SECONDS))
+
+
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
     """Nothing is created; what was given up ends all the same."""
     surplus = surplus_pods(seen)
     return replace(
         base,
         actions=(
-            *_end_old_world(seen),
+            *_end_old_world(seen, now),
             *gated_actions(seen, gang, gate),
             *queue_actions(seen, gate, now),
             *_delete_pods(seen.job, surplus),
@@ -293,7 +311,16 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
-    looks = (seconds_until_stuck, overdue_in, next_fit, look_again_in, seconds_until_stranded)
+    looks = (
+        seconds_until_stuck,
+        overdue_in,
+        next_fit,
+        look_again_in,
+        seconds_until_stranded,
+        seconds_until_program_end,
+        seconds_until_useless,
+        seconds_until_unseen,
+    )
     return earliest(*waits, *(look(seen, now) for look in looks))
 
 
@@ -302,10 +329,10 @@ def _seconds_until(at: datetime | None, now: datetime) -> float | None:
     return (at - now).total_seconds() if at is not None and at > now else None
 
 
-def _end_old_world(seen: Observed) -> tuple[Action, ...]:
+def _end_old_world(seen: Observed, now: datetime) -> tuple[Action, ...]:
     """Pods and addresses of former epochs, and pods that are replaced by themselves."""
     job = seen.job
-    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods(seen))
+    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods_to_delete(seen, now))
     pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
     config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
     return (*config, *_delete_pods(job, pods))
@@ -328,7 +355,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
     return replace(
         base,
         actions=(
-            *_end_old_world(seen),
+            *_end_old_world(seen, now),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
@@ -359,7 +386,11 @@ def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
     if base.status is None:
         return ()
     status = base.status
-    return (*stuck_events(job, status), *stall_events(job, status), *spill_events(job, status))
+    return tuple(
+        event
+        for events in (stuck_events, stall_events, spill_events, gate_failure_events)
+        for event in events(job, status)
+    )
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from job_controller.domain import names
-from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
+from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS, PROGRAM_END_GRACE_SECONDS
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -41,6 +41,8 @@ _BY_POD_REASON = {
 _BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
+_DEFAULT_POD_GRACE_SECONDS = 30
+DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class PodState(Enum):
@@ -76,6 +78,21 @@ class Failure:
     """In our words; `reason` is the kubelet's."""
     container: str = ""
     """The container that failed, "" when it is the first one, which trains."""
+
+
+@dataclass(frozen=True)
+class ProgramEnd:
+    """The first container, which trains, has ended for good, and other containers of its pod run on.
+
+    Args:
+        state: SUCCEEDED for exit code 0, else FAILED.
+        counts_at: the pod counts as ended from this time. A kubelet that ends the whole pod, as in an
+            eviction, gives the reason only after the last container, which has ended by then.
+    """
+
+    state: PodState
+    failure: Failure | None
+    counts_at: datetime
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,18 @@ class Pod:
     """The node that held its part of the data set when it was made, "" when it has none."""
     unprepared_since: str = ""
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
+    program_end: ProgramEnd | None = None
+    restarts: int = 0
+    """How often its kubelet restarted the first container in place."""
+    unseen_scheduler: str = ""
+    """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
+    gate_failure: str = ""
+    """Why its gate got no answer, "" when it got one."""
+
+    @property
+    def holds_node(self) -> bool:
+        """A container of it runs or may run."""
+        return self.state not in ENDED or self.program_end is not None
 
     @property
     def speaker(self) -> str:
@@ -170,6 +199,10 @@ def parse_pod(raw: Raw) -> Pod | None:
         group=str(((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""),
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
+        program_end=_program_end_beside_others(raw),
+        restarts=_restarts(raw),
+        unseen_scheduler=_unseen_scheduler(raw),
+        gate_failure=_gate_failure(raw),
     )
 
 
@@ -201,12 +234,15 @@ def pod_role(raw: Raw) -> str:
 def pod_state(raw: Raw) -> PodState:
     """The contract's counting rule; a terminating pod counts as pending, since it will be replaced, unless it
     had ended before."""
+    asked = _deletion_asked_at(raw["metadata"])
+    if asked and (end := _program_end(raw)) and end.counts_at < asked:
+        return end.state
     if raw["metadata"].get("deletionTimestamp") and not _ended_before_deletion(raw):
         return PodState.PENDING
     status = raw.get("status") or {}
     phase = status.get("phase", "")
     if phase == "Failed":
-        return PodState.FAILED
+        return PodState.SUCCEEDED if _only_others_failed(raw) else PodState.FAILED
     if phase == "Succeeded":
         return PodState.SUCCEEDED
     if phase == "Running":
@@ -240,15 +276,67 @@ def _grace_seconds(meta: Raw) -> int:
 
 
 def _all_started(raw: Raw) -> bool:
-    """All containers are ready, or have done their work: the pod itself succeeds a moment later."""
+    """All containers are ready, or have done their work: the pod itself succeeds a moment later. The first
+    container trains, so the job goes on without another one that failed for good."""
     containers = (raw.get("spec") or {}).get("containers") or ()
     statuses = (raw.get("status") or {}).get("containerStatuses") or ()
-    return len(statuses) >= len(containers) and all(s.get("ready") or _is_done(s) for s in statuses)
+    first = _first_container(raw)
+    return len(statuses) >= len(containers) and all(
+        s.get("ready") or _is_done(s) or (s.get("name") != first and _has_failed_for_good(raw, s))
+        for s in statuses
+    )
 
 
 def _is_done(container: Raw) -> bool:
-    ended = (container.get("state") or {}).get("terminated") or {}
-    return ended.get("exitCode") == 0
+    return _terminated_state(container).get("exitCode") == 0
+
+
+def _has_failed_for_good(raw: Raw, container: Raw) -> bool:
+    return bool(_terminated_state(container).get("exitCode")) and not _is_restarted(raw, container)
+
+
+def _terminated_state(container: Raw) -> Raw:
+    return (container.get("state") or {}).get("terminated") or {}
+
+
+def _is_restarted(raw: Raw, container: Raw) -> bool:
+    """The kubelet starts this container again after its end."""
+    policy = (raw.get("spec") or {}).get("restartPolicy") or "Always"
+    has_failed = bool(_terminated_state(container).get("exitCode"))
+    return policy == "Always" or (policy == "OnFailure" and has_failed)
+
+
+def _program_end(raw: Raw) -> ProgramEnd | None:
+    """None while the first container runs or may run again, and for a pod without other containers, whose
+    phase is enough."""
+    statuses = (raw.get("status") or {}).get("containerStatuses") or ()
+    first = next((s for s in statuses if s.get("name") == _first_container(raw)), None)
+    if first is None or len(statuses) == 1 or not _terminated_state(first) or _is_restarted(raw, first):
+        return None
+    ended = _terminated_state(first)
+    ended_at = parse_stamp(ended.get("finishedAt"))
+    if ended_at is None:
+        return None
+    grace = (raw.get("spec") or {}).get("terminationGracePeriodSeconds")
+    wait = (_DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)) + PROGRAM_END_GRACE_SECONDS
+    failure = _failure_of(raw) if ended.get("exitCode") else None
+    state = PodState.FAILED if failure else PodState.SUCCEEDED
+    return ProgramEnd(state, failure, ended_at + timedelta(seconds=wait))
+
+
+def _program_end_beside_others(raw: Raw) -> ProgramEnd | None:
+    """None also once all containers have ended: the kubelet reports the pod's phase a moment later."""
+    status = raw.get("status") or {}
+    all_ended = all(_terminated_state(s) for s in status.get("containerStatuses") or ())
+    is_over = all_ended or status.get("phase") != "Running" or raw["metadata"].get("deletionTimestamp")
+    return None if is_over else _program_end(raw)
+
+
+def _only_others_failed(raw: Raw) -> bool:
+    """The first container has succeeded, and nothing has ended the whole pod."""
+    end = _program_end(raw)
+    was_ended = _disruption(raw) or (raw.get("status") or {}).get("reason")
+    return end is not None and end.state is PodState.SUCCEEDED and not was_ended
 
 
 def _gate_began(status: Raw) -> bool:
@@ -260,6 +348,12 @@ def _gate_state(status: Raw) -> Raw:
     inits = status.get("initContainerStatuses") or ()
     gate = next((s for s in inits if s.get("name") == names.GATE_CONTAINER), None)
     return (gate or {}).get("state") or {}
+
+
+def _gate_failure(raw: Raw) -> str:
+    """A gate that passes writes a termination message only when it falls back."""
+    ended = _gate_state(raw.get("status") or {}).get("terminated") or {}
+    return "" if ended.get("exitCode") else reason_line(str(ended.get("message") or ""))
 
 
 def _waits_for(raw: Raw) -> str:
@@ -275,6 +369,23 @@ def _hindrance(raw: Raw) -> Hindrance | None:
     if is_going or pod_state(raw) not in (PodState.PENDING, PodState.STARTING):
         return None
     return find_hindrance(raw)
+
+
+def _restarts(raw: Raw) -> int:
+    statuses = (raw.get("status") or {}).get("containerStatuses") or ()
+    first = _first_container(raw)
+    return next((int(s.get("restartCount") or 0) for s in statuses if s.get("name") == first), 0)
+
+
+def _unseen_scheduler(raw: Raw) -> str:
+    """A scheduler that finds no room for a pod sets the condition `PodScheduled` too; the rest of the status
+    comes from a kubelet."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    fields = ("conditions", "podIP", "initContainerStatuses", "containerStatuses")
+    has_begun = spec.get("nodeName") or status.get("phase", "Pending") != "Pending"
+    if any(map(status.get, fields)) or has_begun or raw["metadata"].get("deletionTimestamp"):
+        return ""
+    return str(spec.get("schedulerName") or DEFAULT_SCHEDULER)
 
 
 def _unprepared_since(raw: Raw) -> str:
@@ -315,8 +426,10 @@ def _first_container(raw: Raw) -> str:
 
 
 def _failure(raw: Raw) -> Failure | None:
-    if pod_state(raw) is not PodState.FAILED:
-        return None
+    return _failure_of(raw) if pod_state(raw) is PodState.FAILED else None
+
+
+def _failure_of(raw: Raw) -> Failure:
     name, status = str(raw["metadata"]["name"]), raw.get("status") or {}
     container, ended = _ended_badly(raw)
     if ended is None:
@@ -338,11 +451,14 @@ def _failure(raw: Raw) -> Failure | None:
 
 
 def _ended_badly(raw: Raw) -> tuple[str, Raw | None]:
-    """The first container with an exit code. Init containers come last: one that runs beside the others is
-    ended after them, and one that runs before them leaves them without an exit code."""
-    inits = {c.get("name") for c in (raw.get("spec") or {}).get("initContainers") or ()}
+    """The first container if it has an exit code, else another one. Init containers come last: one that runs
+    beside the others is ended after them, and one that runs before them leaves them without an exit code."""
+    inits, first = (
+        {c.get("name") for c in (raw.get("spec") or {}).get("initContainers") or ()},
+        _first_container(raw),
+    )
     ended = [(name, state) for name, state in _terminated(raw) if state.get("exitCode")]
-    return min(ended, key=lambda found: found[0] in inits, default=("", None))
+    return min(ended, key=lambda found: (found[0] != first, found[0] in inits), default=("", None))
 
 
 def _cause_of(ended: Raw) -> Reason:

@@ -18,6 +18,7 @@ from job_controller.domain.policies.kueue import priority_fields, workload_diges
 from job_controller.domain.policies.placement import data_node, preferred_nodes, required_node
 from job_controller.domain.policies.release import awaited_names, waits_for_names, waits_for_release
 from job_controller.domain.policies.restart import restart_policy
+from job_controller.timing import GATE_FALLBACK_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 from paddlewheel.contracts.dataset_names import claim_name
@@ -298,6 +299,9 @@ def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
     container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     address = gate_address(frame.options.gate_url, frame.job, pod)
     container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
+    if frame.job.trains(pod):
+        # Then its kubelet waits for the ConfigMap. A worker beyond the present world has only its gate.
+        container["command"] += ["--fallback", f"{GATE_FALLBACK_TIMEOUT_SECONDS:g}s"]
     return container
 
 

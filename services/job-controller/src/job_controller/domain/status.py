@@ -14,6 +14,8 @@ from job_controller.domain.pods import ENDED, Pod, PodId, PodState
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
+from job_controller.domain.policies.gate_failures import gate_conditions
+from job_controller.domain.policies.in_place import in_place_message
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results
@@ -213,7 +215,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         observed_generation=job.generation,
     )
     if why.only:
-        return with_facts(job, replace(status, replacing=(*before.replacing, why.only)), now)
+        return with_facts(job, replace(status, replacing=(*before.replacing, *why.only)), now)
     status = replace(
         status,
         phase=names.RESTARTING,
@@ -316,11 +318,12 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
         return replace(status, start_time=seconds_stamp(now))
     if not status.final:
         return status
-    # A job may end before it was ever seen running.
-    earliest = min((p.started_at for p in seen.pods if p.started_at), default="")
+    # A job may end before it was ever seen running. One that has failed may never have run.
+    earliest = min((p.started_at for p in seen.known_pods if p.began and p.started_at), default="")
+    latest = seconds_stamp(now) if status.phase == names.COMPLETED else ""
     return replace(
         status,
-        start_time=status.start_time or earliest or seconds_stamp(now),
+        start_time=status.start_time or earliest or latest,
         completion_time=seconds_stamp(now),
     )
 
@@ -340,6 +343,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
         _running_condition(seen, status, gate, now, begins=_begins(seen.job, now)),
         *stall_conditions(seen, status, now),
         *spill_conditions(seen, status.phase),
+        *gate_conditions(seen, status.phase),
         *_word_conditions(seen.job),
     ]
 
@@ -366,7 +370,8 @@ def _running_condition(
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
-        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING)
+        message = in_place_message(seen)
+        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING, message)
     if status.final:
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
     return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now, begins))

@@ -130,6 +130,39 @@ def _replica_bounds(role: str) -> AdmissionRule:
     )
 
 
+def _own_restart_policy(spec: PaddleJobSpec, role: str) -> str:
+    """The one of the template; elastic pods always get OnFailure."""
+    given = spec.roles.get(role)
+    template = (given.template if given else None) or {}
+    return "" if spec.elastic else str((template.get("spec") or {}).get("restartPolicy") or "")
+
+
+def _has_own_policy(role: str, words: str) -> str:
+    at = f"{SPEC}.?{role}.?template.?spec.?restartPolicy.orValue('')"
+    return f"{at} in [{words}] && {SPEC}.?elastic.orValue(0) == 0"
+
+
+def _restarts_in_place(role: str) -> AdmissionRule:
+    has_policy = _has_own_policy(role, "'OnFailure', 'Always'")
+    return AdmissionRule(
+        f"{has_policy} && (has({SPEC}.backoffLimit) || has({SPEC}.failurePolicy))",
+        f"spec.{role}.template.spec.restartPolicy restarts failed containers in place: these restarts count"
+        " against spec.backoffLimit, and the rules of spec.failurePolicy never see them;"
+        " remove the field or set Never",
+        lambda subject: (
+            _own_restart_policy(subject.spec, role) in ("OnFailure", "Always")
+            and (subject.spec.backoff_limit is not None or subject.spec.failure_policy is not None)
+        ),
+    )
+
+
+WORKERS_FOR_EVER = AdmissionRule(
+    _has_own_policy("worker", "'Always'"),
+    "spec.worker.template.spec.restartPolicy Always starts a program again that has ended with 0, so the job"
+    " never completes; set OnFailure or Never",
+    lambda subject: _own_restart_policy(subject.spec, "worker") == "Always",
+)
+
 NO_PODS = AdmissionRule(
     f"{_ALL_REPLICAS} == 0",
     "spec asks for no pod: every role has replicas 0; raise spec.worker.replicas to run",
@@ -167,6 +200,8 @@ PADDLE_JOB_WARNINGS = (
         lambda subject: _has_relative_mount(subject.spec),
     ),
     *(_replica_bounds(role) for role in ROLES),
+    *(_restarts_in_place(role) for role in ROLES),
+    WORKERS_FOR_EVER,
 )
 
 FOREIGN_SAMPLE_SET = AdmissionRule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, Observed
-from job_controller.domain.pods import ENDED, Pod
+from job_controller.domain.pods import Pod
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
 
@@ -28,7 +28,7 @@ def pods_to_delete(seen: Observed) -> tuple[Pod, ...]:
     there = [pod for pod in (*seen.pods, *seen.old_pods) if not pod.terminating]
     if deletes_children(job.spec.clean_pod_policy, job.status.phase):
         return tuple(there)
-    return tuple(pod for pod in there if pod.state not in ENDED) if _ends_pods(job) else ()
+    return tuple(pod for pod in there if pod.holds_node) if _ends_pods(job) else ()
 
 
 def _ends_pods(job: Job) -> bool:

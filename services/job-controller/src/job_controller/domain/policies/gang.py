@@ -18,6 +18,7 @@ _NO_VOLCANO = (
     "Volcano is not installed (this cluster's API has no podgroups.scheduling.volcano.sh);"
     " install it, or remove the field from the templates"
 )
+_UNPLACED = "no scheduler places the pods, because their templates name volcano"
 _NO_SCHEDULER = (
     "this cluster's API has no PodGroups of scheduling.k8s.io/v1alpha2 (feature gates GenericWorkload and"
     " GangScheduling); switch them on, or install Volcano and set schedulerName: volcano in the templates"
@@ -119,9 +120,7 @@ def _auto(wish: _Wish, installed: frozenset[GangKind]) -> Gang:
         field = "a template names the scheduler volcano" if wish.names_volcano else f"{FIELD}.queue is set"
         return Gang(GangKind.VOLCANO, why=f"{field}, and Volcano is installed")
     if wish.names_volcano and not has_volcano:
-        return Gang(
-            why=_NO_VOLCANO, ignored=f"the templates' schedulerName volcano has no effect: {_NO_VOLCANO}"
-        )
+        return Gang(why=_NO_VOLCANO, ignored=f"{_UNPLACED}: {_NO_VOLCANO}")
     if wish.names_volcano:
         return _none(wish, _MIXED)
     return _native(wish) if GangKind.NATIVE in installed else _none(wish, _NO_SCHEDULER)

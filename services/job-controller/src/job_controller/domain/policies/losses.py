@@ -26,6 +26,7 @@ class Loss:
         uid: of the pod.
         exit_code: None when no container says one.
         message: names the pod, and why.
+        is_alone: the other pods go on. They have not met this one, or do not depend on it.
     """
 
     cause: Reason
@@ -33,30 +34,32 @@ class Loss:
     uid: str
     exit_code: int | None
     message: str
+    is_alone: bool = False
 
 
 def find_losses(seen: Observed, trains: Callable[[PodId], bool]) -> tuple[Loss, ...]:
     """The pods that have failed first, several where it was in the same second, and the disruptions that may
-    have made them fail; else, once pods may have met, those that are gone or going.
+    have made them fail; else those that are gone or going.
 
     Args:
         trains: whether the pod of this place is one of those that train together.
     """
-    failed = [pod for pod in seen.known_pods if pod.failure is not None and trains(pod.id)]
+    failed = [
+        pod for pod in seen.known_pods if pod.failure and trains(pod.id) and pod.id not in seen.succeeded
+    ]
     missed = _missed(seen, trains)
     if not failed:
         return tuple(_gone(seen, place, uid) for place, uid in missed)
     first = [pod for pod, _ in first_failures(failed)]
-    uids = {pod.uid for pod in failed} | {uid for _, uid in missed}
+    # A rank that depends on no other one failed by itself.
+    others = [] if seen.job.scope is RestartScope.POD else missed
+    uids = {pod.uid for pod in failed} | {uid for _, uid in others}
     disrupted = [pod for pod in seen.known_pods if pod.uid in uids and pod.disruption and pod not in first]
     began = min((at for pod in first if (at := _lost_at(pod))), default=None)
     return tuple(_loss(seen, pod) for pod in (*first, *disrupted) if _may_cause(pod, began))
 
 
 def _missed(seen: Observed, trains: Callable[[PodId], bool]) -> list[tuple[PodId, str]]:
-    if seen.job.scope is RestartScope.POD or not seen.has_begun:
-        # Its place is filled again, and the others go on.
-        return []
     return [(place, uid) for place, uid in _missing(seen) if trains(place) and place not in seen.succeeded]
 
 
@@ -95,7 +98,8 @@ def _missing(seen: Observed) -> Iterator[tuple[PodId, str]]:
     living = {pod.uid for pod in seen.pods if not pod.terminating}
     listed = dict.fromkeys(_recorded(seen, frozenset(living.union(seen.status.replacing))))
     going = ((pod.id, pod.uid) for pod in seen.pods if pod.terminating and not pod.given_up)
-    return iter(listed | dict.fromkeys(going))
+    gone = ((pod.id, pod.uid) for pod in seen.gone)
+    return iter(listed | dict.fromkeys(going) | dict.fromkeys(gone))
 
 
 def _recorded(seen: Observed, but: frozenset[str]) -> Iterator[tuple[PodId, str]]:
@@ -109,7 +113,9 @@ def _recorded(seen: Observed, but: frozenset[str]) -> Iterator[tuple[PodId, str]
 def _gone(seen: Observed, place: PodId, uid: str) -> Loss:
     pod = next((pod for pod in seen.known_pods if pod.uid == uid), None)
     cause = (pod.disruption if pod else None) or Reason.POD_DELETED
-    return Loss(cause, place.role, uid, None, f"pod {seen.job.pod_name(place)} {_HOW_LOST[cause]}")
+    message = f"pod {seen.job.pod_name(place)} {_HOW_LOST[cause]}"
+    is_alone = seen.job.scope is RestartScope.POD or not seen.has_begun
+    return Loss(cause, place.role, uid, None, message, is_alone)
 
 
 _HOW_LOST = {

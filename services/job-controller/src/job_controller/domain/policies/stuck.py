@@ -33,7 +33,8 @@ def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
         return Reason.POD_STUCK_TERMINATING
     pod, reason = _serious_hindrance(seen)
     if pod is None:
-        return None
+        has_unanswered = any(pod.gate_failure for pod in seen.world_pods)
+        return Reason.GATE_UNANSWERED if has_unanswered else None
     return reason if _patience_left(pod, now) <= timedelta() else None
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, Observed
 from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
+from job_controller.domain.policies.in_place import in_place_message, is_beyond_limit
 from job_controller.domain.policies.kueue import eviction
 from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
+from job_controller.domain.policies.silent_nodes import find_doubt
 from job_controller.domain.policies.stranded import find_stranded
 from job_controller.timing import (
     LONGEST_RESTART_INTERVAL_SECONDS,
@@ -49,14 +51,14 @@ class Restart:
     Args:
         cause: counted in `status.restarts`.
         budget: name of the limit that this counts against, "" for none.
-        only: uid of the one pod that is replaced, "" for all of them as a new epoch.
+        only: uids of the pods that are replaced, none for all pods as a new epoch.
         world: how many workers train from now on, None for as many as before.
         is_failure: it is no change that the user has made.
     """
 
     cause: str
     message: str
-    only: str = ""
+    only: tuple[str, ...] = ()
     budget: str = ""
     world: World | None = None
     is_failure: bool = True
@@ -70,7 +72,14 @@ class End:
     message: str
 
 
-Verdict = GoOn | Restart | End
+@dataclass(frozen=True)
+class Hold:
+    """A node may have been lost; nothing is done until that is known, at the latest at this time."""
+
+    until: datetime
+
+
+Verdict = GoOn | Restart | End | Hold
 
 
 def decide_verdict(seen: Observed, now: datetime) -> Verdict:
@@ -78,7 +87,10 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     if overdue := _overdue(seen.job, now):
         return overdue
     if losses := find_losses(seen, seen.job.trains):
-        return judge_all(seen.job, losses)
+        return _judge_in_time(seen, losses, now)
+    if is_beyond_limit(seen):
+        message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
+        return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
     if stranded := find_stranded(seen, now):
         return judge_all(seen.job, stranded)
     if change := find_change(seen):
@@ -95,7 +107,7 @@ def decide_outlived(seen: Observed, now: datetime) -> Verdict:
         return overdue
     losses = find_losses(seen, recorded_world(seen).__contains__)
     if losses:
-        return judge_all(seen.job, losses)
+        return _judge_in_time(seen, losses, now)
     evicted = eviction(seen) if seen.pods else None
     return Restart(*evicted, is_failure=False) if evicted else GoOn()
 
@@ -107,11 +119,36 @@ def _overdue(job: Job, now: datetime) -> End | None:
     return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
 
 
+def _judge_in_time(seen: Observed, losses: Sequence[Loss], now: datetime) -> Verdict:
+    """The failures of ranks whose peers were lost with their node are not judged by themselves."""
+    doubt = find_doubt(seen, losses, now)
+    if doubt is None:
+        return judge_all(seen.job, losses)
+    return Hold(doubt.until) if now < doubt.until else judge_all(seen.job, doubt.losses or losses)
+
+
 def judge_all(job: Job, losses: Sequence[Loss]) -> Verdict:
     """About pods that were lost at the same time: the most severe rule decides, whatever the pods are called.
     Where rules are equal, a disruption is taken for the cause of the other losses."""
     judged = [(judge(job, loss), loss) for loss in losses]
-    return min(judged, key=lambda each: _leniency(job, *each))[0]
+    verdict, decisive = min(judged, key=lambda each: _leniency(job, *each))
+    if not isinstance(verdict, Restart) or not verdict.only or decisive.cause not in DISRUPTIONS:
+        return verdict
+    # One disruption, such as the drain of a node, takes several pods.
+    alike = (
+        v
+        for v, _ in judged
+        if isinstance(v, Restart) and (v.cause, v.budget) == (verdict.cause, verdict.budget)
+    )
+    return _together(verdict, tuple(uid for each in alike for uid in each.only))
+
+
+def _together(first: Restart, uids: tuple[str, ...]) -> Restart:
+    more = len(uids) - 1
+    if more < 1:
+        return first
+    message = f"{first.message}, and {more} more pod{'s' if more > 1 else ''}"
+    return replace(first, only=uids, message=message)
 
 
 _BY_SEVERITY = (FailureAction.FAIL, FailureAction.RESTART, FailureAction.IGNORE)
@@ -132,7 +169,7 @@ def judge(job: Job, loss: Loss) -> Verdict:
     """What the job's rules say about one pod that was lost."""
     rule = _matching_rule(job, loss)
     action = _action(rule)
-    only = loss.uid if job.scope is RestartScope.POD else ""
+    only = (loss.uid,) if job.scope is RestartScope.POD or loss.is_alone else ()
     if action == FailureAction.FAIL:
         return End(Reason.FAILURE_RULE, f"{loss.message}; a rule of spec.failurePolicy ends the job")
     if action == FailureAction.IGNORE:

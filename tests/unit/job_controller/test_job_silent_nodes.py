@@ -1,0 +1,201 @@
+"""A node that crashes makes ranks on other nodes fail seconds before it counts as lost: its Lease decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.job_controller.conftest import JobHarness
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.kube.ports import LEASES, PODS, Object, Resource
+from paddlewheel.testkit.memory_cluster import Verb
+from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
+
+FIRST, SECOND, THIRD = (Key("default", f"demo-worker-{index}") for index in range(3))
+SILENCE_TIMEOUT_SECONDS = 45
+RENEWAL_INTERVAL_SECONDS = 10
+
+
+async def renew(harness: JobHarness, node: str) -> None:
+    """Its kubelet does so every 10 s."""
+    key = Key("kube-node-lease", node)
+    spec = {"holderIdentity": node, "renewTime": milliseconds_stamp(harness.clock.now())}
+    if await harness.exists(key, LEASES):
+        await harness.cluster.patch(LEASES, key, {"spec": spec})
+    else:
+        await harness.cluster.create(
+            LEASES, {"metadata": {"name": node, "namespace": key.namespace}, "spec": spec}
+        )
+
+
+async def on_nodes(harness: JobHarness, *nodes: str, **spec: Any) -> Key:
+    """A job with a worker on each of these nodes; all run, and all nodes have just renewed their Leases."""
+    key = await harness.to_running(make_paddle_job(**{"worker": make_role(len(nodes))} | spec))
+    for index, node in enumerate(nodes):
+        await harness.cluster.patch(
+            PODS, Key("default", f"demo-worker-{index}"), {"spec": {"nodeName": node}}
+        )
+        await renew(harness, node)
+    await harness.drain_queue()
+    return key
+
+
+async def fail(harness: JobHarness, pod: Key, exit_code: int = 1, **changes: Any) -> None:
+    status = ended_status(exit_code=exit_code, **changes)
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    ended["finishedAt"] = seconds_stamp(harness.clock.now())
+    await harness.set_status(pod, status, PODS)
+    await harness.drain_queue()
+
+
+async def pass_time(harness: JobHarness, seconds: int, *living: str) -> None:
+    """Second by second; the living nodes renew their Leases."""
+    for second in range(1, seconds + 1):
+        if second % RENEWAL_INTERVAL_SECONDS == 0:
+            for node in living:
+                await renew(harness, node)
+        await harness.advance(1)
+
+
+async def test_a_rank_that_fails_because_a_node_has_crashed_is_not_the_programs_failure(
+    harness: JobHarness,
+) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a")
+    status = await harness.status(key)
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+    assert status["budgets"] == {"disruptions": 1}
+    assert status["lastRestart"]["message"] == (
+        "pod demo-worker-1 was lost with its node b, which last renewed its Lease at 2026-01-01T00:00:00Z"
+    )
+
+
+async def test_a_fail_rule_is_not_applied_to_what_follows_from_a_crashed_node(harness: JobHarness) -> None:
+    rules = [{"action": "Fail", "exitCodes": [1]}]
+    key = await on_nodes(harness, "a", "b", failurePolicy={"rules": rules}, backoffLimit=1)
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+async def test_the_verdict_waits_until_every_other_node_has_renewed_its_lease(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b", "c")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS - 1, "b", "c")
+    assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
+    assert len(await harness.pod_names()) == 3
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "b", "c")
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_nothing_is_made_in_place_of_a_pod_that_is_gone_while_the_verdict_waits(
+    harness: JobHarness,
+) -> None:
+    key = await on_nodes(harness, "a", "b", "c", backoffLimit=2)
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await harness.delete(SECOND, PODS)
+    await harness.drain_queue()
+    assert SECOND.name not in await harness.pod_names()
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 1, "a", "b", "c")
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
+@pytest.mark.parametrize(
+    ("spec", "cause"),
+    [
+        ({"backoffLimit": 1, "failurePolicy": {"restartScope": "Pod"}}, "PodFailed"),
+        ({"backoffLimit": 1}, "OOMKilled"),
+    ],
+    ids=["ranks that do not depend on each other", "killed by the kernel"],
+)
+async def test_a_failure_that_no_other_node_explains_is_judged_at_once(
+    harness: JobHarness, spec: Object, cause: str
+) -> None:
+    key = await on_nodes(harness, "a", "b", **spec)
+    await harness.advance(3)
+    await fail(harness, FIRST, 137, reason="OOMKilled" if cause == "OOMKilled" else "Error")
+    assert (await harness.restarts(key))[1] == {cause: 1}
+
+
+async def test_ranks_of_one_node_are_judged_at_once(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "a")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("node", ["a node without a Lease", ""])
+async def test_a_node_without_a_lease_holds_nothing_up(harness: JobHarness, node: str) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2)))
+    if node:
+        await harness.cluster.patch(PODS, SECOND, {"spec": {"nodeName": "c"}})
+    await fail(harness, FIRST)
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+async def test_leases_that_may_not_be_read_hold_nothing_up(harness: JobHarness) -> None:
+    def forbidden(verb: Verb, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("get", LEASES):
+            raise Permanent("Forbidden", "leases are forbidden")
+
+    key = await on_nodes(harness, "a", "b")
+    with harness.intercepted(forbidden):
+        await fail(harness, FIRST)
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHarness) -> None:
+    def away(verb: Verb, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("get", LEASES):
+            raise Retry("busy")
+
+    key = await on_nodes(harness, "a", "b")
+    with harness.intercepted(away):
+        await fail(harness, FIRST)
+        await pass_time(harness, SILENCE_TIMEOUT_SECONDS - 1)
+        assert (await harness.status(key))["phase"] == "Running"
+        await pass_time(harness, 2)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_a_failure_in_the_future_is_not_waited_for(harness: JobHarness) -> None:
+    """The clock of its node is wrong."""
+    key = await on_nodes(harness, "a", "b")
+    status = ended_status(exit_code=1)
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    ended["finishedAt"] = seconds_stamp(harness.clock.now() + timedelta(hours=1))
+    await harness.set_status(FIRST, status, PODS)
+    await harness.drain_queue()
+    assert (await harness.status(key))["phase"] == "Failed"
+
+
+async def test_each_lease_is_read_every_two_seconds_and_no_more_once_its_node_is_alive(
+    harness: JobHarness,
+) -> None:
+    await on_nodes(harness, "a", "b", "c")
+    reads: list[str] = []
+
+    def count(verb: Verb, resource: Resource, key: Key) -> None:
+        if (verb, resource) == ("get", LEASES):
+            reads.append(key.name)
+
+    await harness.advance(3)
+    with harness.intercepted(count):
+        await fail(harness, FIRST)
+        await harness.advance(1)
+        spec = {"renewTime": milliseconds_stamp(harness.clock.now())}
+        await harness.cluster.patch(LEASES, Key("kube-node-lease", "b"), {"spec": spec})
+        for _ in range(10):
+            await harness.advance(1)
+    assert reads.count("a") == 0, "its kubelet has reported the failure"
+    assert reads.count("b") <= 2
+    assert 5 <= reads.count("c") <= 7
