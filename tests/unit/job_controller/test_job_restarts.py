@@ -149,6 +149,21 @@ async def test_disruptions_have_a_limit_too(harness: JobHarness) -> None:
     assert await phase(harness, key) == "Failed"
 
 
+async def test_a_job_survives_a_week_on_nodes_that_are_taken_away_every_few_hours(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(collective())
+    for _ in range(40):
+        await harness.advance(4 * 3600)
+        await harness.settle(key)
+        await harness.delete(Key("default", "demo-worker-0"), PODS)
+        await harness.settle(key)
+        await run(harness, key)
+        assert await phase(harness, key) == "Running"
+    assert await harness.restarts(key) == (40, {"PodDeleted": 40})
+    assert (await harness.status(key))["budgets"] == {"disruptions": 1}
+
+
 async def out_of_memory(harness: JobHarness, key: Key) -> None:
     await harness.set_status(
         Key("default", "demo-worker-1"), ended_status(exit_code=137, reason="OOMKilled"), PODS

@@ -329,7 +329,7 @@ def _check_limit(cause: str, before: Mapping[str, int], after: Mapping[str, int]
     """A failure counts against one limit, and stays within it."""
     spec = job["spec"]
     policy = spec.get("failurePolicy") or {}
-    raised = [name for name, count in after.items() if count > before.get(name, 0)]
+    raised = [name for name, count in after.items() if count != before.get(name, 0)]
     is_pod_by_pod = policy.get("restartScope") == "Pod" or bool(spec.get("elastic"))
     is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_pod_by_pod)
     assert len(raised) == 1 if is_counted else len(raised) <= 1, f"{cause} counts against {raised}"

@@ -23,7 +23,14 @@ from job_controller.domain.policies.scaling import missing_pods
 from job_controller.domain.policies.spill import spill_conditions
 from job_controller.domain.policies.stall import stall_conditions, stalled_on
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
-from job_controller.domain.policies.verdict import End, GoOn, Restart, resumes_at, with_delays_reset
+from job_controller.domain.policies.verdict import (
+    End,
+    GoOn,
+    Restart,
+    resumes_at,
+    used_budget,
+    with_delays_reset,
+)
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.contracts.conditions import Condition, find, set_condition
 from paddlewheel.contracts.crds import WORKER
@@ -210,7 +217,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     status = replace(
         before,
         restarts=_counted(before.restarts, why.cause),
-        budgets=_counted(before.budgets, why.budget),
+        budgets=_charged(before, why.budget, now),
         last_restart=_last_restart(before, why, now),
         observed_generation=job.generation,
     )
@@ -245,6 +252,10 @@ def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart
     return LastRestart(
         time=seconds_stamp(now), reason=why.cause, message=shorten(why.message), failures=failures
     )
+
+
+def _charged(before: JobStatus, budget: str, now: datetime) -> Mapping[str, int]:
+    return {**before.budgets, budget: used_budget(before, budget, now) + 1} if budget else before.budgets
 
 
 def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:

@@ -257,7 +257,10 @@ class FailureRule(CrdModel):
     ] = Field(default_factory=list)
     limit: Annotated[
         int | None,
-        int32("Restart: how many restarts by this rule; default: backoffLimit, or 10 for disruptions."),
+        int32(
+            "Restart: how many restarts by this rule; default: backoffLimit, or, for disruptions, 10 without a run"
+            " of ten minutes between them."
+        ),
     ] = None
 
 

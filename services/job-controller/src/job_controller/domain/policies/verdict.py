@@ -33,8 +33,9 @@ from paddlewheel.contracts.crds.paddlejob import (
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 
-DISRUPTION_LIMIT = 10
-"""Restarts after disruptions, unless a rule of the job says otherwise."""
+DISRUPTIONS_BUDGET, DISRUPTION_LIMIT = "disruptions", 10
+"""Restarts after disruptions in a row, unless a rule of the job has another limit. A long run begins a new
+row: a job may train for weeks on nodes that are taken away every day."""
 IGNORED = "Ignored"
 """Counts restarts after failures that a rule ignores."""
 
@@ -92,7 +93,7 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
         message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
     if stranded := find_stranded(seen, now):
-        return judge_all(seen.job, stranded)
+        return judge_all(seen.job, stranded, now)
     if change := find_change(seen):
         return Restart(change.cause, change.message, is_failure=False)
     if fit := find_fit(seen, now):
@@ -123,14 +124,14 @@ def _judge_in_time(seen: Observed, losses: Sequence[Loss], now: datetime) -> Ver
     """The failures of ranks whose peers were lost with their node are not judged by themselves."""
     doubt = find_doubt(seen, losses, now)
     if doubt is None:
-        return judge_all(seen.job, losses)
-    return Hold(doubt.until) if now < doubt.until else judge_all(seen.job, doubt.losses or losses)
+        return judge_all(seen.job, losses, now)
+    return Hold(doubt.until) if now < doubt.until else judge_all(seen.job, doubt.losses or losses, now)
 
 
-def judge_all(job: Job, losses: Sequence[Loss]) -> Verdict:
+def judge_all(job: Job, losses: Sequence[Loss], now: datetime) -> Verdict:
     """About pods that were lost at the same time: the most severe rule decides, whatever the pods are called.
     Where rules are equal, a disruption is taken for the cause of the other losses."""
-    judged = [(judge(job, loss), loss) for loss in losses]
+    judged = [(judge(job, loss, now), loss) for loss in losses]
     verdict, decisive = min(judged, key=lambda each: _leniency(job, *each))
     if not isinstance(verdict, Restart) or not verdict.only or decisive.cause not in DISRUPTIONS:
         return verdict
@@ -165,7 +166,7 @@ def _action(rule: tuple[int, FailureRule] | None) -> FailureAction:
     return next((action for action in FailureAction if action == said), FailureAction.RESTART)
 
 
-def judge(job: Job, loss: Loss) -> Verdict:
+def judge(job: Job, loss: Loss, now: datetime) -> Verdict:
     """What the job's rules say about one pod that was lost."""
     rule = _matching_rule(job, loss)
     action = _action(rule)
@@ -177,7 +178,8 @@ def judge(job: Job, loss: Loss) -> Verdict:
     limit = _limit(job, loss, rule)
     if limit is None:
         return Restart(loss.cause, loss.message, only)
-    return _beyond(job.status, loss, limit) or Restart(loss.cause, loss.message, only, budget=limit.name)
+    used = used_budget(job.status, limit.name, now)
+    return _beyond(loss, limit, used) or Restart(loss.cause, loss.message, only, budget=limit.name)
 
 
 @dataclass(frozen=True)
@@ -197,13 +199,21 @@ def _limit(job: Job, loss: Loss, rule: tuple[int, FailureRule] | None) -> _Limit
         return None
     if loss.cause in DISRUPTIONS:
         field = "limit of disruptions without a rule in spec.failurePolicy"
-        return _Limit(DISRUPTION_LIMIT, "disruptions", field)
+        return _Limit(DISRUPTION_LIMIT, DISRUPTIONS_BUDGET, field)
     return _Limit(job.spec.backoff_limit or 0, "backoffLimit", "spec.backoffLimit")
 
 
-def _beyond(status: JobStatus, loss: Loss, limit: _Limit) -> End | None:
+def used_budget(status: JobStatus, name: str, now: datetime) -> int:
+    """How many restarts have counted against this limit."""
+    used = status.budgets.get(name, 0)
+    if name != DISRUPTIONS_BUDGET:
+        return used
+    last = with_delays_reset(status, now)
+    return used if last is not None and last.failures else 0
+
+
+def _beyond(loss: Loss, limit: _Limit, used: int) -> End | None:
     """None while one more restart is allowed."""
-    used = status.budgets.get(limit.name, 0)
     if used < limit.restarts:
         return None
     if limit.restarts <= 0:
