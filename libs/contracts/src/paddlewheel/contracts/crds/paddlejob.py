@@ -258,8 +258,8 @@ class FailureRule(CrdModel):
     limit: Annotated[
         int | None,
         int32(
-            "Restart: how many restarts by this rule; default: backoffLimit, or, for disruptions, 10 without a run"
-            " of ten minutes between them."
+            "Restart: how many restarts by this rule; default: backoffLimit, or, for disruptions, 10"
+            " without a run of ten minutes between them."
         ),
     ] = None
 
