@@ -229,13 +229,13 @@ def _rack(scenario: Scenario, system: System, folder: Path, logs: Path | None) -
 
 def _server_files(manifests: Manifests, folder: Path, servers: int) -> dict[str, bytes]:
     """What the chart's pods mount, and the addresses that the cluster's DNS would know."""
-    namespace = named(manifests, "ConfigMap", "nats")["metadata"]["namespace"]
+    namespace = named(manifests, "ConfigMap", "nats-config")["metadata"]["namespace"]
     hosts = [f"{address_of(each)} nats-{each}.nats-servers.{namespace}.svc\n" for each in range(servers)]
     certificate = folder / "nats-tls-server"
     return {
         "etc/hosts": "".join(hosts).encode(),
         "etc/nats/nats.conf": with_passwords(
-            named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+            named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
         ).encode(),
         **{f"etc/nats-tls/{file.name}": file.read_bytes() for file in certificate.iterdir()},
     }

@@ -82,8 +82,10 @@ class Account:
     def _is_of_account(self, manifest: Manifest) -> bool:
         if manifest["kind"] not in RBAC_RESOURCES:
             return False
-        subjects = manifest.get("subjects", [{"name": ""}])
-        return "dataset" in manifest["metadata"]["name"] and subjects[0]["name"] in ("", ACCOUNT)
+        if subjects := manifest.get("subjects"):
+            return any(subject["name"] == ACCOUNT for subject in subjects)
+        name = manifest["metadata"]["name"]
+        return "dataset" in name or name == "leases"
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
         """What is of the cluster gets a name of this test alone: others install the chart there."""

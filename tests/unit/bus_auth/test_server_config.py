@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bus_auth.__main__ import keep_files
 from bus_auth.server_config import CONFIG, KEYS, PID, ServerConfig, Sources, keep_store
 from paddlewheel.testkit.charts import named, render
 
@@ -128,7 +130,7 @@ async def test_a_server_that_started_with_the_files_before_is_told_of_the_new_on
     server.start()
     server.runs = False
     sources.config.write_text("port: 4333")
-    assert await config.update()
+    assert not await config.update(), "it runs, and has not said what it has loaded"
     server.runs = True
 
     assert await config.update()
@@ -145,6 +147,49 @@ async def test_a_reloader_that_starts_again_reloads_the_server_once(
     assert await again.update()
     assert await again.update()
     assert server.signals == [(SERVER, signal.SIGHUP)]
+
+
+async def test_a_refused_configuration_does_not_stay_when_the_operator_takes_it_back(
+    config: ServerConfig, sources: Sources, server: Server
+) -> None:
+    """The server would start with it after its next crash."""
+    await config.update()
+    server.start()
+    assert await config.update()
+    server.refuses = True
+    sources.config.write_text("port: wrong")
+    assert not await config.update()
+    sources.config.write_text("port: 4222")
+    assert await config.update()
+    assert (server.folder / CONFIG).read_text().startswith("port: 4222\n")
+
+
+async def test_a_server_that_runs_without_an_answer_of_its_monitor_has_not_loaded_a_change(
+    config: ServerConfig, sources: Sources, server: Server
+) -> None:
+    await config.update()
+    server.start()
+    server.runs = False
+    sources.config.write_text("port: 4333")
+    assert not await config.update()
+    assert server.signals == [], "a server that starts would end"
+    server.runs = True
+    assert await config.update()
+    assert server.loaded.startswith("port: 4333\n")
+
+
+async def test_a_reloader_that_starts_again_does_not_end_for_sources_that_it_cannot_read(
+    config: ServerConfig, sources: Sources, server: Server
+) -> None:
+    """The kubelet would end the server, whose probes it answers."""
+    await config.update()
+    server.start()
+    sources.certificate.unlink()
+    stop, again = asyncio.Event(), ServerConfig(sources, server.folder, server.report, NoTime())  # type: ignore[arg-type]
+    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
+        group.create_task(keep_files(again, stop))
+        await asyncio.sleep(0)
+        stop.set()
 
 
 async def test_another_process_with_the_number_of_a_server_that_has_ended_is_left_alone(
@@ -192,7 +237,7 @@ async def test_a_running_server_keeps_its_larger_store_and_loads_all_else(
 )
 def test_each_store_of_the_chart_is_kept(memory: int, file: int, wanted: tuple[int, int]) -> None:
     values = ("crds.install=false", "nats.jetstream.maxFileStore=4Gi", "nats.jetstream.maxMemoryStore=256Mi")
-    text = named(render("paddlewheel", *values), "ConfigMap", "nats")["data"]["nats.conf"]
+    text = named(render("paddlewheel", *values), "ConfigMap", "nats-config")["data"]["nats.conf"]
     running = {"max_memory": memory, "max_storage": file}
 
     kept = keep_store(text, {"jetstream": {"config": running}})
@@ -206,7 +251,7 @@ def test_another_sync_interval_replaces_the_pods_and_is_in_no_file_that_the_serv
         for interval in ("1m", "always")
     )
 
-    assert named(before, "ConfigMap", "nats") == named(after, "ConfigMap", "nats")
+    assert named(before, "ConfigMap", "nats-config") == named(after, "ConfigMap", "nats-config")
     assert named(before, "StatefulSet", "nats")["spec"] != named(after, "StatefulSet", "nats")["spec"]
 
 
@@ -236,7 +281,7 @@ def test_what_the_server_reloads_leaves_the_pods_alone(value: str) -> None:
         for values in ((), (value,))
     )
 
-    assert named(before, "ConfigMap", "nats") != named(after, "ConfigMap", "nats")
+    assert named(before, "ConfigMap", "nats-config") != named(after, "ConfigMap", "nats-config")
     assert named(before, "StatefulSet", "nats") == named(after, "StatefulSet", "nats")
 
 

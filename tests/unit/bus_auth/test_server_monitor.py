@@ -70,7 +70,7 @@ def test_the_monitor_of_the_server_listens_on_loopback_and_its_port_is_that_of_t
 ) -> None:
     pod = named(manifests, "StatefulSet", "nats")["spec"]["template"]["spec"]
     [beside], [server] = pod["initContainers"], pod["containers"]
-    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
     [*_, monitor, port] = beside["args"]
 
     assert f'http: "{monitor.removeprefix("http://")}"' in config

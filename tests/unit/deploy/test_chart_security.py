@@ -147,7 +147,9 @@ def test_profile_defaults(profile: str, replicas: int, sync: str, claims: int, s
     assert spread_of(manifests) == spread
     env = {each["name"]: each.get("value") for each in server["template"]["spec"]["containers"][0]["env"]}
     assert env["SYNC_INTERVAL"] == sync
-    assert "sync_interval: $SYNC_INTERVAL" in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    assert (
+        "sync_interval: $SYNC_INTERVAL" in named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
+    )
     pod = dict(pod_specs(manifests))["job-controller"]
     env = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
     assert env["JOB_CONTROLLER_NATS_PROFILE"] == profile
@@ -212,7 +214,7 @@ def test_only_servers_reach_the_cluster_port() -> None:
     assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "nats"}
     assert rules == {
         "client": None,
-        "monitor": None,
+        "monitor": [{"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "paddlewheel"}}}],
         "cluster": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}],
     }
 
@@ -299,7 +301,7 @@ def test_each_team_of_subscribers_has_an_account() -> None:
     manifests = render("paddlewheel", "crds.install=false", *values)
 
     assert teams_of(manifests) == (Team("team-a", ("a",)),)
-    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
     assert '"subject":"pw.live.PW_JOBS.*.*.*.a.*"' in config
     assert '"subscriber"' not in config
     assert "@team@" not in config

@@ -51,7 +51,7 @@ def manifests() -> Manifests:
 
 
 def accounts_of(manifests: Manifests) -> dict[str, dict[str, Any]]:
-    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
     return {n: json.loads(body) for n, body in re.findall(r'^  "([^"]+)": (\{.*\})$', config, re.MULTILINE)}
 
 
@@ -106,7 +106,7 @@ def test_teams_and_watchers_hear_its_facts_and_teams_have_copies(manifests: Mani
 
 
 def test_nothing_is_left_of_the_template(manifests: Manifests) -> None:
-    assert "@" not in named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    assert "@" not in named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
 
 
 def test_it_has_a_role_that_nobody_is_bound_to(manifests: Manifests) -> None:

@@ -108,13 +108,13 @@ def test_no_value_of_the_bus_restarts_the_servers(profile: str) -> None:
 
     before, after = (named(each, "StatefulSet", "nats")["spec"] for each in (plain, changed))
     assert before == after
-    config, other = (named(each, "ConfigMap", "nats")["data"] for each in (plain, changed))
+    config, other = (named(each, "ConfigMap", "nats-config")["data"] for each in (plain, changed))
     assert config != other
 
 
 def test_nobody_uses_up_the_servers_connections() -> None:
     limits = [f"nats.roleLimits.{kind}={number}" for number, kind in enumerate(KINDS, 1)]
-    config = named(render("paddlewheel", *TOKENS, *limits), "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(render("paddlewheel", *TOKENS, *limits), "ConfigMap", "nats-config")["data"]["nats.conf"]
 
     found = {
         name: json.loads(account)["limits"]["max_connections"]
@@ -207,7 +207,7 @@ def test_the_account_of_each_role_is_in_the_releases_namespace(manifests: Manife
 
 
 def test_the_servers_configuration_has_no_users_but_bus_auth(manifests: Manifests) -> None:
-    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
 
     assert '"users"' not in config
     assert config.count(" users: [") == 1

@@ -264,7 +264,7 @@ def test_three_bus_servers_form_a_cluster_with_volumes() -> None:
     )
 
     nats = named(manifests, "StatefulSet", "nats")["spec"]
-    config = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
+    config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
     assert nats["volumeClaimTemplates"][0]["metadata"]["name"] == "data"
     assert [line.strip() for line in config.splitlines() if "6222" in line and "nats://" in line] == [
         f"nats://nats-{number}.nats-servers.paddle-system.svc:6222" for number in range(3)

@@ -216,7 +216,8 @@ def test_a_file_that_a_page_shows_replaces_what_was_there(tmp_path: Path) -> Non
 
 
 def test_every_variable_of_a_jobs_containers_is_documented() -> None:
-    source = (REPOSITORY / "services/job-controller/src/job_controller/domain/environment.py").read_text()
+    domain = REPOSITORY / "services/job-controller/src/job_controller/domain"
+    source = "".join((domain / file).read_text() for file in ("environment.py", "names.py"))
     families = "PADDLE|PADDLEWHEEL|TRAINER|TRAINING|POD|STAGE|HETER_DEVICE"
     variables = set(re.findall(rf'"((?:{families})_[A-Z_]+)"', source))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.kube.ports import PODS, Object
+from paddlewheel.core.errors import Permanent
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
@@ -369,3 +371,56 @@ async def test_a_worker_beyond_those_that_train_is_not_made_again_and_again(harn
         await harness.advance(1)
     assert 3 <= times <= 4
     assert (await harness.status(key))["phase"] == "Running"
+
+
+async def test_a_job_with_a_rank_that_has_finished_does_not_grow(harness: JobHarness) -> None:
+    """The restart would train that rank again."""
+    key = await shrunk(harness)
+    await harness.end_pods("demo-worker-0")
+    await harness.settle(key)
+    await find_room(harness, 2)
+    await find_room(harness, 3)
+    await harness.advance(90)
+    await harness.settle(key)
+    status = await harness.status(key)
+    assert (status["epoch"], status["worker"]["succeededIndexes"]) == (1, [0])
+
+
+async def test_a_job_that_cannot_be_read_stops_no_other(harness: JobHarness) -> None:
+    key = await shrunk(harness)
+    bad = await harness.create(make_paddle_job("bad", worker=make_role(2)))
+    await harness.set_status(bad, {"world": {"workers": 1, "of": 2}, "phase": "Running"}, PADDLE_JOBS)
+    await harness.cluster.patch(PADDLE_JOBS, bad, {"spec": {"worker": {"replicas": "two"}}})
+    await harness.end_pods("demo-worker-0", "demo-worker-1")
+    for _ in range(3):
+        # The pass of the other job raises.
+        with suppress(Permanent):
+            await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Completed"
+
+
+async def test_a_pod_of_nobodys_job_does_not_keep_a_job_from_growing(harness: JobHarness) -> None:
+    """Users can create pods with our labels."""
+    key = await shrunk(harness)
+    labels = {"paddle-res-name": "mine", "paddle-res-type": "worker"}
+    meta = {"name": "mine", "namespace": "default", "labels": labels}
+    await harness.cluster.create(PODS, {"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+    await harness.advance(60)
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == 5, "four workers and that pod"
+
+
+async def test_a_worker_on_a_node_with_a_taint_has_its_grace_period(harness: JobHarness) -> None:
+    """The node is there, and confirms the end of the pod in time."""
+    key = await harness.create(elastic(8, 2))
+    await harness.settle(key)
+    for index in range(8):
+        await harness.patch(pod_key(index), {"spec": {"nodeName": f"node-{index}"}}, PODS)
+    await harness.patch(pod_key(3), {"metadata": {"finalizers": ["test/grace"]}}, PODS)
+    await harness.settle(key)
+    tainted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    await harness.set_status(pod_key(3), {"conditions": [tainted]}, PODS)
+    await harness.delete(pod_key(3), PODS)
+    await harness.settle(key)
+    await harness.advance(1)
+    assert "world" not in await harness.status(key)

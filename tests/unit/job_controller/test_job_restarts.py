@@ -164,6 +164,28 @@ async def test_a_job_survives_a_week_on_nodes_that_are_taken_away_every_few_hour
     assert (await harness.status(key))["budgets"] == {"disruptions": 1}
 
 
+async def test_a_failure_of_the_program_after_a_long_run_brings_no_old_disruptions_back(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(collective(backoffLimit=5))
+    for _ in range(9):
+        await harness.delete(Key("default", "demo-worker-0"), PODS)
+        await harness.settle(key)
+        await harness.advance(300)
+        await run(harness, key)
+    await harness.advance(7 * 24 * 3600)
+    await harness.settle(key)
+    await fail(harness, key)
+    await run(harness, key)
+    for _ in range(2):
+        await harness.delete(Key("default", "demo-worker-0"), PODS)
+        await harness.settle(key)
+        await harness.advance(300)
+        await run(harness, key)
+    assert await phase(harness, key) == "Running"
+    assert (await harness.status(key))["budgets"] == {"backoffLimit": 1, "disruptions": 2}
+
+
 async def out_of_memory(harness: JobHarness, key: Key) -> None:
     await harness.set_status(
         Key("default", "demo-worker-1"), ended_status(exit_code=137, reason="OOMKilled"), PODS

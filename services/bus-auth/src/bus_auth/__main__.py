@@ -29,6 +29,8 @@ USAGE = (
     "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
     " <address of the server's monitor> <port for probes>"
 )
+PROBES = http.Limits(connections=500, idle=10.0, of_one_address=10, headers=16)
+"""Limits of the port with the server's probes: other pods must not keep the kubelet from asking."""
 log = LibraryLogger(__name__)
 
 
@@ -57,13 +59,20 @@ def _answer() -> int:
 
 
 async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int, stop: asyncio.Event) -> None:
-    """Keep the files up to date until `stop`. Raises Permanent or OSError when it cannot begin."""
-    async with http.serve(port, None, probes):
-        await _keep_files(config, stop)
+    """Keep the files up to date until `stop`.
+
+    Raises:
+        Permanent, OSError: there are no files yet, and they cannot be written.
+    """
+    async with http.serve(port, None, probes, limits=PROBES):
+        await keep_files(config, stop)
 
 
-async def _keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
-    loaded = await config.update()
+async def keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
+    """Raises Permanent or OSError when there are no files yet."""
+    loaded = False
+    if not config.has_files:
+        loaded = await config.update()
     while not stop.is_set():
         pause = SERVER_CONFIG_CHECK_INTERVAL_SECONDS if loaded else SERVER_RELOAD_RETRY_INTERVAL_SECONDS
         with suppress(TimeoutError):

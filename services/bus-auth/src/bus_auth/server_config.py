@@ -78,12 +78,17 @@ class ServerConfig:
         self._monitor, self._clock = monitor, clock
         self._loaded: Content | None = None
 
+    @property
+    def has_files(self) -> bool:
+        """The server can start, or runs already: a reloader that starts again must not end it."""
+        return (self._folder / CONFIG).exists()
+
     async def update(self) -> bool:
         """Write what has changed, and have a running server load it.
 
         Returns:
-            False when the server has not loaded it. True when no server runs: it reads the files when it
-            starts.
+            False when the server has not loaded it, or does not say so. True when no server runs: it reads
+            the files when it starts.
 
         Raises:
             Permanent, OSError: a source cannot be read.
@@ -91,10 +96,12 @@ class ServerConfig:
         wanted = self._sources.read()
         if wanted == self._loaded:
             return True
+        # The files may become these of a configuration that the server refuses.
+        self._loaded = None
         server = await self._monitor()
         self._write(wanted, server)
         if server is None:
-            return True
+            return not self._is_silent()
         if not await self._load(wanted, server):
             log.error(
                 "the server did not load its new configuration, so removed teams, members and namespaces"
@@ -129,13 +136,25 @@ class ServerConfig:
                 return True
         return False
 
+    def _is_silent(self) -> bool:
+        """The server runs, but its monitor does not answer. It gets no signal: one that starts would end."""
+        is_silent = self._process() is not None
+        if is_silent:
+            log.warning("the server runs, but does not report its configuration")
+        return is_silent
+
     def _signal(self) -> None:
+        if (pid := self._process()) is not None:
+            os.kill(pid, signal.SIGHUP)
+        else:
+            log.warning("the server's process is not found")
+
+    def _process(self) -> int | None:
         try:
             pid = int((self._folder / PID).read_text())
-            if _name_of(pid) == PROGRAM:
-                os.kill(pid, signal.SIGHUP)
-        except (OSError, ValueError) as error:
-            log.warning("the server's process is not found", why=repr(error))
+            return pid if _name_of(pid) == PROGRAM else None
+        except (OSError, ValueError):
+            return None
 
 
 def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:

@@ -44,6 +44,7 @@ from job_controller.timing import (
     EVENTS_READ_INTERVAL_SECONDS,
     LOGS_READ_TIMEOUT_SECONDS,
     NEED_GRACE_SECONDS,
+    RIVAL_GROWTH_GRACE_SECONDS,
 )
 from job_controller.watch import (
     BY_HOST_PORT,
@@ -130,6 +131,8 @@ class JobObserver:
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
         self._departures = Departures(watch.of(JOB))
+        self._room: _Room | None = None
+        """None after a change."""
         self._node_leases = NodeLeases(cluster, clock)
 
     async def observe(self, key: Key) -> Observed | None:
@@ -170,6 +173,7 @@ class JobObserver:
 
     def heard(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
+        self._room = None
         self._departures.heard(kind, change)
         if change.type == "DELETED":
             self._parse_job.forget(change.obj)
@@ -380,28 +384,50 @@ class JobObserver:
 
     def _rivals(self, own: Job) -> Rivals:
         """The pods of other jobs on the nodes that this one might grow on."""
-        since = self._clock.now() - timedelta(seconds=NEED_GRACE_SECONDS)
-        small = [self._parse_job(obj) for obj in self._others(JOB, SMALL, own)]
-        beyond = [pod for job in small for pod in self._pods(job) if not job.trains(pod.id)]
-        looking = {pod.uid for pod in beyond if not pod.node and not pod.terminating}
-        waiting = [
-            pod["metadata"] for pod in self._others(names.POD, WAITING, own) if uid_of(pod) not in looking
-        ]
-        restarts = [status_of(obj).get("lastRestart") or {} for obj in self._others(JOB, RESTARTING, own)]
-        times = [
-            *(meta.get("creationTimestamp") for meta in waiting),
-            *(last.get("time") for last in restarts),
-        ]
+        if self._room is None:
+            self._room = self._find_room()
+        room, now = self._room, self._clock.now()
+        needed_since = now - timedelta(seconds=NEED_GRACE_SECONDS)
+        grows_since = now - timedelta(seconds=RIVAL_GROWTH_GRACE_SECONDS)
         return Rivals(
-            need=any(at > since for at in map(parse_stamp, times) if at),
-            grow=any(pod.state is PodState.STARTING for pod in beyond),
-            look=bool(looking),
+            need=any(at > needed_since for job, at in room.needs if job != own.uid),
+            grow=any(at > grows_since for job, at in room.growths if job != own.uid),
+            look=bool(room.looking - {own.uid}),
         )
 
-    def _others(self, kind: str, state: str, own: Job) -> list[Object]:
-        """Other jobs in this state, or pods of other jobs."""
-        found = self._watch.of(kind).by_index(BY_ROOM, state)
-        return [obj for obj in found if own.uid not in (uid_of(obj), *controller_uid(obj))]
+    def _find_room(self) -> _Room:
+        small = [job for obj in self._in_state(JOB, SMALL) if (job := self._parsed(obj)) is not None]
+        beyond = [(job.uid, pod) for job in small for pod in self._pods(job) if not job.trains(pod.id)]
+        looking = {pod.uid: job for job, pod in beyond if not pod.node and not pod.terminating}
+        # Users can create pods with our labels, which must not keep jobs from growing.
+        waiting = [
+            ("".join(controller_uid(pod)), pod["metadata"].get("creationTimestamp"))
+            for pod in self._in_state(names.POD, WAITING)
+            if uid_of(pod) not in looking and self._has_job(pod)
+        ]
+        restarts = [
+            (uid_of(obj), (status_of(obj).get("lastRestart") or {}).get("time"))
+            for obj in self._in_state(JOB, RESTARTING)
+        ]
+        growths = [
+            (job, pod.started_at or pod.created_at) for job, pod in beyond if pod.state is PodState.STARTING
+        ]
+        return _Room(_with_times((*waiting, *restarts)), _with_times(growths), frozenset(looking.values()))
+
+    def _in_state(self, kind: str, state: str) -> Sequence[Object]:
+        return self._watch.of(kind).by_index(BY_ROOM, state)
+
+    def _has_job(self, pod: Object) -> bool:
+        owner = owner_of(pod)
+        job = None if owner is None else self._watch.of(JOB).get(owner)
+        return job is not None and controller_uid(pod) == [uid_of(job)]
+
+    def _parsed(self, obj: Object) -> Job | None:
+        """None for a job that cannot be read, which its own pass reports."""
+        try:
+            return self._parse_job(obj)
+        except Permanent:
+            return None
 
     def _with_port_claims(self, seen: Observed) -> Observed:
         """Host ports of all jobs but this one."""
@@ -414,11 +440,29 @@ class JobObserver:
         """The job has pods, or may create some. A user can write the annotation of a claim on any job."""
         if self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(obj)) > 0:
             return True
-        try:
-            job = self._parse_job(obj)
-        except Permanent:
+        job = self._parsed(obj)
+        if job is None or job.network is not Network.HOST:
             return False
-        return job.network is Network.HOST and not job.spec.suspend and not job.status.final
+        return not job.spec.suspend and not job.status.final
+
+
+@dataclass(frozen=True)
+class _Room:
+    """The use of room on the nodes by the pods of all jobs.
+
+    Args:
+        needs: jobs with pods that train and have no node, and jobs between two epochs, with the time.
+        growths: jobs with a worker that has found a node beyond the others, with the time.
+        looking: jobs with workers that look for a node beyond the others.
+    """
+
+    needs: tuple[tuple[str, datetime], ...]
+    growths: tuple[tuple[str, datetime], ...]
+    looking: frozenset[str]
+
+
+def _with_times(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, datetime], ...]:
+    return tuple((job, at) for job, text in found if (at := parse_stamp(text)) is not None)
 
 
 def _port_claim(job: Object) -> PortClaim:

@@ -71,6 +71,8 @@ ROOM_CHECK_INTERVAL_SECONDS = 30.0
 """The time between two looks of a job that has fewer workers than it wants at what other jobs need."""
 ROOM_YIELD_GRACE_SECONDS = 60.0
 """A job that could grow waits this long for pods of other jobs that might take its room meanwhile."""
+RIVAL_GROWTH_GRACE_SECONDS = 600.0
+"""Jobs give way to the growth of another job for this long."""
 NEED_GRACE_SECONDS = 120.0
 """A pod without a node needs room for this long; one that waits longer fits nowhere."""
 PROGRAM_END_GRACE_SECONDS = 10.0

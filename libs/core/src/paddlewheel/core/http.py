@@ -44,6 +44,8 @@ class Limits:
         handshake: maximum seconds until the TLS handshake is done, and until the client has confirmed the end
             of its connection.
         of_one_address: maximum number of open connections from one address; 0 means no limit.
+        headers: maximum number of headers in a request, of 8 KiB each. They take memory until the head is
+            complete.
     """
 
     connections: int = 1000
@@ -51,6 +53,7 @@ class Limits:
     answer: float = 60.0
     handshake: float = 10.0
     of_one_address: int = 0
+    headers: int = 64
 
 
 _USUAL = Limits()
@@ -83,6 +86,7 @@ async def serve(
         handler_cancellation=True,
         shutdown_timeout=2.0,
         keepalive_timeout=limits.idle,
+        max_headers=limits.headers,
     )
     await runner.setup()
     try:

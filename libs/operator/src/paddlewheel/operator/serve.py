@@ -37,7 +37,7 @@ from paddlewheel.operator.settings import OperatorSettings
 from paddlewheel.operator.sharding import Shard
 from paddlewheel.operator.watch import Watch
 
-MANY_CLIENTS = http.Limits(connections=20_000, of_one_address=1_000)
+MANY_CLIENTS = http.Limits(connections=20_000, of_one_address=300, headers=16)
 """Limits for ports to which every pod of a cluster may connect."""
 _OTHER_FILES = 1000
 EVENTS_FLUSH_TIMEOUT_SECONDS = 2.0

@@ -127,7 +127,7 @@ def with_passwords(config: str, teams: Iterable[Team] = (), services: Sequence[D
 
 def local_config(manifests: Manifests, places: dict[str, str]) -> str:
     """The chart's configuration with paths, ports and names of this machine; nothing else differs."""
-    text = str(named(manifests, "ConfigMap", "nats")["data"]["nats.conf"])
+    text = str(named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"])
     [server] = dict(pod_specs(manifests))["nats"]["containers"]
     for variable in server["env"]:
         if "value" in variable:

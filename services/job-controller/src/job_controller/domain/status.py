@@ -27,8 +27,8 @@ from job_controller.domain.policies.verdict import (
     End,
     GoOn,
     Restart,
+    present_budgets,
     resumes_at,
-    used_budget,
     with_delays_reset,
 )
 from job_controller.domain.policies.words import unknown_words
@@ -166,6 +166,7 @@ def active_status(
         results=decide_results(seen, phase),
         replacing=_given_up(seen),
         last_restart=last_restart,
+        budgets=job.status.budgets if phase == names.RUNNING else present_budgets(job.status, now),
         gang=gang_status(seen, gang, has_ended=phase in names.FINAL_PHASES),
         observed_generation=job.generation,
     )
@@ -255,7 +256,8 @@ def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart
 
 
 def _charged(before: JobStatus, budget: str, now: datetime) -> Mapping[str, int]:
-    return {**before.budgets, budget: used_budget(before, budget, now) + 1} if budget else before.budgets
+    present = present_budgets(before, now)
+    return {**present, budget: present.get(budget, 0) + 1} if budget else present
 
 
 def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:

@@ -56,7 +56,7 @@ def due_pods(
     """
     first = tuple(filter(seen.job.trains, missing))
     are_placed = not first and all(pod.node for pod in seen.world_pods)
-    if not (has_gate and are_placed):
+    if not (has_gate and are_placed) or _has_finished_rank(seen):
         return first
     if _is_growth_early(seen, now) or _is_room_needed(seen):
         return ()
@@ -69,6 +69,11 @@ def useless_pods(seen: Observed) -> tuple[Pod, ...]:
     """Pods beyond the world that have ended, or wait for room which another job needs."""
     beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and not pod.terminating)
     return tuple(pod for pod in beyond if pod.state in ENDED or (not pod.node and _is_room_needed(seen)))
+
+
+def _has_finished_rank(seen: Observed) -> bool:
+    """A rank has succeeded: the job ends soon, and a restart would train that rank again."""
+    return any(map(seen.job.trains, seen.succeeded))
 
 
 def _is_room_needed(seen: Observed) -> bool:
@@ -105,9 +110,9 @@ def _cut_off(seen: Observed, now: datetime) -> Fit | None:
 
 
 def _is_left_behind(pod: Pod, now: datetime) -> bool:
-    """Its node is lost, or does not confirm the end of the pod in time."""
+    """Its node does not confirm the end of the pod in time, as a node that is lost."""
     due = overdue_at(pod)
-    return pod.terminating and (pod.disruption is Reason.NODE_LOST or (due is not None and due <= now))
+    return pod.terminating and due is not None and due <= now
 
 
 def _shrunk(seen: Observed, now: datetime) -> Fit | None:
@@ -157,6 +162,8 @@ def _grown(seen: Observed, now: datetime) -> Fit | None:
     ready = [pod for pod in beyond if pod.state is PodState.STARTING]
     pays_at = _pays_at(seen, beyond)
     if not ready or pays_at is None or pays_at > now or _is_growth_early(seen, now):
+        return None
+    if _has_finished_rank(seen):
         return None
     # The other jobs' pods that only look for room go first: they would take what the restart gives up.
     has_waited = now >= pays_at + timedelta(seconds=ROOM_YIELD_GRACE_SECONDS)

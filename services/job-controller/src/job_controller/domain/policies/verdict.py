@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -205,11 +205,15 @@ def _limit(job: Job, loss: Loss, rule: tuple[int, FailureRule] | None) -> _Limit
 
 def used_budget(status: JobStatus, name: str, now: datetime) -> int:
     """How many restarts have counted against this limit."""
-    used = status.budgets.get(name, 0)
-    if name != DISRUPTIONS_BUDGET:
-        return used
+    return present_budgets(status, now).get(name, 0)
+
+
+def present_budgets(status: JobStatus, now: datetime) -> Mapping[str, int]:
+    """The counts, without that of disruptions after a long run."""
     last = with_delays_reset(status, now)
-    return used if last is not None and last.failures else 0
+    if last is not None and last.failures:
+        return status.budgets
+    return {name: count for name, count in status.budgets.items() if name != DISRUPTIONS_BUDGET}
 
 
 def _beyond(loss: Loss, limit: _Limit, used: int) -> End | None:
