@@ -22,7 +22,7 @@ from dataset_controller.domain.sampleset.model import (
     SampleSet,
     mounts_by_csi,
 )
-from dataset_controller.domain.sampleset.parse import parse_runtime_pod, parse_set
+from dataset_controller.domain.sampleset.parse import is_ready, parse_runtime_pod, parse_set
 from dataset_controller.domain.sampleset.policies.ownership import is_ours
 from dataset_controller.domain.sampleset.render import volume_secret_key
 from dataset_controller.domain.secrets import SecretSeen
@@ -47,7 +47,7 @@ from paddlewheel.contracts.dataset_names import (
     runtime_service_name,
 )
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import deleted_at, spec_of, status_of
+from paddlewheel.contracts.objects import deleted_at, spec_of
 from paddlewheel.contracts.stamps import age
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import key_of, uid_of
@@ -118,7 +118,8 @@ class Observer:
         patient, has_csi = not own.deleted_at, self._has_csi()
         # Also shows whether this service has rights in the namespace of the set.
         old_secret = await self._secrets.read(old, patient=patient)
-        secret = old_secret if place == old else await self._secrets.read(place, patient=patient)
+        new_secret = old_secret if old == runtime else await self._secrets.read(runtime, patient=patient)
+        secret, other_secret = (old_secret, new_secret) if place == old else (new_secret, old_secret)
         children = self._children(own, place, _found(secret))
         if place == old:
             children = replace(children, stateful_set=self._old_stateful_set(own, old))
@@ -148,7 +149,9 @@ class Observer:
             has_csi=has_csi,
             figures_due=figures_due,
             runtime=runtime,
-            elsewhere=await self._elsewhere(own, runtime, old, place),
+            elsewhere=()
+            if old == runtime
+            else self._elsewhere(own, runtime, old, place, _found(other_secret)),
             other_moving=self._other_moving(key) if place == old else "",
             are_records_known=self._are_records_known,
             is_runtime_secret_known=not isinstance(secret, Trouble) and not isinstance(driver, Trouble),
@@ -234,17 +237,13 @@ class Observer:
 
     def _is_dead(self, node: str) -> bool:
         found = self._watch.of(names.NODE).get(Key("", node))
-        conditions = status_of(found or {}).get("conditions") or ()
-        return not any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+        return found is None or not is_ready(found)
 
-    async def _elsewhere(
-        self, own: SampleSet, runtime: Key, old: Key, place: Key
+    def _elsewhere(
+        self, own: SampleSet, runtime: Key, old: Key, place: Key, secret: Object | None
     ) -> tuple[tuple[str, Object], ...]:
         """The set's objects in the other of the two places."""
-        if old == runtime:
-            return ()
         other = runtime if place == old else old
-        secret = _found(await self._secrets.read(other, patient=not own.deleted_at))
         service = Key(other.namespace, runtime_service_name(other.name))
         found = (
             (names.STATEFUL_SET, self._stateful_set(other) if self._stateful_set(runtime) else None),

@@ -118,15 +118,13 @@ def is_current(server: Files, authority: Files, names: Sequence[str], now: datet
     try:
         check_readable(server)
         made = x509.load_pem_x509_certificate(server[CERTIFICATE])
-        found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         named = made.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except (ValueError, x509.ExtensionNotFound):
         return False
     if named != _identifier_of_issuer(x509.load_pem_x509_certificate(authority[CERTIFICATE])):
         return False
-    return set(found.get_values_for_type(x509.DNSName)) == set(
-        names
-    ) and now < made.not_valid_after_utc - timedelta(days=_SERVER_RENEWAL_DAYS)
+    ends_soon = now >= made.not_valid_after_utc - timedelta(days=_SERVER_RENEWAL_DAYS)
+    return set(names_of(server)) == set(names) and not ends_soon
 
 
 def _read_authority(files: Files) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

@@ -264,25 +264,24 @@ def parse_runtime_pod(obj: Object) -> RuntimePod | None:
     runtime, _, partition = key_of(obj).name.rpartition("-")
     if runtime != labels_of(obj).get("name") or not partition.isdecimal():
         return None
-    is_ready = _is_pod_ready(obj)
+    is_usable = is_ready(obj) and not deleted_at(obj)
     return RuntimePod(
         key=key_of(obj),
         index=int(partition),
         node=str(spec_of(obj).get("nodeName") or ""),
-        is_ready=is_ready,
+        is_ready=is_usable,
         ends_at=parse_stamp(deleted_at(obj)),
         has_ended=status_of(obj).get("phase") in ("Succeeded", "Failed"),
         has_agent=any("running" in (c.get("state") or {}) for c in _containers(obj)),
-        trouble="" if is_ready else _pod_trouble(obj),
+        trouble="" if is_usable else _pod_trouble(obj),
         secret_version=annotations_of(obj).get(SECRET_VERSION_ANNOTATION, ""),
     )
 
 
-def _is_pod_ready(pod: Object) -> bool:
-    conditions = status_of(pod).get("conditions") or ()
-    return not deleted_at(pod) and any(
-        c.get("type") == "Ready" and c.get("status") == "True" for c in conditions
-    )
+def is_ready(obj: Object) -> bool:
+    """Whether a pod or a node has the condition Ready."""
+    conditions = status_of(obj).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _containers(pod: Object) -> Sequence[Object]:

@@ -178,7 +178,7 @@ def judge(job: Job, loss: Loss, now: datetime) -> Verdict:
     limit = _limit(job, loss, rule)
     if limit is None:
         return Restart(loss.cause, loss.message, only)
-    used = used_budget(job.status, limit.name, now)
+    used = present_budgets(job.status, now).get(limit.name, 0)
     return _beyond(loss, limit, used) or Restart(loss.cause, loss.message, only, budget=limit.name)
 
 
@@ -201,11 +201,6 @@ def _limit(job: Job, loss: Loss, rule: tuple[int, FailureRule] | None) -> _Limit
         field = "limit of disruptions without a rule in spec.failurePolicy"
         return _Limit(DISRUPTION_LIMIT, DISRUPTIONS_BUDGET, field)
     return _Limit(job.spec.backoff_limit or 0, "backoffLimit", "spec.backoffLimit")
-
-
-def used_budget(status: JobStatus, name: str, now: datetime) -> int:
-    """How many restarts have counted against this limit."""
-    return present_budgets(status, now).get(name, 0)
 
 
 def present_budgets(status: JobStatus, now: datetime) -> Mapping[str, int]:

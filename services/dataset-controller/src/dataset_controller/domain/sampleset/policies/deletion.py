@@ -25,6 +25,7 @@ from dataset_controller.domain.sampleset.policies.conditions import with_staged_
 from dataset_controller.domain.sampleset.policies.kept_runtime import find_obstacle, keep_runtime
 from dataset_controller.domain.sampleset.policies.labels import decide_labels, follow_mounts
 from dataset_controller.domain.sampleset.policies.migration import (
+    list_users,
     moving_message,
     stop_old_runtime,
     with_pending,
@@ -65,7 +66,7 @@ def plan_deletion(seen: ObservedSet, config: RuntimeConfig, now: datetime) -> Se
     if seen.users is None:
         return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
     if seen.users:
-        waits = f"waits for pods that use the data: {_list(seen.users)}"
+        waits = f"waits for pods that use the data: {list_users(seen.users)}"
         return _wait(seen, config, Reason.IN_USE, waits, now)
     if seen.is_in_old_place and _is_unknown(seen):
         return SetPlan(seen.status, requeue_after=USERS_CHECK_INTERVAL_SECONDS)
@@ -158,10 +159,6 @@ def _status(seen: ObservedSet, now: datetime) -> SetStatus:
         # Later its agents end, and measure nothing.
         status = with_staged_writes(seen, status, now)
     return status.with_condition(Cond.FREE, True, Reason.TERMINATING, "", now)
-
-
-def _list(users: tuple[str, ...]) -> str:
-    return ", ".join(users[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
 
 
 def _clear(

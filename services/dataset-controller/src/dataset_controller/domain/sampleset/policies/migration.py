@@ -108,7 +108,9 @@ def _waits_for_users(seen: ObservedSet) -> str:
     key, home = seen.sample_set.key, seen.runtime.namespace
     if _is_requested(seen) or seen.users == ():
         return ""
-    used_by = f"pods use the data: {_list(seen.users)}" if seen.users else "it is unknown who uses the data"
+    used_by = (
+        f"pods use the data: {list_users(seen.users)}" if seen.users else "it is unknown who uses the data"
+    )
     return (
         f"the runtime is in namespace {key.namespace}, where an earlier release created it; it moves to"
         f" {home} while no pod uses the data. Now {used_by}. To move it at once, which interrupts them:"
@@ -116,7 +118,8 @@ def _waits_for_users(seen: ObservedSet) -> str:
     )
 
 
-def _list(users: tuple[str, ...]) -> str:
+def list_users(users: tuple[str, ...]) -> str:
+    """The names of the first users, and the number of others."""
     more = len(users) - SHOWN_USERS
     return ", ".join(users[:SHOWN_USERS]) + (f" and {more} more" if more > 0 else "")
 
