@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -80,15 +81,20 @@ def test_fix_does_nothing_when_all_checks_pass(commands: list[tuple[str, ...]]) 
 
 
 @pytest.mark.parametrize(
-    ("total", "needed"),
-    [(50, 20), (100, 20), (250, 35), (1000, 110)],
+    ("total", "built", "needed"),
+    [(50, 0, 20), (100, 0, 20), (250, 0, 35), (1000, 0, 110), (50, 9, 11), (250, 4, 31), (250, 20, 28)],
 )
-def test_a_large_disk_needs_more_free_space_for_juicefs_leaves_a_tenth_of_it(total: int, needed: int) -> None:
+def test_a_disk_needs_the_reserve_of_juicefs_and_what_is_not_built_yet(
+    total: int, built: int, needed: int
+) -> None:
     gib = 1024**3
-    assert doctor.needed_disk(total * gib) == needed * gib
+    assert doctor.needed_disk(total * gib, built * gib) == needed * gib
 
 
-def test_a_disk_with_less_than_the_reserve_fails_with_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_with_less_than_the_reserve_fails_with_the_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     gib = 1024**3
     usage = SimpleNamespace(total=250 * gib, used=226 * gib, free=24 * gib)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)

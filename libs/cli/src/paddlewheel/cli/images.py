@@ -13,6 +13,7 @@ from paddlewheel.cli.progress import Report, progress_reporter
 from paddlewheel.cli.repo import repo_file
 from paddlewheel.cli.table import Table, print_table
 from paddlewheel.devcluster import binaries
+from paddlewheel.devcluster.binaries import cache_dir
 from paddlewheel.devcluster.cluster import ignore, opened
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.images import (
@@ -20,7 +21,6 @@ from paddlewheel.devcluster.images import (
     ImageProgress,
     archive_path,
     build_images,
-    default_cache,
     image_reference,
 )
 from paddlewheel.devcluster.state import names as cluster_names
@@ -161,4 +161,4 @@ def _pause_program(report: Report) -> Path:
 
 
 def _pause_path(program: Path) -> Path:
-    return default_cache() / "images" / f"{program.parent.name}.tar"
+    return cache_dir() / "images" / f"{program.parent.name}.tar"

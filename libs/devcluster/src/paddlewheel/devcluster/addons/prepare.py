@@ -9,13 +9,20 @@ from pathlib import Path
 from paddlewheel.devcluster import binaries
 from paddlewheel.devcluster.addons import render
 from paddlewheel.devcluster.addons.render import Manifest
-from paddlewheel.devcluster.binaries import GATEWAY_API, KNATIVE, KNATIVE_INGRESS, Binaries, Module, Report
+from paddlewheel.devcluster.binaries import (
+    GATEWAY_API,
+    KNATIVE,
+    KNATIVE_INGRESS,
+    Binaries,
+    Module,
+    Report,
+    cache_dir,
+)
 from paddlewheel.devcluster.image_archive import write_program_archive
 from paddlewheel.devcluster.images import (
     ImageProgress,
     build_images,
     content_tag,
-    default_cache,
     image_reference,
     remove_old_archives,
 )
@@ -105,7 +112,7 @@ def _archive(program: Path) -> Path:
     """The archive of the image with one program, named like those of other images."""
     name = image_name(program.name)
     key = program.parent.name.rpartition("-")[2]
-    path = default_cache() / "images" / f"{name}-{key}.tar"
+    path = cache_dir() / "images" / f"{name}-{key}.tar"
     if not path.exists():
         write_program_archive(program, path, image_reference(name))
         remove_old_archives(path.parent, name)

@@ -8,7 +8,6 @@ from paddlewheel.devcluster.images.build import (
     archive_path,
     build_images,
     content_tag,
-    default_cache,
     remove_old_archives,
 )
 from paddlewheel.devcluster.images.catalog import IMAGES, ON_DEMAND, SERVICES, image_reference
@@ -24,7 +23,6 @@ __all__ = [
     "archive_path",
     "build_images",
     "content_tag",
-    "default_cache",
     "image_reference",
     "remove_old_archives",
 ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from paddlewheel.core.errors import Permanent
+from paddlewheel.devcluster.binaries import cache_dir
 from paddlewheel.devcluster.images.buildah import BuildJob, Store
 from paddlewheel.devcluster.images.catalog import (
     BASE,
@@ -59,14 +60,9 @@ class ImageProgress:
 Report = Callable[[ImageProgress], None]
 
 
-def default_cache() -> Path:
-    """Default folder for archives and the image store."""
-    return Path.home() / ".cache" / "paddlewheel"
-
-
 def archive_path(name: str, repository: Path, cache: Path | None = None) -> Path:
     """Path of the archive for the image's current content, which may not exist yet."""
-    return _archive(cache or default_cache(), name, fingerprint(name, repository))
+    return _archive(cache or cache_dir(), name, fingerprint(name, repository))
 
 
 def _archive(cache: Path, name: str, tag: str) -> Path:
@@ -100,7 +96,7 @@ def build_images(
         Permanent: unknown image, missing program or failed build, with the end of the build log.
     """
     _check_names(names)
-    cache = cache or default_cache()
+    cache = cache or cache_dir()
     tags = {name: fingerprint(name, repository) for name in _needs(names)}
     archives = {name: _archive(cache, name, tags[name]) for name in names}
     if missing := _missing(archives, report):
