@@ -11,6 +11,7 @@ import pytest
 
 from job_controller.app import build
 from job_controller.config import Settings
+from job_controller.timing import FIRST_STATUS_HOLD_SECONDS
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
@@ -43,6 +44,13 @@ class JobHarness(Harness[OperatorReplica]):
         """Data of the job's ConfigMap."""
         data: dict[str, str] = (await self.get(key, CONFIG_MAPS))["data"]
         return data
+
+    async def begin(self, job: Object) -> Key:
+        """Until its pods are made and its first status is written."""
+        key = await self.create(job)
+        await self.settle(key)
+        await self.advance(FIRST_STATUS_HOLD_SECONDS)
+        return key
 
     async def restarts(self, key: Key) -> tuple[int, dict[str, int]]:
         """Epoch, and restarts by cause."""
