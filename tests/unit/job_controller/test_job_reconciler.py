@@ -95,7 +95,7 @@ async def test_writes_of_a_whole_life_are_counted(harness: JobHarness) -> None:
         ("patch", "paddlejobs"): 1,
         ("create", "pods"): 20,
         ("create", "configmaps"): 1,
-        # Running, which says that it was accepted and starting before, and succeeded.
+        # Running, with the facts that it was accepted and starting, and succeeded.
         ("patch-status", "paddlejobs"): 2,
     }
 
