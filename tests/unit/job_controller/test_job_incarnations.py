@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.timing import FIRST_STATUS_HOLD_SECONDS
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object, Resource
@@ -100,7 +100,7 @@ async def test_former_objects_under_names_that_are_not_needed_hold_nothing_up(ha
     key = await applied_again(harness, held_job(3), make_paddle_job(ps=make_role(1)))
     await harness.drain_queue()
     assert "demo-ps-0" in await harness.pod_names()
-    await harness.advance(FIRST_STATUS_HOLD_SECONDS)
+    await harness.advance(FIRST_STATUS_GRACE_SECONDS)
     assert (await harness.status(key))["reason"] == "PodsPending"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.app import RESOURCES, claim
-from job_controller.timing import FIRST_STATUS_HOLD_SECONDS
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from job_controller.watch import BY_OWNER
 from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.contracts.keys import Key
@@ -122,7 +122,7 @@ async def test_all_pods_are_created_in_one_pass_and_once_though_the_caches_lag(
 async def test_a_crash_between_pods_and_status_neither_doubles_nor_loses(harness: JobHarness) -> None:
     key = await harness.create(collective())
     await harness.reconcile(key)
-    await harness.clock.advance(FIRST_STATUS_HOLD_SECONDS)
+    await harness.clock.advance(FIRST_STATUS_GRACE_SECONDS)
     with harness.failing(Retry("Killed"), "patch-status", PADDLE_JOBS), pytest.raises(Retry):
         await harness.reconcile(key)
     assert await harness.pod_names() == WORKERS
@@ -221,7 +221,7 @@ async def test_writing_to_a_job_that_is_gone_is_a_conflict_not_a_bug(harness: Jo
 async def test_a_job_that_goes_before_its_status_is_written_is_a_conflict_too(harness: JobHarness) -> None:
     key = await harness.create(collective())
     await harness.reconcile(key)
-    await harness.clock.advance(FIRST_STATUS_HOLD_SECONDS)
+    await harness.clock.advance(FIRST_STATUS_GRACE_SECONDS)
     with (
         harness.failing(NotFound("gone"), "patch-status", PADDLE_JOBS),
         pytest.raises(Conflict, match="default/demo is gone"),

@@ -22,7 +22,7 @@ from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 from job_controller.domain import names
 from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.plan import plan
-from job_controller.timing import FIRST_STATUS_HOLD_SECONDS
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
@@ -215,7 +215,7 @@ class World:
         """Its first status may wait."""
         created = parse_stamp(job["metadata"]["creationTimestamp"])
         return created is not None and self.clock.now() < created + timedelta(
-            seconds=FIRST_STATUS_HOLD_SECONDS
+            seconds=FIRST_STATUS_GRACE_SECONDS
         )
 
     def _is_small(self, key: Key) -> bool:

@@ -80,7 +80,7 @@ from job_controller.domain.status import (
     restarted_status,
     with_condition,
 )
-from job_controller.timing import FIRST_STATUS_HOLD_SECONDS, NODE_LEASE_READ_INTERVAL_SECONDS
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS, NODE_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -163,7 +163,7 @@ def _first_status_waits(seen: Observed, status: JobStatus, now: datetime) -> flo
         return None
     age = (now - created).total_seconds()
     # An API server whose clock is ahead must not delay the status.
-    return FIRST_STATUS_HOLD_SECONDS - age if 0 <= age < FIRST_STATUS_HOLD_SECONDS else None
+    return FIRST_STATUS_GRACE_SECONDS - age if 0 <= age < FIRST_STATUS_GRACE_SECONDS else None
 
 
 def _merely_starts(status: JobStatus) -> bool:
