@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from job_controller.domain import names
@@ -94,6 +95,7 @@ from paddlewheel.operator.domain.plan import (
     Create,
     Delete,
     KubernetesEvent,
+    LazyManifest,
     Patch,
     Trouble,
     earliest,
@@ -404,10 +406,13 @@ def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action,
 
 
 def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
-    pods = () if seen.waits_for_former else _service_pods(seen.job)
-    manifests = (render_service(seen.job, p, frame.port) for p in pods)
+    job = seen.job
+    pods = () if seen.waits_for_former else _service_pods(job)
+    named = ((Key(job.key.namespace, job.pod_name(pod)), pod) for pod in pods)
     return tuple(
-        Create(names.SERVICE_KIND, m) for m in manifests if m["metadata"]["name"] not in seen.services
+        Create(names.SERVICE_KIND, LazyManifest(key, partial(render_service, job, pod, frame.port)))
+        for key, pod in named
+        if key.name not in seen.services
     )
 
 
@@ -420,8 +425,13 @@ def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple
     if seen.trouble is not None:
         # Where they should run depends on the data set.
         return ()
-    roles = {r.name: r for r in frame.job.roles}
-    manifests = (render_pod(frame, roles[p.role], p.ordinal) for p in missing)
+    job, roles = frame.job, {r.name: r for r in frame.job.roles}
+    manifests = (
+        LazyManifest(
+            Key(job.key.namespace, job.pod_name(p)), partial(render_pod, frame, roles[p.role], p.ordinal)
+        )
+        for p in missing
+    )
     return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
 
 

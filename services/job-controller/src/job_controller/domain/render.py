@@ -281,7 +281,7 @@ def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:
     elif not waits_for_release(job, options):
         return
     elif options.gate_url and _finds_services(spec):
-        container = _asking_gate(frame, pod)
+        container = _asking_gate(frame, pod, spec)
     else:
         container = _file_gate(options, spec, "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED)
     spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
@@ -293,9 +293,9 @@ def _finds_services(spec: Manifest) -> bool:
     return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 
 
-def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
+def _asking_gate(frame: Frame, pod: PodId, spec: Manifest) -> Manifest:
     """Asks this service, which costs no write for each pod."""
-    container = _gate_container(frame.options.gate_image)
+    container = _gate_container(frame.options.gate_image, spec)
     container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     address = gate_address(frame.options.gate_url, frame.job, pod)
     container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
@@ -306,7 +306,7 @@ def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
 
 
 def _file_gate(options: Options, spec: Manifest, option: str, file: str, annotation: str) -> Manifest:
-    container = _gate_container(options.gate_image)
+    container = _gate_container(options.gate_image, spec)
     container["command"] = ["/gate", option, f"{names.GATE_FOLDER}/{file}"]
     container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
     _append_unless(spec, "volumes", _gate_volume(file, annotation), "name")
@@ -318,17 +318,40 @@ _RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Pod Security `restricted` requires this of every container. The user is that of the job's pod."""
+"""Pod Security `restricted` requires this of every container."""
+_COPIED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-def _gate_container(image: str) -> Manifest:
+def _gate_container(image: str, spec: Manifest) -> Manifest:
     return {
         "name": names.GATE_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
-        "securityContext": _RESTRICTED,
+        "resources": _resources_of_first(spec),
+        "securityContext": _RESTRICTED | _non_root(spec),
     }
+
+
+def _resources_of_first(spec: Manifest) -> Manifest:
+    """The requests and limits of the container that trains, which starts after the gate has ended.
+
+    Quotas and limit ranges admit both or neither, and the pod requests no more and keeps its QoS class.
+    """
+    given = spec["containers"][0].get("resources") or {}
+    copied = {
+        field: {
+            name: amount for name, amount in (given.get(field) or {}).items() if name in _COPIED_RESOURCES
+        }
+        for field in ("requests", "limits")
+    }
+    return {field: amounts for field, amounts in copied.items() if amounts}
+
+
+def _non_root(spec: Manifest) -> Manifest:
+    """The template may say this of its containers instead of the pod. The user is that of the pod, or else
+    that of the image, which is not root."""
+    is_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
+    return {} if is_root else {"runAsNonRoot": True}
 
 
 def _gate_volume(file: str, annotation: str) -> Manifest:
