@@ -10,21 +10,12 @@ from job_controller.domain.model import Job, Observed, Options
 from job_controller.domain.pods import PodId, parse_epoch
 from job_controller.domain.policies.host_ports import pod_ports, port_key
 from paddlewheel.contracts.crds import Mode, Network
-from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, VARIABLE_BYTES
+from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES, HETER, PS, WORKER
 
 EnvVar = dict[str, Any]
 
 _TRAINING_ROLE = {PS: "PSERVER", WORKER: "TRAINER", HETER: "HETER_TRAINER"}
-_ENDPOINT_VARIABLES = {
-    PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
-    WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
-    HETER: (
-        "PADDLE_HETER_ENDPOINTS",
-        "PADDLE_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
-    ),
-}
 _STAGES = {WORKER: "1", HETER: "2"}
 """Of the pipeline of a heter job. Each stage reads the endpoints of the other from the ConfigMap."""
 _NEIGHBOURS = {
@@ -59,7 +50,56 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:
-    """The ConfigMap's content; None while hosts or ports are unknown, and for elastic jobs, without one."""
+    """The ConfigMap's content; None while hosts or ports are unknown, while a variable is too long for Linux,
+    and for elastic jobs, without one."""
+    data = _all_data(seen, port)
+    return None if data is None or _too_long(seen.job, data) else data
+
+
+def endless_list(seen: Observed, port: int) -> str:
+    """Why the addresses of a role are too long for one variable, "" when they are not."""
+    job = seen.job
+    data = _all_data(seen, port) if _may_be_too_long(job) else None
+    role = None if data is None else _too_long(job, data)
+    if data is None or role is None:
+        return ""
+    name, value = _longest_variable(job, role, data)
+    size, room = _size(name, value), VARIABLE_BYTES - _size(name, "")
+    return (
+        f"spec.{role}.replicas {job.replicas_of(role)} is too large: {name} would have {size} bytes, and"
+        f" Linux starts no program with a variable of more than {VARIABLE_BYTES}; set it to"
+        f" {value[: room + 1].count(',')} or less"
+    )
+
+
+def _size(name: str, value: str) -> int:
+    """Bytes as Linux counts them: with '=' and the final NUL."""
+    return len(name) + len(value) + 2
+
+
+def _may_be_too_long(job: Job) -> bool:
+    """Not of so few pods, even if their names are as long as they may be."""
+    longest = max((job.size_of(role.name) for role in job.roles), default=0)
+    return longest * (LABEL_LENGTH + len(":65535,")) > VARIABLE_BYTES - LABEL_LENGTH
+
+
+def _too_long(job: Job, data: Mapping[str, str]) -> str | None:
+    """A role whose addresses are too long for one variable."""
+    if not _may_be_too_long(job):
+        return None
+    lists = ((role.name, *_longest_variable(job, role.name, data)) for role in job.roles)
+    return next((role for role, name, value in lists if _size(name, value) > VARIABLE_BYTES), None)
+
+
+def _longest_variable(job: Job, role: str, data: Mapping[str, str]) -> tuple[str, str]:
+    """The list of the role's addresses, under the longest of the names that containers know it by."""
+    listed = ENDPOINT_VARIABLES[role]
+    neighbours = _NEIGHBOURS.values() if _is_pipeline(job) else ()
+    others = (variable for variable, key in neighbours if key in listed)
+    return max((*listed, *others), key=len), data[listed[0]]
+
+
+def _all_data(seen: Observed, port: int) -> dict[str, str] | None:
     job = seen.job
     hosts = None if job.elastic else known_hosts(seen)
     ports = None if hosts is None else pod_ports(seen, port)
@@ -98,7 +138,7 @@ def epoch_of(config: Mapping[str, str]) -> int | None:
 
 def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
     """The address under which the ConfigMap has told of this pod, None when it has not."""
-    listed = (config.get(_ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
+    listed = (config.get(ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
     if pod.ordinal >= len(listed):
         return None
     return listed[pod.ordinal].rpartition(":")[0].strip("[]") or None
@@ -106,7 +146,7 @@ def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
 
 def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
     """How many pods of each role the ConfigMap has told them of."""
-    lists = {role: config.get(variables[0]) for role, variables in _ENDPOINT_VARIABLES.items()}
+    lists = {role: config.get(variables[0]) for role, variables in ENDPOINT_VARIABLES.items()}
     return {
         role: len(listed.split(",")) if listed else 0 for role, listed in lists.items() if listed is not None
     }
@@ -114,7 +154,7 @@ def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
 
 def _role_data(role: str, hosts: list[str], ports: list[int]) -> dict[str, str]:
     joined = ",".join(map(endpoint, hosts, ports))
-    data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
+    data = dict.fromkeys(ENDPOINT_VARIABLES[role], joined)
     if role == WORKER:
         data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
     return data

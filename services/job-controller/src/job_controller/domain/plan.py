@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.environment import config_data
+from job_controller.domain.environment import config_data, endless_list
 from job_controller.domain.events import (
     clean_up_events,
     end_event,
@@ -39,7 +39,7 @@ from job_controller.domain.policies.elastic import due_pods, next_fit
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
-from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
+from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node, parse_port
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
@@ -166,11 +166,25 @@ def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
 
 
 def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
-    is_over = status.final or seen.job.deleted_at is not None
-    message = "" if is_over else crowded_node(seen)
-    if not message:
+    """Why the pods cannot be told their addresses."""
+    if status.final or seen.job.deleted_at is not None:
         return None
-    return Trouble("create", names.CONFIG_MAP, seen.job.key, Reason.HOST_PORTS_EXHAUSTED, message)
+    causes = {
+        Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
+        Reason.INVALID_SPEC: endless_list(seen, _told_port(seen.job)),
+    }
+    troubles = (
+        Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
+        for reason, message in causes.items()
+        if message
+    )
+    return next(troubles, None)
+
+
+def _told_port(job: Job) -> int:
+    """The base port of the job's addresses."""
+    claimed = job.annotations.get(names.ANNOTATION_HOST_PORT, "") if job.network is Network.HOST else ""
+    return parse_port(claimed) or names.BASE_PORT
 
 
 def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
