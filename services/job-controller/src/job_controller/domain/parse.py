@@ -67,6 +67,7 @@ def parse_status(raw: Raw) -> JobStatus:
         conditions=status.conditions,
         announcements=status.announcements,
         results=status.results,
+        saved_model=status.saved_model,
         stuck_on=tuple(status.stuck_on),
         epoch=status.epoch,
         restarts=status.restarts,

@@ -176,8 +176,9 @@ class JobSampleSetRef(CrdModel):
 
 
 class OutputModel(CrdModel):
-    """The model that a job makes. Once the job has succeeded, it is published on the bus, and the
-    PaddleServices of the namespace that follow its name roll it out."""
+    """The model that a job makes. Once the job has succeeded and its program has reported that it saved the
+    model, it is published on the bus, and the PaddleServices of the namespace that follow its name roll it
+    out."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -201,7 +202,12 @@ class OutputModel(CrdModel):
     ] = ""
     version: Annotated[Word, says("Its version; default: the first eight characters of the job's uid.")] = ""
     digest: Annotated[
-        str, says("The files' digest, if it is known before; services refuse other files.", pattern=DIGEST)
+        str,
+        says(
+            "The files' digest, if it is known before; default: the one that the program reports. Services"
+            " refuse other files.",
+            pattern=DIGEST,
+        ),
     ] = ""
 
 
@@ -368,7 +374,8 @@ class PaddleJobSpec(CrdModel):
         JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
     ] = None
     output_model: Annotated[
-        OutputModel | None, says("Model that is published once the job has succeeded.")
+        OutputModel | None,
+        says("Model that is published once the job has succeeded and its program has reported it."),
     ] = None
     suspend: Annotated[
         bool, says("Whether the job gives up its pods and waits; it goes on when this is false again.")
@@ -489,6 +496,13 @@ class GangStatus(CrdModel):
     message: Annotated[str, says("Why it is of this kind.")] = ""
 
 
+class SavedModel(CrdModel):
+    """The model that the program reported to have saved."""
+
+    uri: Annotated[str, says("Where it saved the model.")] = ""
+    digest: Annotated[str, says("Digest of its files, if the program reported one.")] = ""
+
+
 class PaddleJobStatus(CommonStatus):
     """The state of the job."""
 
@@ -510,6 +524,10 @@ class PaddleJobStatus(CommonStatus):
     results: Annotated[
         dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
+    saved_model: Annotated[
+        SavedModel | None,
+        says("The member model of the termination message of the first worker, of a job with outputModel."),
+    ] = None
     epoch: Annotated[
         int, int32("How often the pods were made anew, all together; the first ones have epoch 0.")
     ] = 0
