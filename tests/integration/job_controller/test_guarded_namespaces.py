@@ -25,7 +25,7 @@ from paddlewheel.testkit.wait import eventually
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 EACH = {"cpu": "500m", "memory": "256Mi"}
-"""Of a container that trains, and the default of one without figures."""
+"""The figures of a container that trains, and the default of the namespace."""
 SECURITY = {
     "runAsNonRoot": True,
     "allowPrivilegeEscalation": False,
@@ -55,12 +55,12 @@ async def guard(jobs: JobServiceHarness) -> None:
 
 
 async def used(jobs: JobServiceHarness) -> dict[str, str]:
-    """What the quota counts, empty until it does."""
+    """The figures that the quota counts, none until it does."""
     return dict((await jobs.status(jobs.key("guard"), QUOTAS)).get("used") or {})
 
 
 def role(replicas: int, *, resources: Object | None = None, **spec: Any) -> Object:
-    """The template says everything of its container and nothing of the pod."""
+    """A role whose template describes its container fully and leaves the pod out."""
     given = {"requests": EACH, "limits": EACH} if resources is None else resources
     container = {"name": "main", "image": "example/train:1", "securityContext": SECURITY, "resources": given}
     return make_role(replicas, containers=[container], **spec)

@@ -102,7 +102,7 @@ async def test_a_model_is_published_once_its_job_has_succeeded(harness: JobHarne
 async def test_a_model_that_no_program_reports_is_not_published(
     harness: JobHarness, model: dict[str, Any], message: str, words: str
 ) -> None:
-    """Exit code 0 says nothing about files."""
+    """Exit code 0 is no proof that the files are there."""
     key = await harness.to_running(job_with_model(**model))
     await harness.end_pods(message=message)
     await harness.settle(key)

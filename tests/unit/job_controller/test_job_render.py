@@ -152,7 +152,7 @@ def test_the_gate_has_the_resources_of_the_container_that_trains() -> None:
     ("user", "is_said"), [({}, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, False)]
 )
 def test_the_gate_runs_as_the_user_of_the_pod(user: dict[str, Any], is_said: bool) -> None:
-    """The kubelet does not start a container of root that says `runAsNonRoot`."""
+    """With `runAsNonRoot`, the kubelet does not start a container of root."""
     pod = render(make_job(worker=make_role(2, securityContext=user)), options=GATE)
     (gate,) = pod["spec"]["initContainers"]
     assert gate["securityContext"].get("runAsNonRoot", False) is is_said

@@ -136,7 +136,7 @@ LONG = "j" * 49
     ],
 )
 def test_what_can_never_fit_is_refused_at_admission(job: Job, is_refused: bool) -> None:
-    """In the Service network the names are known before."""
+    """The names in the Service network are known before."""
     assert [problem.partition(":")[0] for problem in find_problems(job)] == [
         "spec.worker.replicas"
     ] * is_refused

@@ -182,7 +182,7 @@ def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
 
 
 def _told_port(job: Job) -> int:
-    """The base port of the job's addresses."""
+    """The base port in the addresses."""
     claimed = job.annotations.get(names.ANNOTATION_HOST_PORT, "") if job.network is Network.HOST else ""
     return parse_port(claimed) or names.BASE_PORT
 
