@@ -124,7 +124,7 @@ class Reason(StrEnum):
     MODEL_NOT_REPORTED = (
         "ModelNotReported",
         "The job has succeeded, but its program did not report that it saved the model as outputModel asks;"
-        " the message says what to do.",
+        " the message has the missing line.",
     )
     POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
     OOM_KILLED = "OOMKilled", "A container was ended because it used more memory than it may."

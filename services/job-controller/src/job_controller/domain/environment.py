@@ -1,4 +1,4 @@
-"""What Paddle's launchers and role makers read: addresses, ports and ranks as environment variables."""
+"""Addresses, ports and ranks as environment variables, for Paddle's launchers and role makers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EnvVar = dict[str, Any]
 
 _TRAINING_ROLE = {PS: "PSERVER", WORKER: "TRAINER", HETER: "HETER_TRAINER"}
 _STAGES = {WORKER: "1", HETER: "2"}
-"""Of the pipeline of a heter job. Each stage reads the endpoints of the other from the ConfigMap."""
+"""The stages of the pipeline of a heter job. Each reads the endpoints of the other from the ConfigMap."""
 _NEIGHBOURS = {
     WORKER: ("PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"),
     HETER: ("PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS"),
@@ -127,17 +127,17 @@ def _stages_data(job: Job) -> dict[str, str]:
 
 
 def _epoch_data(job: Job) -> dict[str, str]:
-    """Says of which epoch the lists are; the first one has the content that the original operator gave."""
+    """The epoch of the lists; epoch 0 adds nothing, like the original operator."""
     return {_EPOCH: str(job.status.epoch)} if job.status.epoch else {}
 
 
 def epoch_of(config: Mapping[str, str]) -> int | None:
-    """The epoch whose pods the ConfigMap names, None when what it says makes no sense."""
+    """The epoch whose pods the ConfigMap lists, None for a malformed value."""
     return parse_epoch(config.get(_EPOCH, "0"))
 
 
 def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
-    """The address under which the ConfigMap has told of this pod, None when it has not."""
+    """The address of this pod in the ConfigMap, None when it has none there."""
     listed = (config.get(ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
     if pod.ordinal >= len(listed):
         return None
@@ -145,7 +145,7 @@ def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
 
 
 def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
-    """How many pods of each role the ConfigMap has told them of."""
+    """The number of pods of each role that the ConfigMap lists."""
     lists = {role: config.get(variables[0]) for role, variables in ENDPOINT_VARIABLES.items()}
     return {
         role: len(listed.split(",")) if listed else 0 for role, listed in lists.items() if listed is not None
@@ -172,7 +172,7 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
-    """The user's variables without those that we set, then ours."""
+    """The user's variables, except the names that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options) + _restarts(job)
     set_directly = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in set_directly]
@@ -192,7 +192,7 @@ def _restarts(job: Job) -> list[EnvVar]:
 
 
 def _own_port(job: Job, pod: PodId, taken: set[str]) -> list[EnvVar]:
-    """On the hosts' network it is known once the pod has a node."""
+    """A port on the hosts' network is known once the pod has a node."""
     if job.network is not Network.HOST or job.elastic or "PADDLE_PORT" in taken:
         return []
     ref = {"name": job.key.name, "key": port_key(pod)}
@@ -216,7 +216,7 @@ def _pod_ip(job: Job, pod: PodId) -> EnvVar:
 
 
 def _stage(job: Job, pod: PodId) -> list[EnvVar]:
-    """Without these Paddle's role maker refuses a pod that is told of heter workers."""
+    """Without these, Paddle's role maker refuses a pod whose environment lists heter workers."""
     if pod.role not in _STAGES or not _is_pipeline(job):
         return []
     neighbours, key = _NEIGHBOURS[pod.role]
@@ -256,7 +256,7 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
 
 
 def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
-    """Where `paddlewheel_progress` reports; the user's own URL, or "", is left alone."""
+    """The address for `paddlewheel_progress`; the user's own URL, or "", is left alone."""
     access = options.progress
     if access is None or pod.role != WORKER or PROGRESS_URL in taken:
         return []

@@ -36,7 +36,7 @@ _STUCK_BY = (
     names.CONDITION_GATE_UNANSWERED,
 )
 REPORTED = "Reported"
-"""The program says that it saved the model; nobody else has looked at the files."""
+"""The program reported that it saved the model, and no other program has read the files."""
 _UID = 8
 """Characters of a job's uid that are its model's version."""
 
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def has_saved_model(self) -> bool:
-        """The program reported that it saved the model where the spec says."""
+        """The program reported that it saved the model at the place in the spec."""
         return self.job.spec.output_model is not None and not why_unpublished(self.job, self.status)
 
     @property

@@ -109,7 +109,7 @@ _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 
 
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
-    """What to do about one job.
+    """Decide about one job.
 
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
@@ -146,7 +146,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 
 
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
-    """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
+    """The cause for Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
     beyond = {seen.job.pod_name(place) for place in seen.job.pod_ids if not seen.job.trains(place)}
     troubles = (t for t in applied.troubles if not _passes_by_itself(t))
@@ -166,7 +166,7 @@ def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
 
 
 def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
-    """Why the pods cannot be told their addresses."""
+    """The reason for which the pods cannot get their addresses."""
     if status.final or seen.job.deleted_at is not None:
         return None
     causes = {
@@ -226,8 +226,8 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
 
 
 def _plan_finished(seen: Observed, now: datetime) -> Plan:
-    """Nothing is ever created again; the clean-up policy says which children are deleted, and the time to
-    live when the job itself is."""
+    """Nothing is ever created again; the clean-up policy selects the children to delete, and the time to
+    live ends the job itself."""
     job = seen.job
     status, expires = present_status(seen), expires_at(job)
     if expires is not None and now >= expires:
@@ -390,7 +390,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
 
 
 def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
-    """Those that can be made now."""
+    """The missing pods that can be made now."""
     resumes = resumes_at(seen.job, now)
     is_early = resumes is not None and now < resumes
     if seen.must_wait or is_early or waits_for_group(seen, gang):
@@ -457,7 +457,7 @@ def _releases(seen: Observed) -> tuple[Action, ...]:
 
 
 def _changed_waits(seen: Observed) -> tuple[Action, ...]:
-    """After scaling: a pod that still waits for names learns which ones."""
+    """After scaling: update the list of names in pods that still wait for names."""
     job = seen.job
     return tuple(
         Patch(names.POD, Key(job.key.namespace, p.name), _waits_for(job, p), uid=p.uid)
@@ -475,8 +475,8 @@ def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> 
 
 
 def _surplus_services(seen: Observed) -> tuple[Action, ...]:
-    """Of pods that are not wanted. The original operator made Services in every network, whose names its pods
-    wait for."""
+    """Delete the Services of pods that are not wanted. The original operator made Services in every network,
+    and its pods wait for their names."""
     job = seen.job
     wanted = set(map(job.pod_name, job.pod_ids))
     return _delete_services(seen, (n for n in seen.services if n not in wanted))

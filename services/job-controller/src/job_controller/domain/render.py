@@ -30,7 +30,12 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pods of one job share. `port` is the base port, `gang` the kind that new pods take part in."""
+    """The inputs that all pods of one job share.
+
+    Args:
+        port: the base port.
+        gang: the kind that new pods take part in.
+    """
 
     job: Job
     port: int
@@ -95,7 +100,7 @@ def render_pod_group(job: Job, gang: Gang) -> Manifest:
 
 
 def render_workload(job: Job, priority: Priority | None) -> Manifest:
-    """What Kueue counts."""
+    """The Workload: the pods that Kueue counts."""
     metadata = _metadata(job, names.workload_name(job.key.name), {})
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -106,7 +111,7 @@ def render_workload(job: Job, priority: Priority | None) -> Manifest:
 
 
 def volcano_spec(job: Job, gang: Gang) -> Manifest:
-    """Of a PodGroup of Volcano; without a queue it is put into the default one."""
+    """The spec of a PodGroup of Volcano; without a queue it is put into the default one."""
     policy = job.spec.scheduling_policy or SchedulingPolicy()
     named = {"queue": policy.queue, "priorityClassName": policy.priority_class}
     given = {field: name for field, name in named.items() if name}
@@ -180,7 +185,7 @@ def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
     container["env"] = container_env(frame.job, pod, frame.port, frame.options, own)
     if not frame.job.elastic:
         ours = {"configMapRef": {"name": frame.job.key.name}}
-        # Of two sources with one name the later wins: ours, as with the original operator.
+        # The later of two sources with one name wins: ours, as with the original operator.
         container["envFrom"] = [*(container.get("envFrom") or ()), ours]
     if frame.network is Network.SERVICE:
         _add_port(container, frame.port)
@@ -288,7 +293,7 @@ def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:
 
 
 def _finds_services(spec: Manifest) -> bool:
-    """By name. On the host's network, ClusterFirst means the node's own DNS."""
+    """The pod resolves names of Services. On the host's network, ClusterFirst means the node's own DNS."""
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 

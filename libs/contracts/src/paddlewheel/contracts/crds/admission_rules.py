@@ -127,7 +127,7 @@ def _unused_limits(role: str) -> AdmissionRule:
 
 
 def _unused_requests(role: str) -> AdmissionRule:
-    """Of the roles that cannot be smaller."""
+    """The rule for a role that cannot be smaller."""
     at, name = f"{SPEC}.{role}", f"spec.{role}"
     return AdmissionRule(
         f"has({at}) && has({at}.requests)",

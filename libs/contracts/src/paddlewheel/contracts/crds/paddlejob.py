@@ -79,9 +79,9 @@ class RoleSpec(CrdModel):
     requests: Annotated[
         int | None,
         int32(
-            "Of workers: the least number of pods that the job can train with. Below replicas, it trains with"
-            " as many as there is room for, and restarts with more when there is more. Unset: all. Of other"
-            " roles: accepted without effect."
+            "The least number of workers that the job can train with. Below replicas, it trains with as many"
+            " as there is room for, and restarts with more when there is more. Unset: all. In other roles:"
+            " accepted without effect."
         ),
     ] = None
     limits: Annotated[

@@ -1,4 +1,4 @@
-"""Which pods' last lines are kept when a finished job's pods are deleted, and how much of them."""
+"""The choice of the pods whose last lines are kept when a finished job's pods are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program of a finished job reports: numbers, and the model that it has saved.
+"""The report of a finished job's program: numbers, and the model that it has saved.
 
 Both are in the termination message of worker 0, a JSON object.
 """
