@@ -66,7 +66,7 @@ def role(replicas: int, *, resources: Object | None = None, **spec: Any) -> Obje
     return make_role(replicas, containers=[container], **spec)
 
 
-ASKS = {
+ASKS: dict[str, dict[str, Any]] = {
     "asks": {"worker": role(2)},
     "bare": {"worker": role(1, resources={})},
     "data": {"sampleSetRef": {"name": "digits", "mountPath": "/data"}, "worker": role(1)},

@@ -118,8 +118,7 @@ async def test_a_model_that_no_program_reports_is_not_published(
 
 
 async def test_a_model_is_published_though_the_pod_that_reported_it_is_gone(harness: JobHarness) -> None:
-    spec = {"worker": make_role(2), "outputModel": {"uri": URI}}
-    key = await harness.to_running(make_paddle_job(**spec))
+    key = await harness.to_running(make_paddle_job(worker=make_role(2), outputModel={"uri": URI}))
     await harness.end_pods("demo-worker-0", message=saved())
     await harness.settle(key)
     await harness.cluster.delete(PODS, Key("default", "demo-worker-0"))
