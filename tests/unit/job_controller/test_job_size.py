@@ -13,7 +13,7 @@ import pytest
 from tests.unit.job_controller.builders import GATE, make_job, make_pod
 
 from job_controller.domain import plan as planning
-from job_controller.domain.environment import config_data, endless_list
+from job_controller.domain.environment import config_data, overlong_list
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.plan import Plan, conclude, plan
 from job_controller.domain.policies.validation import find_problems
@@ -92,16 +92,16 @@ def test_more_addresses_than_a_variable_holds_are_refused_by_name_and_figure(spe
         pods = tuple(replace(pod, id=pod.id._replace(role=role)) for pod in workers(count))
         return Observed(job, pods)
 
-    message = endless_list(seen(MANY), 36000)
+    message = overlong_list(seen(MANY), 36000)
     assert message.startswith(f"spec.{role}.replicas {MANY} is too large: PADDLE_")
     assert f"more than {VARIABLE_BYTES}; set it to " in message
     assert config_data(seen(MANY), 36000) is None
     fits = int(message.split(" or less")[0].rpartition(" ")[2])
     data = config_data(seen(fits), 36000)
     assert data is not None
-    assert endless_list(seen(fits), 36000) == ""
+    assert overlong_list(seen(fits), 36000) == ""
     assert starts(data)
-    assert endless_list(seen(fits + 1), 36000) != ""
+    assert overlong_list(seen(fits + 1), 36000) != ""
 
 
 def test_linux_has_this_limit() -> None:

@@ -50,20 +50,20 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:
-    """The ConfigMap's content; None while hosts or ports are unknown, while a variable is too long for Linux,
-    and for elastic jobs, without one."""
+    """The ConfigMap's content; None while hosts or ports are unknown, while a list is too long for Linux, and
+    for elastic jobs, without one."""
     data = _all_data(seen, port)
-    return None if data is None or _too_long(seen.job, data) else data
+    return None if data is None or _overlong(seen.job, data) else data
 
 
-def endless_list(seen: Observed, port: int) -> str:
-    """Why the addresses of a role are too long for one variable, "" when they are not."""
+def overlong_list(seen: Observed, port: int) -> str:
+    """Why the addresses of a role do not fit into one variable, "" when they do."""
     job = seen.job
-    data = _all_data(seen, port) if _may_be_too_long(job) else None
-    role = None if data is None else _too_long(job, data)
-    if data is None or role is None:
+    data = _all_data(seen, port) if _may_be_overlong(job) else None
+    found = None if data is None else _overlong(job, data)
+    if found is None:
         return ""
-    name, value = _longest_variable(job, role, data)
+    role, name, value = found
     size, room = _size(name, value), VARIABLE_BYTES - _size(name, "")
     return (
         f"spec.{role}.replicas {job.replicas_of(role)} is too large: {name} would have {size} bytes, and"
@@ -72,23 +72,23 @@ def endless_list(seen: Observed, port: int) -> str:
     )
 
 
-def _size(name: str, value: str) -> int:
-    """Bytes as Linux counts them: with '=' and the final NUL."""
-    return len(name) + len(value) + 2
-
-
-def _may_be_too_long(job: Job) -> bool:
-    """Not of so few pods, even if their names are as long as they may be."""
+def _may_be_overlong(job: Job) -> bool:
+    """False for few pods, even if their names are as long as they may be."""
     longest = max((job.size_of(role.name) for role in job.roles), default=0)
     return longest * (LABEL_LENGTH + len(":65535,")) > VARIABLE_BYTES - LABEL_LENGTH
 
 
-def _too_long(job: Job, data: Mapping[str, str]) -> str | None:
-    """A role whose addresses are too long for one variable."""
-    if not _may_be_too_long(job):
+def _overlong(job: Job, data: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """A role whose list is too long, with the variable and its value."""
+    if not _may_be_overlong(job):
         return None
     lists = ((role.name, *_longest_variable(job, role.name, data)) for role in job.roles)
-    return next((role for role, name, value in lists if _size(name, value) > VARIABLE_BYTES), None)
+    return next((found for found in lists if _size(*found[1:]) > VARIABLE_BYTES), None)
+
+
+def _size(name: str, value: str) -> int:
+    """Bytes as Linux counts them: with '=' and the final NUL."""
+    return len(name) + len(value) + 2
 
 
 def _longest_variable(job: Job, role: str, data: Mapping[str, str]) -> tuple[str, str]:

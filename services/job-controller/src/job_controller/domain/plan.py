@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.environment import config_data, endless_list
+from job_controller.domain.environment import config_data, overlong_list
 from job_controller.domain.events import (
     clean_up_events,
     end_event,
@@ -171,7 +171,7 @@ def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
         return None
     causes = {
         Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
-        Reason.INVALID_SPEC: endless_list(seen, _told_port(seen.job)),
+        Reason.INVALID_SPEC: overlong_list(seen, _told_port(seen.job)),
     }
     troubles = (
         Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
