@@ -135,6 +135,7 @@ async def objects_of_the_runtime(where: Target, namespace: str) -> list[str]:
 
 
 REPLICAS = 4
+REPORT = '{"model": {"uri": "minio://seaweedfs.paddle-demo.svc:8333/digits/model"}}'
 PUBLISHES = {
     "apiVersion": "batch.paddlepaddle.org/v1",
     "kind": "PaddleJob",
@@ -150,7 +151,11 @@ PUBLISHES = {
             "template": {
                 "spec": {
                     "containers": [
-                        {"name": "main", "image": "paddlewheel/paddle-cpu:dev", "command": ["true"]}
+                        {
+                            "name": "main",
+                            "image": "paddlewheel/paddle-cpu:dev",
+                            "command": ["sh", "-c", f"echo '{REPORT}' > /dev/termination-log"],
+                        }
                     ]
                 }
             },

@@ -283,7 +283,7 @@ def test_partitions_that_have_still_to_upload_are_created_again() -> None:
     [made] = [
         a for a in plan(moved, CONFIG, NOW).actions if isinstance(a, Create) and a.kind == "StatefulSet"
     ]
-    assert made.manifest["spec"]["replicas"] == 2
+    assert made.render()["spec"]["replicas"] == 2
 
 
 def test_a_request_to_move_is_removed_after_the_move() -> None:

@@ -333,8 +333,8 @@ def test_the_first_pod_of_a_set_that_was_never_mounted_is_alone(
         for action in decide(replace(full, children=replace(full.children, stateful_set=None))).actions
         if isinstance(action, Create)
     ]
-    assert made.manifest["spec"]["podManagementPolicy"] == "Parallel"
-    assert made.manifest["spec"]["replicas"] == started
+    assert made.render()["spec"]["podManagementPolicy"] == "Parallel"
+    assert made.render()["spec"]["replicas"] == started
 
 
 def test_the_other_pods_follow_when_the_first_has_mounted() -> None:
@@ -2622,7 +2622,7 @@ def without_runtime(seen: ObservedSet, **gone: Any) -> ObservedSet:
 def created(todo: SetPlan) -> list[tuple[str, Any]]:
     made = [action for action in todo.actions if isinstance(action, Create)]
     return [
-        (action.kind, action.manifest["spec"].get("replicas")) for action in made if action.kind != "Secret"
+        (action.kind, action.render()["spec"].get("replicas")) for action in made if action.kind != "Secret"
     ]
 
 

@@ -21,6 +21,7 @@ from job_controller.domain import names as job_names
 from paddlewheel.cli.app import app, load
 from paddlewheel.cli.main import COMMANDS
 from paddlewheel.contracts.crds.kinds import KINDS
+from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES
 from paddlewheel.contracts.crds.parse import parse_subject
 from paddlewheel.contracts.crds.violations import find_violations
 from paddlewheel.docs.errors import DocsError
@@ -219,7 +220,8 @@ def test_every_variable_of_a_jobs_containers_is_documented() -> None:
     domain = REPOSITORY / "services/job-controller/src/job_controller/domain"
     source = "".join((domain / file).read_text() for file in ("environment.py", "names.py"))
     families = "PADDLE|PADDLEWHEEL|TRAINER|TRAINING|POD|STAGE|HETER_DEVICE"
-    variables = set(re.findall(rf'"((?:{families})_[A-Z_]+)"', source))
+    lists = {name for names in ENDPOINT_VARIABLES.values() for name in names}
+    variables = lists.union(re.findall(rf'"((?:{families})_[A-Z_]+)"', source))
 
     table = LABELS.read_text().partition("## Environment")[2].partition("## Data sets")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
@@ -21,7 +22,7 @@ from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import parse_event_subject
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.ports import PADDLE_JOBS, Object, Resource
+from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.sdk import narrowing
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
@@ -50,27 +51,87 @@ async def test_a_dead_bus_holds_nothing_up_and_facts_come_later_in_order(harness
     assert [e.time for e in harness.published] == [datetime(2026, 1, 1, tzinfo=UTC)] * 3
 
 
+URI = "s3://models/digits/3"
+DIGEST, OTHER_DIGEST = (f"sha256:{digit * 64}" for digit in "34")
+
+
+def saved(uri: str = URI, **more: Any) -> str:
+    """The termination message of a program that has saved its model."""
+    return json.dumps({"accuracy": 0.97, "model": {"uri": uri, **more}})
+
+
+def job_with_model(**model: Any) -> Object:
+    return make_paddle_job(worker=make_role(1), outputModel={"uri": URI, **model})
+
+
 async def test_a_model_is_published_once_its_job_has_succeeded(harness: JobHarness) -> None:
-    model = {"name": "digits", "version": 3, "uri": "s3://models/digits/3"}
-    key = await harness.to_running(make_paddle_job(worker=make_role(1), outputModel=model))
+    key = await harness.to_running(job_with_model(name="digits", version=3))
     assert not harness.bus.events(MODELS.name)
-    await harness.end_pods(message='{"accuracy": 0.97}')
+    await harness.end_pods(message=saved(f"{URI}/", digest=DIGEST))
     await harness.settle(key)
     [event] = harness.bus.events(MODELS.name)
     assert isinstance(event.data, ModelPublished)
     made = event.data
-    assert (made.name, made.version, made.uri) == ("digits", "3", "s3://models/digits/3")
+    assert (made.name, made.version, made.uri) == ("digits", "3", URI)
     assert (made.metrics, made.source.name if made.source else "") == ({"accuracy": 0.97}, key.name)
+    assert (made.evidence, made.digest) == ("Reported", DIGEST)
     await harness.restart()
     await harness.settle(key)
     assert len(harness.bus.events(MODELS.name)) == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "message", "words"),
+    [
+        (
+            {},
+            "",
+            'did not report that it saved the model: write {"model": {"uri": "s3://models/digits/3"}} to',
+        ),
+        ({}, '{"accuracy": 0.97}', "did not report that it saved the model"),
+        ({}, '{"model": "s3://models/digits/3"}', "did not report that it saved the model"),
+        ({}, '{"model": {"uri": 3}}', "did not report that it saved the model"),
+        (
+            {},
+            saved("s3://models/digits/2"),
+            "its uri is s3://models/digits/3, and the program saved the model in",
+        ),
+        ({}, saved(digest="md5:4"), "the program reported the digest md5:4; write"),
+        ({"digest": DIGEST}, saved(digest=OTHER_DIGEST), f"and the program reported {OTHER_DIGEST}"),
+    ],
+)
+async def test_a_model_that_no_program_reports_is_not_published(
+    harness: JobHarness, model: dict[str, Any], message: str, words: str
+) -> None:
+    """Exit code 0 is no proof that the files are there."""
+    key = await harness.to_running(job_with_model(**model))
+    await harness.end_pods(message=message)
+    await harness.settle(key)
+    assert harness.facts()[-1] == "JobSucceeded"
+    assert not harness.bus.events(MODELS.name)
+    status = await harness.status(key)
+    assert (status["phase"], status["reason"]) == ("Completed", "ModelNotReported")
+    assert words in status["message"]
+    events = await harness.kubernetes_events()
+    assert [(e.type, e.message) for e in events if e.reason == "ModelNotReported"] == [
+        ("Warning", status["message"])
+    ]
+
+
+async def test_a_model_is_published_though_the_pod_that_reported_it_is_gone(harness: JobHarness) -> None:
+    key = await harness.to_running(make_paddle_job(worker=make_role(2), outputModel={"uri": URI}))
+    await harness.end_pods("demo-worker-0", message=saved())
+    await harness.settle(key)
+    await harness.cluster.delete(PODS, Key("default", "demo-worker-0"))
+    await harness.settle(key)
+    await harness.end_pods("demo-worker-1")
+    await harness.settle(key)
+    assert len(harness.bus.events(MODELS.name)) == 1
+
+
 async def test_a_model_has_the_name_of_its_job_and_a_version_of_its_own(harness: JobHarness) -> None:
-    key = await harness.to_running(
-        make_paddle_job(worker=make_role(1), outputModel={"uri": "s3://models/digits/3"})
-    )
-    await harness.end_pods()
+    key = await harness.to_running(job_with_model())
+    await harness.end_pods(message=saved())
     await harness.settle(key)
     [event] = harness.bus.events(MODELS.name)
     assert isinstance(event.data, ModelPublished)
@@ -79,10 +140,8 @@ async def test_a_model_has_the_name_of_its_job_and_a_version_of_its_own(harness:
 
 
 async def test_a_failed_job_publishes_no_model(harness: JobHarness) -> None:
-    key = await harness.to_running(
-        make_paddle_job(worker=make_role(1), outputModel={"uri": "s3://models/digits/3"})
-    )
-    await harness.end_pods(phase="Failed")
+    key = await harness.to_running(job_with_model())
+    await harness.end_pods(phase="Failed", message=saved())
     await harness.settle(key)
     assert harness.facts()[-1] == "JobFailed"
     assert not harness.bus.events(MODELS.name)
@@ -263,7 +322,7 @@ async def test_a_job_whose_time_to_live_ends_while_the_bus_is_away_takes_no_fact
     spec = make_paddle_job(worker=make_role(1), outputModel=model, ttlSecondsAfterFinished=30)
     key = await harness.to_running(spec)
     harness.bus.down = True
-    await harness.end_pods()
+    await harness.end_pods(message=saved())
     await harness.settle(key)
     for _ in range(3):
         await harness.advance(3600)

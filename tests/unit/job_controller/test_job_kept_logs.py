@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.unit.job_controller.builders import make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller import observe
 from job_controller.domain.model import JobStatus, Observed
 from job_controller.domain.parse import parse_job
-from job_controller.domain.pods import Failure, Pod, PodId, PodState
+from job_controller.domain.pods import Failure, Pod, PodId, PodState, ProgramEnd
 from job_controller.domain.policies.kept_logs import BYTES, kept, pods_to_read
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Unavailable
@@ -247,3 +249,16 @@ def test_the_first_failures_are_kept_then_rank_0_of_each_role() -> None:
         *("worker-7", "worker-5", "ps-0", "worker-0"),
         *("ps-1", "worker-1", "worker-2", "worker-3"),
     ]
+
+
+def test_a_program_that_has_failed_beside_a_sidecar_comes_first() -> None:
+    """Its pod is still running, whether its end counts yet or not."""
+    failure = Failure("demo-worker-15", "Error", 1, "boom", "2026-01-01T00:00:02Z")
+    end = ProgramEnd(PodState.FAILED, failure, datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
+    pods = tuple(
+        make_pod("worker", index, program_end=end if index == 15 else None, container="main")
+        for index in range(20)
+    )
+    job = parse_job(make_paddle_job(worker=make_role(20), cleanPodPolicy="Always"))
+    first, *_ = pods_to_read(Observed(replace(job, status=JobStatus(phase="Failed")), pods))
+    assert (first.name, first.speaker) == ("demo-worker-15", "main")

@@ -18,7 +18,7 @@ from job_controller.domain.policies.failure import failure_message, first_failur
 from job_controller.domain.policies.overdue import overdue_in, overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.restart import restart_policy
-from job_controller.domain.policies.results import read_results
+from job_controller.domain.policies.results import decide_results
 from job_controller.domain.policies.words import unknown_words
 from paddlewheel.testkit.paddlejobs import make_role
 
@@ -158,8 +158,10 @@ def test_the_first_failure_is_reported_with_pod_code_and_last_line() -> None:
 def test_results_are_the_numbers_of_worker_zero(message: str, expected: dict[str, float]) -> None:
     other = make_pod("worker", 1, termination_message=json.dumps({"wrong": 1}))
     server = make_pod("ps", 0, termination_message=json.dumps({"wrong": 1}))
-    assert read_results((server, other, make_pod("worker", 0, termination_message=message))) == expected
-    assert read_results(()) == {}
+    pods = (server, other, make_pod("worker", 0, termination_message=message))
+    job = make_job(worker=make_role(2), ps=make_role(1))
+    assert decide_results(Observed(job, pods), "Completed") == expected
+    assert decide_results(Observed(job), "Completed") == {}
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,9 @@ def test_gate_waits_for_the_release_in_the_pod_network() -> None:
         "name": "coord-paddle",
         "image": "example/gate:1",
         "imagePullPolicy": "IfNotPresent",
-        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
+        "resources": {},
         "securityContext": {
+            "runAsNonRoot": True,
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -134,6 +135,28 @@ def test_gate_waits_for_names_in_the_service_network() -> None:
         {"path": "names", "fieldRef": {"fieldPath": "metadata.annotations['paddlepaddle.org/waits-for']"}}
     ]
     assert pod["metadata"]["annotations"]["paddlepaddle.org/waits-for"] == "demo-worker-0 demo-worker-1"
+
+
+def test_the_gate_has_the_resources_of_the_container_that_trains() -> None:
+    """Any quota and any limit range then admits both or neither, and the pod keeps its QoS class."""
+    given = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi"}
+    gpu, network = {"nvidia.com/gpu": "1"}, {"rdma/hca": "1"}
+    trainer = {"name": "main", "resources": {"requests": given | network, "limits": given | gpu | network}}
+    sidecar = {"name": "mesh", "resources": {"requests": {"cpu": "10m"}}}
+    pod = render(make_job(worker=make_role(2, containers=[trainer, sidecar])), options=GATE)
+    (gate,) = pod["spec"]["initContainers"]
+    assert gate["resources"] == {"requests": given, "limits": given}
+
+
+@pytest.mark.parametrize(
+    ("user", "is_said"), [({}, True), ({"runAsUser": 1000}, True), ({"runAsUser": 0}, False)]
+)
+def test_the_gate_runs_as_the_user_of_the_pod(user: dict[str, Any], is_said: bool) -> None:
+    """With `runAsNonRoot`, the kubelet does not start a container of root."""
+    pod = render(make_job(worker=make_role(2, securityContext=user)), options=GATE)
+    (gate,) = pod["spec"]["initContainers"]
+    assert gate["securityContext"].get("runAsNonRoot", False) is is_said
+    assert "runAsUser" not in gate["securityContext"], "some namespaces give each pod a user of their range"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Applier:
         self._hear(trigger)
         applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
         self._metrics.created(applied)
-        manifests = {a.key: dict(a.manifest) for a in todo.actions if isinstance(a, Create)}
+        manifests = {a.key: a.render() for a in todo.actions if isinstance(a, Create)}
         if trigger.spec.when is not None and trigger.spec.when.schedule is not None:
             return await self._with_debts(trigger, applied, manifests)
         remembered = [(c, await self._remember(c, manifests[c.key])) for c in applied.children]

@@ -306,7 +306,7 @@ class Passes:
         if action.kind == names.KEPT_LOGS:
             return None
         try:
-            answer = self._server.create(action.kind, action.manifest)
+            answer = self._server.create(action.kind, action.render())
         except Permanent as error:
             return Trouble("create", action.kind, action.key, error.reason, error.message, is_refusal=True)
         except AlreadyExists:

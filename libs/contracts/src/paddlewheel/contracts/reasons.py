@@ -120,6 +120,11 @@ class Reason(StrEnum):
         "Workers run on other nodes than that of their partition of the data set.",
     )
     COMPLETED = "Completed", "The work has succeeded."
+    MODEL_NOT_REPORTED = (
+        "ModelNotReported",
+        "The job has succeeded, but its program did not report that it saved the model as outputModel asks;"
+        " the message has the missing line.",
+    )
     POD_FAILED = "PodFailed", "A pod has failed; the message has its exit code and last line."
     OOM_KILLED = "OOMKilled", "A container was ended because it used more memory than it may."
     EVICTED = "Evicted", "A pod was evicted from its node, as by a drain or by pressure on the node."

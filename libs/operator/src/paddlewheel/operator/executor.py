@@ -152,7 +152,7 @@ class Executor:
     async def _create(self, owner: Owner, action: Create) -> ChildRef:
         resource = self._resources[action.kind]
         try:
-            answer = await self._cluster.create(resource, dict(action.manifest))
+            answer = await self._cluster.create(resource, action.render())
         except AlreadyExists:
             answer = await self._cluster.get(resource, action.key)
             if refusal := self._claim(action.kind, answer, owner.uid):

@@ -1,4 +1,4 @@
-"""What Paddle's launchers and role makers read: addresses, ports and ranks as environment variables."""
+"""Addresses, ports and ranks as environment variables, for Paddle's launchers and role makers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,14 @@ from job_controller.domain.model import Job, Observed, Options
 from job_controller.domain.pods import PodId, parse_epoch
 from job_controller.domain.policies.host_ports import pod_ports, port_key
 from paddlewheel.contracts.crds import Mode, Network
-from paddlewheel.contracts.crds.paddlejob import HETER, PS, WORKER
+from paddlewheel.contracts.crds.limits import LABEL_LENGTH, VARIABLE_BYTES
+from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES, HETER, PS, WORKER
 
 EnvVar = dict[str, Any]
 
 _TRAINING_ROLE = {PS: "PSERVER", WORKER: "TRAINER", HETER: "HETER_TRAINER"}
-_ENDPOINT_VARIABLES = {
-    PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
-    WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
-    HETER: (
-        "PADDLE_HETER_ENDPOINTS",
-        "PADDLE_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
-    ),
-}
 _STAGES = {WORKER: "1", HETER: "2"}
-"""Of the pipeline of a heter job. Each stage reads the endpoints of the other from the ConfigMap."""
+"""The stages of the pipeline of a heter job. Each reads the endpoints of the other from the ConfigMap."""
 _NEIGHBOURS = {
     WORKER: ("PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"),
     HETER: ("PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS"),
@@ -59,7 +50,56 @@ def known_hosts(seen: Observed) -> Mapping[PodId, str] | None:
 
 
 def config_data(seen: Observed, port: int) -> dict[str, str] | None:
-    """The ConfigMap's content; None while hosts or ports are unknown, and for elastic jobs, without one."""
+    """The ConfigMap's content; None while hosts or ports are unknown, while a list is too long for Linux, and
+    for elastic jobs, without one."""
+    data = _all_data(seen, port)
+    return None if data is None or _overlong(seen.job, data) else data
+
+
+def overlong_list(seen: Observed, port: int) -> str:
+    """Why the addresses of a role do not fit into one variable, "" when they do."""
+    job = seen.job
+    data = _all_data(seen, port) if _may_be_overlong(job) else None
+    found = None if data is None else _overlong(job, data)
+    if found is None:
+        return ""
+    role, name, value = found
+    size, room = _size(name, value), VARIABLE_BYTES - _size(name, "")
+    return (
+        f"spec.{role}.replicas {job.replicas_of(role)} is too large: {name} would have {size} bytes, and"
+        f" Linux starts no program with a variable of more than {VARIABLE_BYTES}; set it to"
+        f" {value[: room + 1].count(',')} or less"
+    )
+
+
+def _may_be_overlong(job: Job) -> bool:
+    """False for few pods, even if their names are as long as they may be."""
+    longest = max((job.size_of(role.name) for role in job.roles), default=0)
+    return longest * (LABEL_LENGTH + len(":65535,")) > VARIABLE_BYTES - LABEL_LENGTH
+
+
+def _overlong(job: Job, data: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """A role whose list is too long, with the variable and its value."""
+    if not _may_be_overlong(job):
+        return None
+    lists = ((role.name, *_longest_variable(job, role.name, data)) for role in job.roles)
+    return next((found for found in lists if _size(*found[1:]) > VARIABLE_BYTES), None)
+
+
+def _size(name: str, value: str) -> int:
+    """Bytes as Linux counts them: with '=' and the final NUL."""
+    return len(name) + len(value) + 2
+
+
+def _longest_variable(job: Job, role: str, data: Mapping[str, str]) -> tuple[str, str]:
+    """The list of the role's addresses, under the longest of the names that containers know it by."""
+    listed = ENDPOINT_VARIABLES[role]
+    neighbours = _NEIGHBOURS.values() if _is_pipeline(job) else ()
+    others = (variable for variable, key in neighbours if key in listed)
+    return max((*listed, *others), key=len), data[listed[0]]
+
+
+def _all_data(seen: Observed, port: int) -> dict[str, str] | None:
     job = seen.job
     hosts = None if job.elastic else known_hosts(seen)
     ports = None if hosts is None else pod_ports(seen, port)
@@ -87,26 +127,26 @@ def _stages_data(job: Job) -> dict[str, str]:
 
 
 def _epoch_data(job: Job) -> dict[str, str]:
-    """Says of which epoch the lists are; the first one has the content that the original operator gave."""
+    """The epoch of the lists; epoch 0 adds nothing, like the original operator."""
     return {_EPOCH: str(job.status.epoch)} if job.status.epoch else {}
 
 
 def epoch_of(config: Mapping[str, str]) -> int | None:
-    """The epoch whose pods the ConfigMap names, None when what it says makes no sense."""
+    """The epoch whose pods the ConfigMap lists, None for a malformed value."""
     return parse_epoch(config.get(_EPOCH, "0"))
 
 
 def told_host(config: Mapping[str, str], pod: PodId) -> str | None:
-    """The address under which the ConfigMap has told of this pod, None when it has not."""
-    listed = (config.get(_ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
+    """The address of this pod in the ConfigMap, None when it has none there."""
+    listed = (config.get(ENDPOINT_VARIABLES[pod.role][0]) or "").split(",")
     if pod.ordinal >= len(listed):
         return None
     return listed[pod.ordinal].rpartition(":")[0].strip("[]") or None
 
 
 def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
-    """How many pods of each role the ConfigMap has told them of."""
-    lists = {role: config.get(variables[0]) for role, variables in _ENDPOINT_VARIABLES.items()}
+    """The number of pods of each role that the ConfigMap lists."""
+    lists = {role: config.get(variables[0]) for role, variables in ENDPOINT_VARIABLES.items()}
     return {
         role: len(listed.split(",")) if listed else 0 for role, listed in lists.items() if listed is not None
     }
@@ -114,7 +154,7 @@ def told_pods(config: Mapping[str, str]) -> Mapping[str, int]:
 
 def _role_data(role: str, hosts: list[str], ports: list[int]) -> dict[str, str]:
     joined = ",".join(map(endpoint, hosts, ports))
-    data = dict.fromkeys(_ENDPOINT_VARIABLES[role], joined)
+    data = dict.fromkeys(ENDPOINT_VARIABLES[role], joined)
     if role == WORKER:
         data |= {"PADDLE_TRAINERS": ",".join(hosts), "PADDLE_TRAINERS_NUM": str(len(hosts))}
     return data
@@ -132,7 +172,7 @@ def _gloo_data(job: Job, hosts: Mapping[PodId, str], port: int) -> dict[str, str
 
 
 def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[EnvVar]) -> list[EnvVar]:
-    """The user's variables without those that we set, then ours."""
+    """The user's variables, except the names that we set, then ours."""
     ours = _identity(job, pod) + _elastic(job, options) + _restarts(job)
     set_directly = {v["name"] for v in ours}
     kept = [v for v in own if v.get("name") not in set_directly]
@@ -152,7 +192,7 @@ def _restarts(job: Job) -> list[EnvVar]:
 
 
 def _own_port(job: Job, pod: PodId, taken: set[str]) -> list[EnvVar]:
-    """On the hosts' network it is known once the pod has a node."""
+    """A port on the hosts' network is known once the pod has a node."""
     if job.network is not Network.HOST or job.elastic or "PADDLE_PORT" in taken:
         return []
     ref = {"name": job.key.name, "key": port_key(pod)}
@@ -176,7 +216,7 @@ def _pod_ip(job: Job, pod: PodId) -> EnvVar:
 
 
 def _stage(job: Job, pod: PodId) -> list[EnvVar]:
-    """Without these Paddle's role maker refuses a pod that is told of heter workers."""
+    """Without these, Paddle's role maker refuses a pod whose environment lists heter workers."""
     if pod.role not in _STAGES or not _is_pipeline(job):
         return []
     neighbours, key = _NEIGHBOURS[pod.role]
@@ -216,7 +256,7 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
 
 
 def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
-    """Where `paddlewheel_progress` reports; the user's own URL, or "", is left alone."""
+    """The address for `paddlewheel_progress`; the user's own URL, or "", is left alone."""
     access = options.progress
     if access is None or pod.role != WORKER or PROGRESS_URL in taken:
         return []

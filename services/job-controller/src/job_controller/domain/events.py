@@ -92,9 +92,11 @@ def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent
 def end_event(status: JobStatus) -> KubernetesEvent:
     """The job has ended."""
     failed = find(status.conditions, names.CONDITION_FAILED)
-    if failed is None:
+    complete = find(status.conditions, names.CONDITION_COMPLETE)
+    why = failed or (complete if complete and complete.message else None)
+    if why is None:
         return KubernetesEvent("Normal", Reason.COMPLETED, "the job has succeeded")
-    return KubernetesEvent("Warning", failed.reason, failed.message)
+    return KubernetesEvent("Warning", why.reason, why.message)
 
 
 def scale_events(

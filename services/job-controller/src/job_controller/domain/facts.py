@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, RoleStatus
 from job_controller.domain.pods import PodState
+from job_controller.domain.policies.results import published_digest, why_unpublished
 from paddlewheel.contracts.conditions import find, is_true
 from paddlewheel.contracts.crds.paddlejob import OutputModel
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -34,6 +35,8 @@ _STUCK_BY = (
     names.CONDITION_STALLED,
     names.CONDITION_GATE_UNANSWERED,
 )
+REPORTED = "Reported"
+"""The program reported that it saved the model, and no other program has read the files."""
 _UID = 8
 """Characters of a job's uid that are its model's version."""
 
@@ -58,8 +61,9 @@ class Case:
         return is_told and self.status.phase != names.TERMINATING
 
     @property
-    def makes_model(self) -> bool:
-        return self.job.spec.output_model is not None
+    def has_saved_model(self) -> bool:
+        """The program reported that it saved the model at the place in the spec."""
+        return self.job.spec.output_model is not None and not why_unpublished(self.job, self.status)
 
     @property
     def is_admitted(self) -> bool:
@@ -156,7 +160,8 @@ def _published(case: Case, ref: ObjectRef) -> ModelPublished:
         source=ref,
         name=model.name or job.key.name,
         version=str(model.version or job.uid[:_UID]),
-        digest=model.digest,
+        digest=published_digest(model, case.status.saved_model),
+        evidence=REPORTED,
         uri=model.uri,
         metrics=dict(case.status.results),
         sample_set=job.sample_set.name if job.sample_set else "",
@@ -195,7 +200,7 @@ FACTS: FactTable[Case] = FactTable(
     ),
     Fact(JobRunning, lambda c: c.is_live and c.status.phase == names.RUNNING, _running, attempt=_epoch),
     Fact(JobSucceeded, lambda c: c.status.phase == names.COMPLETED, _succeeded),
-    Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.makes_model, _published),
+    Fact(ModelPublished, lambda c: c.status.phase == names.COMPLETED and c.has_saved_model, _published),
     Fact(JobFailed, lambda c: c.status.phase == names.FAILED, _failed),
     Fact(JobDeleted, lambda c: c.status.phase == names.TERMINATING, _deleted),
 )

@@ -16,7 +16,14 @@ from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
-from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, LastRestart, RestartScope, World
+from paddlewheel.contracts.crds.paddlejob import (
+    OWN_CONTROLLER,
+    GangKind,
+    LastRestart,
+    RestartScope,
+    SavedModel,
+    World,
+)
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
@@ -56,7 +63,7 @@ class RoleStatus:
         return {**counts, "refs": [dict(r) for r in self.refs], **indexes}
 
 
-def _rendered(part: LastRestart | World | None) -> dict[str, Any]:
+def _rendered(part: LastRestart | SavedModel | World | None) -> dict[str, Any]:
     """The part as JSON; empty fields are left out."""
     return part.model_dump(by_alias=True, exclude_defaults=True) if part else {}
 
@@ -99,6 +106,7 @@ class JobStatus:
     conditions: Conditions = ()
     announcements: Announcements = ()
     results: Mapping[str, float] = field(default_factory=dict)
+    saved_model: SavedModel | None = None
     stuck_on: tuple[str, ...] = ()
     """Causes that the job has been stuck on, in the order of their first occurrence."""
     epoch: int = 0
@@ -149,6 +157,7 @@ class JobStatus:
             "completionTime": self.completion_time,
             "duration": "" if self.seconds is None else human_duration(self.seconds),
             "results": dict(self.results),
+            "savedModel": _rendered(self.saved_model),
             "epoch": self.epoch,
             "restarts": dict(self.restarts),
             "budgets": dict(self.budgets),

@@ -1,4 +1,4 @@
-"""From raw Kubernetes objects to the types of `model.py`."""
+"""Parses raw Kubernetes objects into the types of `model.py`."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def parse_status(raw: Raw) -> JobStatus:
         conditions=status.conditions,
         announcements=status.announcements,
         results=status.results,
+        saved_model=status.saved_model,
         stuck_on=tuple(status.stuck_on),
         epoch=status.epoch,
         restarts=status.restarts,
@@ -113,12 +114,12 @@ def _lost_mount(raw: Raw) -> LostMount:
 
 
 def recorded_epoch(job: Raw) -> int:
-    """The epoch that the job's status says."""
+    """The epoch in the job's status."""
     return int(status_of(job).get("epoch") or 0)
 
 
 def has_ended(job: Raw) -> bool:
-    """The job's status says that it has completed or failed."""
+    """The phase in the job's status is Completed or Failed."""
     return status_of(job).get("phase") in names.FINAL_PHASES
 
 
@@ -126,7 +127,7 @@ _LACKS_ROOM = "Unschedulable"
 
 
 def parse_workload(raw: Raw) -> Workload:
-    """Of the job that controls it."""
+    """A Workload of the job that controls it."""
     status = status_of(raw)
     admission = status.get("admission") or {}
     return Workload(
@@ -151,7 +152,7 @@ def parse_flavor(raw: Raw) -> Flavor:
 
 
 def parse_priority(kind: str, raw: Raw) -> Priority:
-    """Of a PriorityClass of either kind."""
+    """The priority in a PriorityClass of either kind."""
     return Priority(kind, str(raw["metadata"]["name"]), int(raw.get("value") or 0))
 
 

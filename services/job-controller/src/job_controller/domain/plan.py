@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from job_controller.domain import names
-from job_controller.domain.environment import config_data
+from job_controller.domain.environment import config_data, overlong_list
 from job_controller.domain.events import (
     end_event,
     expiry_event,
@@ -37,7 +38,7 @@ from job_controller.domain.policies.elastic import due_pods, next_fit
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
-from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
+from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node, parse_port
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
@@ -94,6 +95,7 @@ from paddlewheel.operator.domain.plan import (
     Create,
     Delete,
     KubernetesEvent,
+    LazyManifest,
     Patch,
     Trouble,
     earliest,
@@ -116,7 +118,7 @@ _BEGINNINGS = [
 
 
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
-    """What to do about one job.
+    """Decide about one job.
 
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
@@ -171,7 +173,7 @@ def _merely_starts(status: JobStatus) -> bool:
 
 
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
-    """What to report as Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
+    """The cause for Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
     is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
     beyond = {seen.job.pod_name(place) for place in seen.job.pod_ids if not seen.job.trains(place)}
     troubles = (t for t in applied.troubles if not _passes_by_itself(t))
@@ -191,11 +193,25 @@ def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
 
 
 def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
-    is_over = status.final or seen.job.deleted_at is not None
-    message = "" if is_over else crowded_node(seen)
-    if not message:
+    """The reason for which the pods cannot get their addresses."""
+    if status.final or seen.job.deleted_at is not None:
         return None
-    return Trouble("create", names.CONFIG_MAP, seen.job.key, Reason.HOST_PORTS_EXHAUSTED, message)
+    causes = {
+        Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
+        Reason.INVALID_SPEC: overlong_list(seen, _told_port(seen.job)),
+    }
+    troubles = (
+        Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
+        for reason, message in causes.items()
+        if message
+    )
+    return next(troubles, None)
+
+
+def _told_port(job: Job) -> int:
+    """The base port in the addresses."""
+    claimed = job.annotations.get(names.ANNOTATION_HOST_PORT, "") if job.network is Network.HOST else ""
+    return parse_port(claimed) or names.BASE_PORT
 
 
 def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
@@ -237,8 +253,8 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
 
 
 def _plan_finished(seen: Observed, now: datetime) -> Plan:
-    """Nothing is ever created again; the clean-up policy says which children are deleted, and the time to
-    live when the job itself is."""
+    """Nothing is ever created again; the clean-up policy selects the children to delete, and the time to
+    live ends the job itself."""
     job = seen.job
     status, expires = present_status(seen), expires_at(job)
     if expires is not None and now >= expires:
@@ -404,7 +420,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
 
 
 def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
-    """Those that can be made now."""
+    """The missing pods that can be made now."""
     resumes = resumes_at(seen.job, now)
     is_early = resumes is not None and now < resumes
     if seen.must_wait or is_early or waits_for_group(seen, gang):
@@ -434,10 +450,13 @@ def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action,
 
 
 def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
-    pods = () if seen.waits_for_former else _service_pods(seen.job)
-    manifests = (render_service(seen.job, p, frame.port) for p in pods)
+    job = seen.job
+    pods = () if seen.waits_for_former else _service_pods(job)
+    named = ((Key(job.key.namespace, job.pod_name(pod)), pod) for pod in pods)
     return tuple(
-        Create(names.SERVICE_KIND, m) for m in manifests if m["metadata"]["name"] not in seen.services
+        Create(names.SERVICE_KIND, LazyManifest(key, partial(render_service, job, pod, frame.port)))
+        for key, pod in named
+        if key.name not in seen.services
     )
 
 
@@ -450,8 +469,13 @@ def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple
     if seen.trouble is not None:
         # Where they should run depends on the data set.
         return ()
-    roles = {r.name: r for r in frame.job.roles}
-    manifests = (render_pod(frame, roles[p.role], p.ordinal) for p in missing)
+    job, roles = frame.job, {r.name: r for r in frame.job.roles}
+    manifests = (
+        LazyManifest(
+            Key(job.key.namespace, job.pod_name(p)), partial(render_pod, frame, roles[p.role], p.ordinal)
+        )
+        for p in missing
+    )
     return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
 
 
@@ -463,7 +487,7 @@ def _releases(seen: Observed) -> tuple[Action, ...]:
 
 
 def _changed_waits(seen: Observed) -> tuple[Action, ...]:
-    """After scaling: a pod that still waits for names learns which ones."""
+    """After scaling: update the list of names in pods that still wait for names."""
     job = seen.job
     return tuple(
         Patch(names.POD, Key(job.key.namespace, p.name), _waits_for(job, p), uid=p.uid)
@@ -481,8 +505,8 @@ def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> 
 
 
 def _surplus_services(seen: Observed) -> tuple[Action, ...]:
-    """Of pods that are not wanted. The original operator made Services in every network, whose names its pods
-    wait for."""
+    """Delete the Services of pods that are not wanted. The original operator made Services in every network,
+    and its pods wait for their names."""
     job = seen.job
     wanted = set(map(job.pod_name, job.pod_ids))
     return _delete_services(seen, (n for n in seen.services if n not in wanted))

@@ -30,7 +30,12 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pods of one job share. `port` is the base port, `gang` the kind that new pods take part in."""
+    """The inputs that all pods of one job share.
+
+    Args:
+        port: the base port.
+        gang: the kind that new pods take part in.
+    """
 
     job: Job
     port: int
@@ -95,7 +100,7 @@ def render_pod_group(job: Job, gang: Gang) -> Manifest:
 
 
 def render_workload(job: Job, priority: Priority | None) -> Manifest:
-    """What Kueue counts."""
+    """The Workload: the pods that Kueue counts."""
     metadata = _metadata(job, names.workload_name(job.key.name), {})
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -106,7 +111,7 @@ def render_workload(job: Job, priority: Priority | None) -> Manifest:
 
 
 def volcano_spec(job: Job, gang: Gang) -> Manifest:
-    """Of a PodGroup of Volcano; without a queue it is put into the default one."""
+    """The spec of a PodGroup of Volcano; without a queue it is put into the default one."""
     policy = job.spec.scheduling_policy or SchedulingPolicy()
     named = {"queue": policy.queue, "priorityClassName": policy.priority_class}
     given = {field: name for field, name in named.items() if name}
@@ -180,7 +185,7 @@ def _fit_container(frame: Frame, pod: PodId, container: Manifest) -> None:
     container["env"] = container_env(frame.job, pod, frame.port, frame.options, own)
     if not frame.job.elastic:
         ours = {"configMapRef": {"name": frame.job.key.name}}
-        # Of two sources with one name the later wins: ours, as with the original operator.
+        # The later of two sources with one name wins: ours, as with the original operator.
         container["envFrom"] = [*(container.get("envFrom") or ()), ours]
     if frame.network is Network.SERVICE:
         _add_port(container, frame.port)
@@ -281,21 +286,21 @@ def _hold_back(frame: Frame, pod: PodId, spec: Manifest) -> None:
     elif not waits_for_release(job, options):
         return
     elif options.gate_url and _finds_services(spec):
-        container = _asking_gate(frame, pod)
+        container = _asking_gate(frame, pod, spec)
     else:
         container = _file_gate(options, spec, "--file", names.RELEASED_FILE, names.ANNOTATION_RELEASED)
     spec["initContainers"] = [*(spec.get("initContainers") or ()), container]
 
 
 def _finds_services(spec: Manifest) -> bool:
-    """By name. On the host's network, ClusterFirst means the node's own DNS."""
+    """The pod resolves names of Services. On the host's network, ClusterFirst means the node's own DNS."""
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 
 
-def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
+def _asking_gate(frame: Frame, pod: PodId, spec: Manifest) -> Manifest:
     """Asks this service, which costs no write for each pod."""
-    container = _gate_container(frame.options.gate_image)
+    container = _gate_container(frame.options.gate_image, spec)
     container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     address = gate_address(frame.options.gate_url, frame.job, pod)
     container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
@@ -306,7 +311,7 @@ def _asking_gate(frame: Frame, pod: PodId) -> Manifest:
 
 
 def _file_gate(options: Options, spec: Manifest, option: str, file: str, annotation: str) -> Manifest:
-    container = _gate_container(options.gate_image)
+    container = _gate_container(options.gate_image, spec)
     container["command"] = ["/gate", option, f"{names.GATE_FOLDER}/{file}"]
     container["volumeMounts"] = [{"name": names.GATE_VOLUME, "mountPath": names.GATE_FOLDER}]
     _append_unless(spec, "volumes", _gate_volume(file, annotation), "name")
@@ -318,17 +323,40 @@ _RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Pod Security `restricted` requires this of every container. The user is that of the job's pod."""
+"""Pod Security `restricted` requires this of every container."""
+_COPIED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-def _gate_container(image: str) -> Manifest:
+def _gate_container(image: str, spec: Manifest) -> Manifest:
     return {
         "name": names.GATE_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
-        "securityContext": _RESTRICTED,
+        "resources": _resources_of_first(spec),
+        "securityContext": _RESTRICTED | _non_root(spec),
     }
+
+
+def _resources_of_first(spec: Manifest) -> Manifest:
+    """The requests and limits of the container that trains, which starts after the gate has ended.
+
+    Quotas and limit ranges admit both or neither, and the pod requests no more and keeps its QoS class.
+    """
+    given = spec["containers"][0].get("resources") or {}
+    copied = {
+        field: {
+            name: amount for name, amount in (given.get(field) or {}).items() if name in _COPIED_RESOURCES
+        }
+        for field in ("requests", "limits")
+    }
+    return {field: amounts for field, amounts in copied.items() if amounts}
+
+
+def _non_root(spec: Manifest) -> Manifest:
+    """The template may say this of its containers instead of the pod. The user is that of the pod, or else
+    that of the image, which is not root."""
+    is_root = (spec.get("securityContext") or {}).get("runAsUser") == 0
+    return {} if is_root else {"runAsNonRoot": True}
 
 
 def _gate_volume(file: str, annotation: str) -> Manifest:

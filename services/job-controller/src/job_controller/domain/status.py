@@ -18,7 +18,7 @@ from job_controller.domain.policies.gate_failures import gate_conditions
 from job_controller.domain.policies.in_place import in_place_message
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
-from job_controller.domain.policies.results import decide_results
+from job_controller.domain.policies.results import decide_results, decide_saved_model, why_unpublished
 from job_controller.domain.policies.scaling import missing_pods
 from job_controller.domain.policies.spill import spill_conditions
 from job_controller.domain.policies.stall import stall_conditions, stalled_on
@@ -78,11 +78,17 @@ def _outlived_status(seen: Observed, status: JobStatus, verdict: GoOn | End, now
     phase = decide_phase(_outlived(status), status.roles)
     phase = names.FAILED if isinstance(verdict, End) and phase != names.COMPLETED else phase
     ready = _ready(_asked_for(seen.job, status), _running(status.roles), phase in names.FINAL_PHASES)
-    status = replace(status, phase=phase, ready=ready, results=decide_results(seen, phase))
+    status = replace(
+        status,
+        phase=phase,
+        ready=ready,
+        results=decide_results(seen, phase),
+        saved_model=decide_saved_model(seen, phase),
+    )
     status = _with_times(status, seen, now)
     # No pods are made of a wrong spec, so there is no time at which they will be.
     running = _running_condition(seen, status, _OPEN, now, begins=None)
-    current = (running, *_end_conditions(status, verdict))
+    current = (running, *_end_conditions(seen.job, status, verdict))
     return _with_conditions(seen.job, status, current, now)
 
 
@@ -164,6 +170,7 @@ def active_status(
         roles=roles,
         world=job.fitting_world,
         results=decide_results(seen, phase),
+        saved_model=decide_saved_model(seen, phase),
         replacing=_given_up(seen),
         last_restart=last_restart,
         budgets=job.status.budgets if phase == names.RUNNING else present_budgets(job.status, now),
@@ -174,7 +181,7 @@ def active_status(
     current = (
         *_conditions(seen, status, gate, now),
         *_gang_conditions(job, gang),
-        *_end_conditions(status, verdict),
+        *_end_conditions(job, status, verdict),
     )
     status = _with_conditions(job, status, current, now)
     cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
@@ -231,6 +238,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         roles={role.name: RoleStatus() for role in job.roles},
         ready=_ready(len(job.pod_ids), 0, False),
         results={},
+        saved_model=None,
         world=why.world or before.world,
         replacing=(),
         # Decided anew when all pods run.
@@ -439,9 +447,11 @@ def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) 
     return hindrance.reason is Reason.UNSCHEDULABLE and before.message.startswith(f"pod {pod}: ")
 
 
-def _end_conditions(status: JobStatus, verdict: GoOn | End) -> list[Condition]:
+def _end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Condition]:
     if status.phase == names.COMPLETED:
-        return [Condition(names.CONDITION_COMPLETE, "True", Reason.COMPLETED)]
+        unpublished = why_unpublished(job, status)
+        reason = Reason.MODEL_NOT_REPORTED if unpublished else Reason.COMPLETED
+        return [Condition(names.CONDITION_COMPLETE, "True", reason, shorten(unpublished))]
     if isinstance(verdict, End) and status.phase == names.FAILED:
         return [Condition(names.CONDITION_FAILED, "True", verdict.reason, shorten(verdict.message))]
     return []

@@ -14,7 +14,7 @@ from typing import Any
 
 from paddlewheel.contracts.crds.base import CrdModel, found, is_given, names_by_alias
 from paddlewheel.contracts.crds.operations import OPERATIONS, Operation
-from paddlewheel.contracts.crds.paddlejob import ROLES, Network, PaddleJobSpec
+from paddlewheel.contracts.crds.paddlejob import ROLES, WORKER, Network, PaddleJobSpec
 from paddlewheel.contracts.crds.samplejob import SampleJobSpec
 from paddlewheel.contracts.crds.violations import Subject
 
@@ -112,22 +112,44 @@ def _has_relative_mount(spec: PaddleJobSpec) -> bool:
     return ref is not None and is_given(ref, "mountPath") and not ref.mount_path.startswith("/")
 
 
-def _is_out_of_bounds(spec: PaddleJobSpec, name: str) -> bool:
-    role = spec.roles.get(name)
-    if role is None or not is_given(role, "replicas"):
-        return False
-    is_below = role.requests is not None and role.replicas < role.requests
-    return is_below or (role.limits is not None and 0 < role.limits < role.replicas)
+def _has(spec: PaddleJobSpec, role: str, field: str) -> bool:
+    given = spec.roles.get(role)
+    return given is not None and is_given(given, field)
 
 
-def _replica_bounds(role: str) -> AdmissionRule:
+def _unused_limits(role: str) -> AdmissionRule:
     at, name = f"{SPEC}.{role}", f"spec.{role}"
     return AdmissionRule(
-        f"has({at}) && has({at}.replicas) && ((has({at}.requests) && {at}.replicas < {at}.requests)"
-        f" || (has({at}.limits) && {at}.limits > 0 && {at}.replicas > {at}.limits))",
-        f"{name}.replicas is outside {name}.requests and {name}.limits: it counts, the others do not",
-        lambda subject: _is_out_of_bounds(subject.spec, role),
+        f"has({at}) && has({at}.limits)",
+        f"{name}.limits has no effect: the role never has more pods than {name}.replicas; remove it",
+        lambda subject: _has(subject.spec, role, "limits"),
     )
+
+
+def _unused_requests(role: str) -> AdmissionRule:
+    """The rule for a role that cannot be smaller."""
+    at, name = f"{SPEC}.{role}", f"spec.{role}"
+    return AdmissionRule(
+        f"has({at}) && has({at}.requests)",
+        f"{name}.requests has no effect: a job trains with fewer workers only, never with fewer pods of"
+        " another role; remove it",
+        lambda subject: _has(subject.spec, role, "requests"),
+    )
+
+
+def _is_above_replicas(spec: PaddleJobSpec) -> bool:
+    worker = spec.worker
+    return worker is not None and is_given(worker, "replicas") and (worker.requests or 0) > worker.replicas
+
+
+_WORKER = f"{SPEC}.worker"
+_REQUESTS_ABOVE_REPLICAS = AdmissionRule(
+    f"has({_WORKER}) && has({_WORKER}.replicas) && has({_WORKER}.requests)"
+    f" && {_WORKER}.requests > {_WORKER}.replicas",
+    "spec.worker.requests is above spec.worker.replicas, so it has no effect: it is the least number of"
+    " workers that the job can train with; lower it or remove it",
+    lambda subject: _is_above_replicas(subject.spec),
+)
 
 
 def _own_restart_policy(spec: PaddleJobSpec, role: str) -> str:
@@ -199,7 +221,9 @@ PADDLE_JOB_WARNINGS = (
         " /{spec.sampleSetRef.mountPath}; write that instead",
         lambda subject: _has_relative_mount(subject.spec),
     ),
-    *(_replica_bounds(role) for role in ROLES),
+    *(_unused_limits(role) for role in ROLES),
+    *(_unused_requests(role) for role in ROLES if role != WORKER),
+    _REQUESTS_ABOVE_REPLICAS,
     *(_restarts_in_place(role) for role in ROLES),
     WORKERS_FOR_EVER,
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 REPLICAS = 10_000
 """Pods of one role. More would be a slip of the pen, and what renders them needs memory for all at once."""
+VARIABLE_BYTES = 128 * 1024
+"""Bytes of an environment variable with its name, '=' and the final NUL. Linux starts no program with a
+longer one (MAX_ARG_STRLEN)."""
 PARTITIONS = 1_000
 """Cache nodes of one set. Each is listed in the state of every run, which all of them read."""
 PATH_LENGTH = 4096

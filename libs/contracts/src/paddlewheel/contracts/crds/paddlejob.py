@@ -20,7 +20,13 @@ from paddlewheel.contracts.crds.base import (
     without_match,
 )
 from paddlewheel.contracts.crds.common import CommonStatus, ObjectReferences
-from paddlewheel.contracts.crds.limits import LABEL_LENGTH, PATH_LENGTH, REPLICAS, SERVICE_NAME
+from paddlewheel.contracts.crds.limits import (
+    LABEL_LENGTH,
+    PATH_LENGTH,
+    REPLICAS,
+    SERVICE_NAME,
+    VARIABLE_BYTES,
+)
 from paddlewheel.contracts.crds.models import DIGEST, MODEL_NAME, Word, without_keys
 from paddlewheel.contracts.crds.podtemplate import PodTemplate
 from paddlewheel.contracts.crds.quantity import Quantities
@@ -73,11 +79,14 @@ class RoleSpec(CrdModel):
     requests: Annotated[
         int | None,
         int32(
-            "Of workers: the least number of pods that the job can train with. Below replicas, it trains with"
-            " as many as there is room for, and restarts with more when there is more. Unset: all."
+            "The least number of workers that the job can train with. Below replicas, it trains with as many"
+            " as there is room for, and restarts with more when there is more. Unset: all. In other roles:"
+            " accepted without effect."
         ),
     ] = None
-    limits: Annotated[int | None, int32("Maximum number of pods the role can use.")] = None
+    limits: Annotated[
+        int | None, int32("Accepted without effect: the role never has more pods than replicas.")
+    ] = None
     template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
 
 
@@ -167,8 +176,9 @@ class JobSampleSetRef(CrdModel):
 
 
 class OutputModel(CrdModel):
-    """The model that a job makes. Once the job has succeeded, it is published on the bus, and the
-    PaddleServices of the namespace that follow its name roll it out."""
+    """The model that a job makes. Once the job has succeeded and its program has reported that it saved the
+    model, it is published on the bus, and the PaddleServices of the namespace that follow its name roll it
+    out."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -192,7 +202,12 @@ class OutputModel(CrdModel):
     ] = ""
     version: Annotated[Word, says("Its version; default: the first eight characters of the job's uid.")] = ""
     digest: Annotated[
-        str, says("The files' digest, if it is known before; services refuse other files.", pattern=DIGEST)
+        str,
+        says(
+            "The files' digest, if it is known before; default: the one that the program reports. Services"
+            " refuse other files.",
+            pattern=DIGEST,
+        ),
     ] = ""
 
 
@@ -359,7 +374,8 @@ class PaddleJobSpec(CrdModel):
         JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
     ] = None
     output_model: Annotated[
-        OutputModel | None, says("Model that is published once the job has succeeded.")
+        OutputModel | None,
+        says("Model that is published once the job has succeeded and its program has reported it."),
     ] = None
     suspend: Annotated[
         bool, says("Whether the job gives up its pods and waits; it goes on when this is false again.")
@@ -480,6 +496,13 @@ class GangStatus(CrdModel):
     message: Annotated[str, says("Why it is of this kind.")] = ""
 
 
+class SavedModel(CrdModel):
+    """The model that the program reported to have saved."""
+
+    uri: Annotated[str, says("Where it saved the model.")] = ""
+    digest: Annotated[str, says("Digest of its files, if the program reported one.")] = ""
+
+
 class PaddleJobStatus(CommonStatus):
     """The state of the job."""
 
@@ -501,6 +524,10 @@ class PaddleJobStatus(CommonStatus):
     results: Annotated[
         dict[str, float], says("Numbers from the termination message of the first worker, by name.")
     ] = Field(default_factory=dict)
+    saved_model: Annotated[
+        SavedModel | None,
+        says("The member model of the termination message of the first worker, of a job with outputModel."),
+    ] = None
     epoch: Annotated[
         int, int32("How often the pods were made anew, all together; the first ones have epoch 0.")
     ] = 0
@@ -556,6 +583,63 @@ def _pod_names_fit(role: str) -> Rule:
     )
 
 
+ENDPOINT_VARIABLES = {
+    PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
+    WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
+    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
+    HETER: (
+        "PADDLE_HETER_ENDPOINTS",
+        "PADDLE_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+    ),
+}
+"""Variables that list the addresses of all pods of a role."""
+_SHORTEST_ENDPOINT = len("1.1.1.1:36000,")
+_PORT = len(":36000,")
+
+
+def endpoints_bytes(name: str, role: str, spec: PaddleJobSpec) -> int:
+    """Bytes of the list of a role's addresses, at least: of addresses that are not known yet, the shortest
+    ones. 0 for a job that needs no list, or on the nodes' network."""
+    replicas = spec.replicas_of(role) or 0
+    if spec.elastic or spec.network is Network.HOST:
+        return 0
+    if spec.network is Network.POD_IP:
+        return replicas * _SHORTEST_ENDPOINT
+    digits = replicas + sum(max(0, replicas - least) for least in (10, 100, 1000))
+    return replicas * (len(f"{name}-{role}-") + _PORT) + digits
+
+
+def _room(role: str) -> int:
+    """Bytes of a list that has a comma after each address. Linux counts the name, '=' and NUL, too, and the
+    last address has no comma."""
+    return VARIABLE_BYTES - len(max(ENDPOINT_VARIABLES[role], key=len)) - 1
+
+
+def _endpoints_fit(role: str) -> Rule:
+    """All addresses of a role are one variable."""
+    at, was = f"self.spec.{role}.replicas", f"oldSelf.value().spec.{role}"
+    same = (
+        f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
+        f" && {was}.replicas == {at}"
+    )
+    digits = " + ".join((at, *(f"({at} > {least} ? {at} - {least} : 0)" for least in (10, 100, 1000))))
+    by_name = f"{at} * (size(self.metadata.name) + {len(role) + 2 + _PORT}) + {digits}"
+    network = "has(self.spec.intranet) ? self.spec.intranet : ''"
+    variable = ENDPOINT_VARIABLES[role][-1]
+    return rule(
+        f"!has(self.spec) || !has(self.spec.{role}) || !has({at}) || ({same})"
+        f" || (has(self.spec.elastic) && self.spec.elastic != 0) || ({network}) == 'Host'"
+        f" || (({network}) == 'Service' ? {by_name} : {at} * {_SHORTEST_ENDPOINT}) <= {_room(role)}",
+        f"replicas is too large: the addresses of all pods of the role are one variable, {variable}, and"
+        f" Linux starts no program with a variable of more than {VARIABLE_BYTES} bytes; lower it, or shorten"
+        " metadata.name with spec.intranet Service",
+        lambda subject: endpoints_bytes(subject.name, role, subject.spec) <= _room(role),
+        field=f".spec.{role}.replicas",
+        optionalOldSelf=True,
+    )
+
+
 def _fixed(field: str, remedy: str, *, even_suspended: bool = False) -> Rule:
     """A field that the pods of a running job depend on, and which cannot be changed under them."""
     free = "!has(self.spec) || !has(oldSelf.spec)"
@@ -584,6 +668,7 @@ PADDLE_JOB_RULES = (
         optionalOldSelf=True,
     ),
     *(_pod_names_fit(role) for role in ROLES),
+    *(_endpoints_fit(role) for role in ROLES),
     rule(
         "!has(self.spec) || !has(self.spec.intranet) || self.spec.intranet != 'Service'"
         f" || self.metadata.name.matches('{SERVICE_NAME}') || (oldSelf.hasValue()"

@@ -12,8 +12,8 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class ModelPublished(WireModel):
-    """A version of a model is complete where `uri` says, and is not changed any more. PaddleServices of the namespace that
-    name the model without a fixed version or digest roll it out.
+    """The program of the source reported that it saved a version of a model where `uri` says. The version is not changed
+    afterwards. PaddleServices of the namespace that name the model without a fixed version or digest roll it out.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.models.v1.ModelPublished"
@@ -24,10 +24,14 @@ class ModelPublished(WireModel):
     """Name of the model, in the namespace of its source."""
     version: str = ""
     digest: str = ""
-    """sha256:<hex> of its files; "" when it is not known."""
+    """sha256:<hex> of its files; "" when it is not known. Services refuse other files."""
     uri: str = ""
     """Folder of the saved inference model, e.g. s3://models/digits/3."""
     metrics: dict[str, Double] = {}
     """Numbers that training gave (accuracy, loss ...)."""
     sample_set: str = ""
     """The SampleSet it was trained on; "" when there was none."""
+    evidence: str = ""
+    """How it is known that the files are there. "Reported": by the program's report, which nobody else has verified. "":
+    the fact is of an early release, which published the model of every job that succeeded.
+    """

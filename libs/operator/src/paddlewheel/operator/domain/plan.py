@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -22,6 +22,17 @@ _CUT = "..."
 
 
 @dataclass(frozen=True)
+class LazyManifest:
+    """A manifest that is rendered when its child is created.
+
+    A pass names all missing children. While a quota refuses them, it tries to create a few only.
+    """
+
+    key: Key
+    render: Callable[[], Manifest] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Create:
     """Create a child. If it exists already and is ours, it is not changed.
 
@@ -30,12 +41,19 @@ class Create:
     """
 
     kind: str
-    manifest: Manifest
+    manifest: Manifest | LazyManifest
     needs: tuple[str, ...] = ()
+
+    def render(self) -> dict[str, Any]:
+        """The manifest of the child."""
+        made = self.manifest
+        return dict(made.render() if isinstance(made, LazyManifest) else made)
 
     @property
     def key(self) -> Key:
         """Namespace and name of the child."""
+        if isinstance(self.manifest, LazyManifest):
+            return self.manifest.key
         metadata = self.manifest["metadata"]
         return Key(metadata.get("namespace", ""), metadata["name"])
 

@@ -1,4 +1,4 @@
-"""Which pods' last lines are kept when a finished job's pods are deleted, and how much of them."""
+"""The choice of the pods whose last lines are kept when a finished job's pods are deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def pods_to_read(seen: Observed) -> tuple[Pod, ...]:
 
 
 def _importance(pod: Pod) -> tuple[object, ...]:
-    failed = (1,) if pod.failure is None else (0, *failure_order(pod.failure))
+    """A program that has failed beside a sidecar counts here at once: its pod is still running."""
+    failure = pod.failure or (pod.program_end.failure if pod.program_end else None)
+    failed = (1,) if failure is None else (0, *failure_order(failure))
     return failed, pod.id.ordinal > 0, pod.id
 
 
