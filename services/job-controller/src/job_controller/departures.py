@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +23,12 @@ class Departures:
 
     Args:
         jobs: watched.
+        parse: a raw pod.
     """
 
-    def __init__(self, jobs: Informer) -> None:
+    def __init__(self, jobs: Informer, parse: Callable[[Object], Pod | None] = parse_pod) -> None:
         self._jobs = jobs
+        self._parse = parse
         self._gone: defaultdict[str, dict[PodId, _Departed]] = defaultdict(dict)
 
     def __len__(self) -> int:
@@ -65,7 +67,7 @@ class Departures:
 
     def _remember(self, obj: Object) -> None:
         """Unless its job deleted it: for a new epoch, or at its end."""
-        pod = parse_pod(obj)
+        pod = self._parse(obj)
         for uid in controller_uid(obj):
             job = self._job(uid)
             departed = _Departed(pod, was_listed=False).reviewed(job) if pod and job else None

@@ -45,8 +45,10 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 
 
 NODE_SILENCE_TIMEOUT_SECONDS = 45.0
-"""A kubelet renews the Lease of its node every 10 s. The node is lost if the Lease was not renewed for this
-long after a rank on another node failed."""
+"""A kubelet renews the Lease of its node every 10 s. A node is lost if its Lease was not renewed for this
+long."""
+NODE_DOUBT_TIMEOUT_SECONDS = 60.0
+"""The failure of a rank is judged after this time, also when the Leases of other nodes could not be read."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
 POD_PREPARATION_GRACE_SECONDS = 30.0
@@ -54,7 +56,11 @@ POD_PREPARATION_GRACE_SECONDS = 30.0
 STUCK_POD_GRACE_SECONDS = 30.0
 """A pod younger than this is not stuck: nodes become free and volumes are bound."""
 SCHEDULER_GRACE_SECONDS = 30.0
-"""A scheduler looks at a pod within this time, whether it finds room or not."""
+"""A scheduler looks at a pod within this time after its last work, whether it finds room or not."""
+SCHEDULER_CHECK_GRACE_SECONDS = 15.0
+"""A pod that no scheduler has looked at for this long makes its scheduler's Lease read."""
+SCHEDULER_LEASE_READ_INTERVAL_SECONDS = 5.0
+"""The time between two reads of a scheduler's Lease."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0

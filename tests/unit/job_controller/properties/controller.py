@@ -247,7 +247,7 @@ class Passes:
         wanted = seen.status if todo.status is None else _with_messages(seen, obj, todo.status)
         obj, recorded = self._record(seen, obj, wanted)
         if recorded != seen.status:
-            self._observer.recorded(seen.job.uid, recorded)
+            self._observer.recorded(seen, recorded)
         yield
         is_settled = self._publish(obj, Case(seen.job, recorded), recorded.announcements)
         yield

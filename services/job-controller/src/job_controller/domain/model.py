@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +16,15 @@ from job_controller.domain.pods import Pod, PodId, PodState
 from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
-from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds import PADDLE_JOB, WORKER, JobProgress, Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds.admission_rules import FOREIGN_SAMPLE_SET
 from paddlewheel.contracts.crds.paddlejob import OWN_CONTROLLER, GangKind, LastRestart, RestartScope, World
+from paddlewheel.contracts.crds.violations import Subject, find_violations
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
-from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.domain.plan import Trouble, earliest
 
 Manifest = dict[str, Any]
 DIGEST_VERSION = "1-"
@@ -236,6 +239,14 @@ class Job:
         return str(self.annotations.get(names.ANNOTATION_RESTART, ""))
 
     @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """What could never work, although the schema in the cluster may let it through. Each is a sentence
+        with the field and what to do."""
+        subject = Subject(self.key.name, self.key.namespace, self.spec)
+        refused = (FOREIGN_SAMPLE_SET.text(subject),) if FOREIGN_SAMPLE_SET.is_true_of(subject) else ()
+        return (*map(str, find_violations(PADDLE_JOB, subject)), *refused)
+
+    @cached_property
     def scope(self) -> RestartScope:
         """What is restarted after a failure. Elastic pods meet in a rendezvous of their own."""
         asked = self.spec.failure_policy.restart_scope if self.spec.failure_policy else ""
@@ -396,13 +407,40 @@ class Rivals:
 
     Args:
         need: pods that train wait for a node, or will in a moment, for their job is between two epochs.
+        lack: a scheduler has found no node for some of them.
         grow: workers have found a node for which their job is about to restart.
         look: workers beyond those that train look for room.
     """
 
     need: bool = False
+    lack: bool = False
     grow: bool = False
     look: bool = False
+
+
+class NodeLife(Enum):
+    """What the Lease of a node has shown since a rank on another node failed, by our own clock.
+
+    ALIVE: its kubelet has renewed it. SILENT: not yet. LOST: not for so long that the node is lost. UNKNOWN:
+    it cannot be read.
+    """
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A pod is made again at this time, since pods of its place were lost several times in a row.
+
+    Args:
+        why: the last loss.
+    """
+
+    until: datetime
+    why: str
 
 
 @dataclass(frozen=True)
@@ -498,8 +536,11 @@ class Observed:
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
         rivals: looked at for jobs that have fewer workers than they want.
-        renewals: when the kubelet of a node last renewed its Lease, by node; None for a node without a Lease.
-            No map: Leases were not read.
+        delays: by place, of pods that are not made again at once.
+        schedulers: when each was last seen at work, by name.
+        useless: workers beyond those that train, which go now.
+        next_look: seconds until time alone changes what the rules have said so far.
+        node_lives: by node, of those that a verdict depends on. No map: Leases were not read.
     """
 
     job: Job
@@ -525,7 +566,16 @@ class Observed:
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: Priority | None = None
     rivals: Rivals = Rivals()
-    renewals: Mapping[str, datetime | None] | None = None
+    node_lives: Mapping[str, NodeLife] | None = None
+    delays: Mapping[PodId, Delay] = field(default_factory=dict)
+    schedulers: Mapping[str, datetime] = field(default_factory=dict)
+    useless: tuple[Pod, ...] = ()
+    next_look: float | None = None
+
+    def looking_at(self, times: Iterable[datetime], now: datetime) -> Observed:
+        """The same, to be looked at again at the next of these times."""
+        looks = ((at - now).total_seconds() for at in times if at > now)
+        return replace(self, next_look=earliest(self.next_look, *looks))
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -628,7 +678,8 @@ def _is_missed(pod: Pod, status: JobStatus) -> bool:
 def _replaced(pod: Pod, uids: Collection[str]) -> Pod:
     if pod.uid not in uids:
         return pod
-    return replace(pod, state=PodState.PENDING, failure=None, hindrance=None, given_up=True)
+    # Its restarts in place are counted with the restart that has given it up.
+    return replace(pod, state=PodState.PENDING, failure=None, hindrance=None, given_up=True, restarts=0)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.domain.policies.elastic import due_pods, next_fit
+from job_controller.domain.policies.elastic import due_pods, next_fit, with_useless_pods
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
 from job_controller.domain.policies.gates import decide_gates
@@ -42,26 +42,24 @@ from job_controller.domain.policies.host_ports import PortBlock, claim_ports, cr
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
-from job_controller.domain.policies.no_scheduler import seconds_until_unseen, with_unseen_pods
+from job_controller.domain.policies.no_scheduler import with_unseen_pods
 from job_controller.domain.policies.overdue import overdue_in
-from job_controller.domain.policies.program_end import seconds_until_program_end, with_program_ends
+from job_controller.domain.policies.program_end import with_program_ends
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stranded import seconds_until_stranded
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.unprepared import look_again_in
-from job_controller.domain.policies.useless import seconds_until_useless, useless_pods_to_delete
-from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import (
     End,
     GoOn,
     Hold,
     Restart,
-    decide_outlived,
     decide_verdict,
     ends_at,
-    resumes_at,
+    next_start,
+    start_times,
 )
 from job_controller.domain.render import (
     Frame,
@@ -112,16 +110,21 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
-    seen = with_unseen_pods(with_program_ends(seen, now), now)
-    job = seen.job
-    if job.is_anothers:
+    if seen.job.is_anothers:
         return Plan()
+    seen = with_useless_pods(with_unseen_pods(with_program_ends(seen, now), now), now)
+    todo = _plan(seen, options, now)
+    return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+
+
+def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
+    job = seen.job
     if job.deleted_at is not None:
         return _plan_deletion(seen, options, now)
     if job.status.final:
         return _plan_finished(seen, now)
-    if problems := find_problems(job):
-        return _plan_refused(seen, problems, now)
+    if job.problems:
+        return _plan_refused(seen, now)
     return _plan_active(seen, options, now)
 
 
@@ -230,22 +233,21 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     return replace(plan, actions=actions, events=clean_up_events(len(pods)))
 
 
-def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
+def _plan_refused(seen: Observed, now: datetime) -> Plan:
     """Nothing is created. The pods that a job has may still end it, and so may its deadline; a restart waits
     until the spec is right."""
-    job, events = seen.job, refusal_events(seen.job, problems)
-    verdict = GoOn() if has_outlived_success(seen) else decide_outlived(seen, now)
+    job, events = seen.job, refusal_events(seen.job)
+    verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
-        return replace(_plan_hold(verdict, now), events=events)
+        return _plan_hold()
     if isinstance(verdict, Restart):
-        status = refused_restart(seen, problems, verdict, now)
+        status = refused_restart(seen, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
-    status = refused_status(seen, problems, verdict, now)
+    status = refused_status(seen, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    looks = (overdue_in, seconds_until_program_end, seconds_until_useless, seconds_until_unseen)
-    next_look = earliest(_seconds_until(ends_at(job), now), *(look(seen, now) for look in looks))
-    actions = (*_end_old_world(seen, now), *refused_actions(seen))
+    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
+    actions = (*_end_old_world(seen), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
 
 
@@ -259,7 +261,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
-        return _plan_hold(verdict, now)
+        return _plan_hold()
     if isinstance(verdict, Restart):
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
@@ -285,10 +287,9 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
-def _plan_hold(verdict: Hold, now: datetime) -> Plan:
+def _plan_hold() -> Plan:
     """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
-    left = (verdict.until - now).total_seconds()
-    return Plan(requeue_after=min(left, NODE_LEASE_READ_INTERVAL_SECONDS))
+    return Plan(requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
 
 
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
@@ -297,7 +298,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
     return replace(
         base,
         actions=(
-            *_end_old_world(seen, now),
+            *_end_old_world(seen),
             *gated_actions(seen, gang, gate),
             *queue_actions(seen, gate, now),
             *_delete_pods(seen.job, surplus),
@@ -310,16 +311,13 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
-    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
+    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), next_start(seen, now)))
     looks = (
         seconds_until_stuck,
         overdue_in,
         next_fit,
         look_again_in,
         seconds_until_stranded,
-        seconds_until_program_end,
-        seconds_until_useless,
-        seconds_until_unseen,
     )
     return earliest(*waits, *(look(seen, now) for look in looks))
 
@@ -329,10 +327,10 @@ def _seconds_until(at: datetime | None, now: datetime) -> float | None:
     return (at - now).total_seconds() if at is not None and at > now else None
 
 
-def _end_old_world(seen: Observed, now: datetime) -> tuple[Action, ...]:
+def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     """Pods and addresses of former epochs, and pods that are replaced by themselves."""
     job = seen.job
-    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods_to_delete(seen, now))
+    given_up = (*(p for p in seen.pods if p.given_up), *seen.useless)
     pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
     config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
     return (*config, *_delete_pods(job, pods))
@@ -355,7 +353,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
     return replace(
         base,
         actions=(
-            *_end_old_world(seen, now),
+            *_end_old_world(seen),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
@@ -375,11 +373,11 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
 
 def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
     """Those that can be made now."""
-    resumes = resumes_at(seen.job, now)
-    is_early = resumes is not None and now < resumes
-    if seen.must_wait or is_early or waits_for_group(seen, gang):
+    if seen.must_wait or waits_for_group(seen, gang):
         return ()
-    return due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    due = due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    waits = start_times(seen, now)
+    return tuple(place for place in due if place not in waits)
 
 
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:

@@ -8,7 +8,6 @@ from job_controller.domain.model import LostMount, Observed, SampleSet
 from job_controller.domain.pods import Failure, Pod
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
 
 _SAID = ("Transport endpoint is not connected", "Software caused connection abort")
 """By these a program says that a file system has gone while it used it: ENOTCONN and ECONNABORTED."""
@@ -18,13 +17,13 @@ def cause_of(seen: Observed, pod: Pod, failure: Failure) -> Reason:
     """Of a pod that has failed."""
     if seen.job.sample_set is None or failure.cause is not Reason.POD_FAILED:
         return failure.cause
-    is_lost = any(said in failure.last_line for said in _SAID) or _failed_without(seen, pod, failure)
+    is_lost = any(said in failure.last_line for said in _SAID) or _failed_without(seen, pod)
     return Reason.MOUNT_LOST if is_lost else failure.cause
 
 
-def _failed_without(seen: Observed, pod: Pod, failure: Failure) -> bool:
+def _failed_without(seen: Observed, pod: Pod) -> bool:
     """It failed after its node had lost the mount."""
-    lost, ended = mount_of(seen.sample_set, pod), parse_stamp(failure.finished_at)
+    lost, ended = mount_of(seen.sample_set, pod), pod.failed_at
     if lost is None:
         return False
     return (

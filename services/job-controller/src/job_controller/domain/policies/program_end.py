@@ -14,19 +14,19 @@ from job_controller.domain.pods import Pod
 
 def with_program_ends(seen: Observed, now: datetime) -> Observed:
     """The same, with these pods counted as succeeded or failed."""
-    if not any(pod.program_end for pod in seen.pods):
+    dues = {pod.uid: due for pod in seen.pods if (due := _due(pod))}
+    if not dues:
         return seen
-    return replace(seen, pods=tuple(_judged(pod, now) for pod in seen.pods))
+    pods = (_ended(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
+    return replace(seen, pods=tuple(pods)).looking_at(dues.values(), now)
 
 
-def seconds_until_program_end(seen: Observed, now: datetime) -> float | None:
-    """When the next pod counts as ended."""
-    times = (pod.program_end.counts_at for pod in seen.pods if pod.program_end)
-    return min(((at - now).total_seconds() for at in times if at > now), default=None)
-
-
-def _judged(pod: Pod, now: datetime) -> Pod:
+def _due(pod: Pod) -> datetime | None:
+    """When the pod counts as ended."""
     end = pod.program_end
-    if end is None or now < end.counts_at or pod.given_up:
-        return pod
-    return replace(pod, state=end.state, failure=end.failure, hindrance=None)
+    return (pod.end_seen_at or end.ended_at) + end.grace if end and not pod.given_up else None
+
+
+def _ended(pod: Pod) -> Pod:
+    end = pod.program_end
+    return replace(pod, state=end.state, failure=end.failure, hindrance=None) if end else pod
