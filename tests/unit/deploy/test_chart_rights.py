@@ -135,8 +135,8 @@ def resources_named_in(service: str) -> set[Resource]:
     return found
 
 
-NODE_LEASES = "paddlewheel-node-leases"
-"""Lets job-controller read the Leases of nodes, and nothing else, in kube-node-lease."""
+NODE_LEASES, SCHEDULER_LEASE = "paddlewheel-node-leases", "paddlewheel-scheduler-lease"
+"""Let job-controller read Leases, and nothing else, in kube-node-lease and kube-system."""
 LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
 OWN_ROLES: dict[str, dict[str, Rights]] = {
     "job-controller": {"leases": LEASES},
@@ -177,15 +177,22 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     ]
 
     own = [("Role", role) for role in OWN_ROLES.get(service, {})]
-    nodes = [("Role", NODE_LEASES)] if service == "job-controller" else []
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own, *nodes]
+    read = [("Role", NODE_LEASES), ("Role", SCHEDULER_LEASE)] if service == "job-controller" else []
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own, *read]
 
 
-def test_the_leases_of_nodes_can_be_read_and_not_written() -> None:
+@pytest.mark.parametrize(
+    ("name", "namespace", "leases"),
+    [(NODE_LEASES, "kube-node-lease", None), (SCHEDULER_LEASE, "kube-system", ["kube-scheduler"])],
+)
+def test_the_leases_of_nodes_and_the_scheduler_can_be_read_and_not_written(
+    name: str, namespace: str, leases: list[str] | None
+) -> None:
     for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
-        role, bound = named(manifests, "Role", NODE_LEASES), named(manifests, "RoleBinding", NODE_LEASES)
+        role, bound = named(manifests, "Role", name), named(manifests, "RoleBinding", name)
         assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get"}}
-        assert {m["metadata"]["namespace"] for m in (role, bound)} == {"kube-node-lease"}
+        assert [rule.get("resourceNames") for rule in role["rules"]] == [leases]
+        assert {m["metadata"]["namespace"] for m in (role, bound)} == {namespace}
         assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
 
 

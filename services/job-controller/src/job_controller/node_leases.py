@@ -48,7 +48,8 @@ class NodeLeases:
         known = self._doubts.get(job)
         doubt = _Doubt(known.since if known else self._clock.monotonic(), nodes)
         self._doubts[job] = doubt
-        await self._leases.read(_key(node) for node in nodes)
+        silent = (node for node in nodes if self._life(node, doubt.since) is NodeLife.SILENT)
+        await self._leases.read(map(_key, silent))
         return replace(seen, node_lives={node: self._life(node, doubt.since) for node in nodes})
 
     def forget(self, job: Key) -> None:

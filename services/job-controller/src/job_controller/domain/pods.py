@@ -262,10 +262,10 @@ def pod_state(raw: Raw) -> PodState:
 
 
 def _counts_at(end: ProgramEnd) -> datetime:
-    """By the node's clock. Exit code 0 does not count only where the clocks leave a doubt whether it came
-    before the deletion: programs may handle SIGTERM."""
+    """By the node's clock. Exit code 0 counts unless the clocks leave a doubt whether it came before the
+    deletion: programs may handle SIGTERM."""
     skew = timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)
-    return end.ended_at + (skew if end.state is PodState.SUCCEEDED else end.grace)
+    return end.ended_at + (min(skew, end.grace) if end.state is PodState.SUCCEEDED else end.grace)
 
 
 def _ended_before_deletion(raw: Raw) -> bool:
@@ -421,8 +421,8 @@ def is_scheduled(raw: Raw) -> bool:
 def unseen_scheduler(raw: Raw) -> str:
     """The scheduler that the pod waits for, "" when it waits for none.
 
-    A scheduler that finds no room for a pod sets the condition `PodScheduled` too; the rest of the status comes
-    from a kubelet.
+    A scheduler that finds no room for a pod sets the condition `PodScheduled` too. The rest of the status
+    comes from a kubelet.
     """
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     fields = ("conditions", "podIP", "initContainerStatuses", "containerStatuses")

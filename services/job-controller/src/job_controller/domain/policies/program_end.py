@@ -9,16 +9,23 @@ from dataclasses import replace
 from datetime import datetime
 
 from job_controller.domain.model import Observed
-from job_controller.domain.pods import Pod
+from job_controller.domain.pods import Pod, PodState
 
 
 def with_program_ends(seen: Observed, now: datetime) -> Observed:
-    """The same, with these pods counted as succeeded or failed."""
+    """The same, with these pods counted as succeeded or failed. A pod that is gone has succeeded if its
+    program had: nothing else will be known about it."""
+    if any(map(_has_succeeded, seen.gone)):
+        seen = replace(seen, gone=tuple(_ended(pod) if _has_succeeded(pod) else pod for pod in seen.gone))
     dues = {pod.uid: due for pod in seen.pods if (due := _due(pod))}
     if not dues:
         return seen
     pods = (_ended(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
     return replace(seen, pods=tuple(pods)).looking_at(dues.values(), now)
+
+
+def _has_succeeded(pod: Pod) -> bool:
+    return pod.program_end is not None and pod.program_end.state is PodState.SUCCEEDED
 
 
 def _due(pod: Pod) -> datetime | None:
