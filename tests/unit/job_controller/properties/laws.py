@@ -219,8 +219,10 @@ class Laws:
         before, after = old.get("restarts", {}), new.get("restarts", {})
         more = [cause for cause, count in after.items() if count > before.get(cause, 0)]
         assert sum(after.values()) - sum(before.values()) <= 1, "two restarts at once"
+        # A pod that has not begun is replaced by itself, as often as it is lost.
+        is_alone = new.get("epoch", 0) == old.get("epoch", 0)
         for cause in more:
-            _check_limit(cause, old.get("budgets", {}), new.get("budgets", {}), job)
+            _check_limit(cause, old.get("budgets", {}), new.get("budgets", {}), job, is_alone=is_alone)
         failures = sum(count for cause, count in after.items() if cause in FAILURES)
         assert failures <= len(history.lost), f"{failures} restarts after {len(history.lost)} losses"
         for cause, what in CHANGES.items():
@@ -325,13 +327,14 @@ def _follows(said: list[tuple[str, int]], fact: tuple[str, int]) -> None:
         assert ("JobResumed", attempt - 1) in said, f"{fact} before JobResumed"
 
 
-def _check_limit(cause: str, before: Mapping[str, int], after: Mapping[str, int], job: Object) -> None:
+def _check_limit(
+    cause: str, before: Mapping[str, int], after: Mapping[str, int], job: Object, *, is_alone: bool
+) -> None:
     """A failure counts against one limit, and stays within it."""
     spec = job["spec"]
     policy = spec.get("failurePolicy") or {}
     raised = [name for name, count in after.items() if count != before.get(name, 0)]
-    is_pod_by_pod = policy.get("restartScope") == "Pod" or bool(spec.get("elastic"))
-    is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_pod_by_pod)
+    is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_alone)
     # A long run sets the count of disruptions back, so it may be 1 again.
     begins_again = cause in DISRUPTIONS and not raised and after.get("disruptions") == 1
     is_right = len(raised) <= 1 and (bool(raised) or begins_again or not is_counted)

@@ -405,10 +405,11 @@ def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
     job.refuse_by_node(0, "Evicted")
     job.rest()
     job.hinder(1, "ImagePullBackOff")
-    job.refuse_by_node(0, "Evicted")
+    job.place(2, NODES[0])
+    job.refuse_by_node(2, "Evicted")
     job.rest()
     assert job.status["reason"] == "ImagePullBackOff"
-    assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-0", "demo-worker-2"}
+    assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-1", "demo-worker-2"}
     job.teardown()
 
 
