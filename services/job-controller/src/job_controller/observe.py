@@ -158,16 +158,19 @@ class JobObserver:
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
             seen = await self._with_priority(await self._with_flavors(seen))
-            seen = await self._schedulers.read(await self._with_unprepared(seen))
-            seen = await self._node_leases.read(seen)
+            seen = await self.with_leases(await self._with_unprepared(seen))
         else:
             self._node_leases.forget(key)
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         return seen
 
+    async def with_leases(self, seen: Observed) -> Observed:
+        """The same, with what Leases say about schedulers and nodes that the decision depends on."""
+        return await self._node_leases.read(await self._schedulers.read(seen))
+
     def observe_cached(self, key: Key) -> Observed | None:
-        """The same without what has to be asked for: the data set, a foreign ConfigMap, logs."""
+        """The same without what has to be asked for: the data set, a foreign ConfigMap, Leases, logs."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None

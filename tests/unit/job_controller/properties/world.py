@@ -20,9 +20,11 @@ from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, mu
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.domain import names
-from job_controller.domain.model import Options, SampleSet
+from job_controller.domain.model import Observed, Options, SampleSet
 from job_controller.domain.plan import plan
-from job_controller.domain.policies.verdict import start_times
+from job_controller.domain.policies.program_end import with_program_ends
+from job_controller.domain.policies.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
+from job_controller.domain.status import has_succeeded
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.wire import to_json
@@ -36,6 +38,8 @@ _SHARE = 0.7
 """The share of steps that the controller makes while the nodes could act as well."""
 _NODES_INTERVAL_SECONDS = 10.0
 _PASSING_GRACE_SECONDS = 600.0
+_VERDICT_TIMEOUT_SECONDS = 70.0
+"""Longer than a verdict waits for nodes."""
 _PASSING = {"PodsPending", "PodsStarting"}
 """A job has these reasons for a moment only."""
 _DAYS = (86_400.0, 86_400_000.0)
@@ -48,7 +52,7 @@ class World:
         self.clock = ModelClock()
         self.laws = Laws()
         self.server = self.laws.server = Server(self.clock, self.laws.look)
-        self.kubelet = Kubelet(self.server, self.clock)
+        self.kubelet = self.laws.kubelet = Kubelet(self.server, self.clock)
         self.around = Surroundings()
         self.options = Options()
         self.controller: Controller | None = None
@@ -78,7 +82,7 @@ class World:
 
     def start(self) -> None:
         """A new process takes the place of the one before."""
-        self.controller = Controller(self.server, self.clock, self.around, self.options)
+        self.controller = Controller(self.server, self.clock, self.around, self.options, self.kubelet)
 
     def restart(self, *, late: bool) -> None:
         """The process is killed. Its last call may arrive when the next one has already listed everything."""
@@ -192,11 +196,14 @@ class World:
 
     def _wait(self) -> bool:
         """Until the controller wants to look again. False when nothing came of it."""
-        due, before = self.service.due_in, self.server.version
+        before, end = self.server.version, self.clock.elapsed + _VERDICT_TIMEOUT_SECONDS
+        due = self.service.due_in
         if due is None or self._is_well:
             return False
-        self.clock.advance(max(due, 0.001))
-        self.settle()
+        while due is not None and self.server.version == before and self.clock.elapsed < end:
+            self.clock.advance(max(due, 0.001))
+            self.settle()
+            due = self.service.due_in
         return self.server.version > before or any(
             self.status_of(key).get("reason") == "Restarting" for key in self.jobs
         )
@@ -234,7 +241,7 @@ class World:
             assert status, "a job without a status"
             self._check_reason(job, status)
             self._check_patience(key)
-            if self._is_free and status["phase"] != "Terminating":
+            if self._is_free and status["phase"] != "Terminating" and not self._is_held(job):
                 self._check_pods(job, self.server.children(names.POD, uid_of(job)))
 
     def _check_reason(self, job: Object, status: Object) -> None:
@@ -248,6 +255,17 @@ class World:
             pods = self.server.children(names.POD, uid_of(job))
             awaited = [p for p in pods if is_going(p) or phase_of(p) not in ENDED]
             assert awaited, "the job waits for pods, of which there are none"
+
+    def _is_held(self, job: Object) -> bool:
+        """It is not known yet whether a node was lost; a suspension does not wait for that."""
+        seen = self.service.jobs[key_of(job)].observe()
+        is_held = seen is not None and not seen.job.status.final and isinstance(self._verdict(seen), Hold)
+        assert not (is_held and job["spec"].get("suspend")), "a suspended job waits for the verdict"
+        return is_held
+
+    def _verdict(self, seen: Observed) -> Verdict:
+        now = self.clock.now()
+        return GoOn() if has_succeeded(seen) else decide_verdict(with_program_ends(seen, now), now)
 
     def _check_patience(self, key: Key) -> None:
         """Nothing that time alone changes is missed: the pass is asked for before it is needed."""
