@@ -123,7 +123,7 @@ def test_a_gated_job_says_what_holds_it(conditions: tuple[Condition, ...], reaso
 # --- Kubernetes events
 
 
-WRONG = {"activeDeadlineSeconds": -1, "ttlSecondsAfterFinished": -1}
+WRONG: dict[str, Any] = {"activeDeadlineSeconds": -1, "ttlSecondsAfterFinished": -1}
 
 
 def held_job(*conditions: Condition, generation: int = 0, **spec: Any) -> Job:

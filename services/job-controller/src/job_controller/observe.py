@@ -35,6 +35,7 @@ from job_controller.domain.parse import (
 )
 from job_controller.domain.pods import Pod, PodState, is_scheduled
 from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.domain.policies.gate_failures import open_gates
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
 from job_controller.domain.policies.scaling import (
@@ -48,6 +49,7 @@ from job_controller.endings import Endings
 from job_controller.node_leases import NodeLeases
 from job_controller.rank_delays import RankDelays
 from job_controller.schedulers import Schedulers
+from job_controller.sightings import Sightings
 from job_controller.timing import (
     EVENTS_READ_INTERVAL_SECONDS,
     LOGS_READ_TIMEOUT_SECONDS,
@@ -140,6 +142,7 @@ class JobObserver:
         self._endings = Endings(clock)
         self._departures = Departures(watch.of(JOB), self._endings.parse)
         self._delays = RankDelays(clock)
+        self._gates = Sightings(clock)
         self._room: _Room | None = None
         """None after a change."""
         self._node_leases = NodeLeases(cluster, clock)
@@ -180,6 +183,8 @@ class JobObserver:
         seen = replace(seen, delays=self._delays.of(job.uid))
         seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
         seen = self._with_workload(self._with_pod_groups(seen))
+        at_gates = {pod.uid for pod in open_gates(seen)} if not job.status.final else set[str]()
+        seen = replace(seen, gates_open_since=self._gates.of(job.uid, at_gates))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
         if job.is_resizable and job.workers < job.replicas_of(WORKER) and not job.status.final:
@@ -213,6 +218,7 @@ class JobObserver:
         self._asked.pop(key, None)
         self._node_leases.forget(key)
         self._delays.forget(job_uid)
+        self._gates.forget(job_uid)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._endings.parse(raw) for raw in self._children(names.POD, job))

@@ -30,6 +30,10 @@ EVENTS_READ_INTERVAL_SECONDS = 10.0
 
 GATE_POLL_TIMEOUT_SECONDS = 25.0
 """A waiting gate gets an answer after this time and asks again."""
+GATE_GRACE_SECONDS = 60.0
+"""A gate that has nothing more to wait for may take this long: DNS remembers that a name was not there."""
+GATE_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks at a job whose pods wait at their gates."""
 GATE_FALLBACK_TIMEOUT_SECONDS = 30.0
 """A gate without an answer for this long lets its pod start, which then waits for its ConfigMap."""
 PROGRESS_BODY_TIMEOUT_SECONDS = 5.0

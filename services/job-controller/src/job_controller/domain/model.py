@@ -538,6 +538,7 @@ class Observed:
         rivals: looked at for jobs that have fewer workers than they want.
         delays: by place, of pods that are not made again at once.
         schedulers: when each was last seen at work, by name.
+        gates_open_since: by uid, of pods at gates that have nothing more to wait for.
         useless: workers beyond those that train, which go now.
         next_look: seconds until time alone changes what the rules have said so far.
         node_lives: by node, of those that a verdict depends on. No map: Leases were not read.
@@ -569,6 +570,7 @@ class Observed:
     node_lives: Mapping[str, NodeLife] | None = None
     delays: Mapping[PodId, Delay] = field(default_factory=dict)
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
+    gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None
 

@@ -37,6 +37,7 @@ from job_controller.domain.policies.deletion import expires_at, is_patience_over
 from job_controller.domain.policies.elastic import due_pods, next_fit, with_useless_pods
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
+from job_controller.domain.policies.gate_failures import may_fall_back, with_stuck_gates
 from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
@@ -100,6 +101,8 @@ from paddlewheel.operator.domain.plan import (
 Plan = operator.Plan[JobStatus]
 
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
+_TIMED = (with_program_ends, with_unseen_pods, with_stuck_gates, with_useless_pods)
+"""Rules by which time alone changes what is seen. Each says when to look again."""
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 """Kinds that pods need: none is created while one of these is in trouble."""
 
@@ -112,7 +115,8 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """
     if seen.job.is_anothers:
         return Plan()
-    seen = with_useless_pods(with_unseen_pods(with_program_ends(seen, now), now), now)
+    for with_what_time_tells in _TIMED:
+        seen = with_what_time_tells(seen, now)
     todo = _plan(seen, options, now)
     return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
 
@@ -278,7 +282,9 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    frame = Frame(job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen))
+    frame = Frame(
+        job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen), may_fall_back(seen)
+    )
     return _with_children(base, seen, frame, now, gang)
 
 

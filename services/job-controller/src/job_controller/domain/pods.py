@@ -152,6 +152,8 @@ class Pod:
     """How often its kubelet restarted the first container in place."""
     unseen_scheduler: str = ""
     """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
+    at_gate: bool = False
+    """Its gate runs."""
     gate_failure: str = ""
     """Why its gate got no answer, "" when it got one."""
 
@@ -213,6 +215,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         program_end=_program_end_beside_others(raw),
         restarts=_restarts(raw),
         unseen_scheduler=unseen_scheduler(raw),
+        at_gate="running" in _gate_state(status),
         gate_failure=_gate_failure(raw),
     )
 
