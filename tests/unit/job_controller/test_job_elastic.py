@@ -438,7 +438,7 @@ async def need_a_node(harness: JobHarness) -> None:
 
 
 async def test_an_idle_worker_gives_its_node_to_a_pod_that_trains(harness: JobHarness) -> None:
-    """With 99 workers it would wait 50 minutes until the growth is worth its restart."""
+    """Beside 99 workers it would wait 50 minutes until the growth is worth its restart."""
     key = await harness.create(elastic(100, 2))
     await harness.settle(key)
     for round_ in range(2):

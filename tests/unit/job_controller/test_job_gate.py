@@ -255,7 +255,7 @@ async def hold_at_gates(harness: JobHarness, *pods: str) -> None:
 
 
 async def types(harness: JobHarness, key: Key) -> set[str]:
-    """Of the job's conditions."""
+    """The types of the job's conditions."""
     return {condition["type"] for condition in (await harness.status(key))["conditions"]}
 
 

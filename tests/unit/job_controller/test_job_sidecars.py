@@ -142,7 +142,7 @@ async def test_a_pod_whose_proxy_runs_is_cleaned_up_like_one_that_runs(
 async def test_a_program_that_has_succeeded_does_not_train_again_when_its_node_is_drained(
     harness: JobHarness, beside: Object | None, seconds: int
 ) -> None:
-    """Whatever its node's clock says; exit code 0 came first."""
+    """Exit code 0 came first, whatever the clock of its node."""
     key = await to_running(harness, long_job())
     at = seconds_stamp(harness.clock.now() + timedelta(minutes=2))
     found = status(ended(0, at), RUNNING) if beside else status(ended(0, at), ended(0, at), "Succeeded")

@@ -322,9 +322,6 @@ async def test_a_pod_that_a_scheduler_has_looked_at_waits_for_no_scheduler(harne
     assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
 
 
-BUSY_SECONDS = 300
-
-
 async def place_another(harness: JobHarness, number: int, **template: Any) -> None:
     """The scheduler places a pod of another job."""
     name = f"other-{number}"
@@ -338,7 +335,7 @@ async def place_another(harness: JobHarness, number: int, **template: Any) -> No
 async def test_a_scheduler_that_places_other_pods_is_busy(harness: JobHarness, scheduler: str) -> None:
     template = {"schedulerName": scheduler} if scheduler else {}
     key = await start(harness, worker=make_role(2, **template))
-    for number in range(BUSY_SECONDS // 20):
+    for number in range(300 // 20):
         await harness.advance(20)
         await place_another(harness, number, **template)
         assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
@@ -358,13 +355,13 @@ async def test_another_scheduler_that_works_does_not_hide_one_that_nobody_runs(h
 async def test_a_scheduler_that_renews_its_lease_is_busy_with_pods_of_others(
     harness: JobHarness, renews: bool, reason: str
 ) -> None:
-    """Whatever its clock says."""
+    """The year in the Lease does not matter."""
     lease = Key("kube-system", "kube-scheduler")
     spec = {"holderIdentity": "a", "renewTime": "2020-01-01T00:00:00.000000Z"}
     metadata = {"name": lease.name, "namespace": lease.namespace}
     await harness.cluster.create(LEASES, {"metadata": metadata, "spec": spec})
     key = await start(harness)
-    for second in range(BUSY_SECONDS):
+    for second in range(300):
         if renews and second % 2 == 0:
             stamp = f"2020-01-01T00:{second // 60:02}:{second % 60:02}.000000Z"
             await harness.cluster.patch(LEASES, lease, {"spec": {"renewTime": stamp}})

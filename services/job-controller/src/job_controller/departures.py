@@ -35,7 +35,7 @@ class Departures:
         return sum(map(len, self._gone.values()))
 
     def of(self, job_uid: str) -> tuple[Pod, ...]:
-        """In no particular order."""
+        """The pods, in no particular order."""
         job, found = self._job(job_uid), self._gone.get(job_uid, {}).values()
         return tuple(departed.pod for departed in found if job is None or departed.reviewed(job))
 
@@ -88,7 +88,7 @@ class _Departed:
     was_listed: bool
 
     def reviewed(self, job: Object) -> _Departed | None:
-        """With what the job's status says now, None when it need not be remembered."""
+        """The same by the job's present status, None when it need not be remembered."""
         is_listed = any(ref.get("uid") == self.pod.uid for ref in _refs(job, self.pod.id.role))
         is_former = self.pod.epoch < recorded_epoch(job)
         if is_former or (self.was_listed and not is_listed):

@@ -19,7 +19,7 @@ from paddlewheel.operator.concurrency import gather_bounded
 
 @dataclass(frozen=True)
 class Lease:
-    """What the reads of one Lease have shown; times on the monotonic clock.
+    """The result of the reads of one Lease; times on the monotonic clock.
 
     Args:
         renewed: its content, "" when it cannot be read.
@@ -38,8 +38,8 @@ class Lease:
         return bool(self.renewed)
 
     @property
-    def silent_seconds(self) -> float:
-        """How long it certainly was not renewed."""
+    def unchanged_seconds(self) -> float:
+        """The time between the first and the last read with this content."""
         return self.read_at - self.since
 
 
@@ -61,14 +61,14 @@ class Leases:
         return self._found.get(key)
 
     async def read(self, keys: Iterable[Key]) -> None:
-        """Read those that were not read lately."""
+        """Read each Lease that was not read lately."""
         now = self._clock.monotonic()
-        due = [key for key in keys if now >= self._asked_at.get(key, now - self._interval) + self._interval]
+        due = [k for k in keys if k not in self._asked_at or now >= self._asked_at[k] + self._interval]
         self._asked_at |= dict.fromkeys(due, now)
         await gather_bounded(map(self._ask, due))
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Nobody needs any other."""
+        """Forget the others, which no job needs."""
         for key in self._asked_at.keys() - set(keys):
             del self._asked_at[key]
             self._found.pop(key, None)

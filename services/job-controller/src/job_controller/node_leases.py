@@ -1,4 +1,4 @@
-"""What the Leases of nodes say about their kubelets, while a verdict depends on it."""
+"""Reads whether kubelets renew the Leases of their nodes, while a verdict depends on it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class NodeLeases:
         known = self._doubts.get(job)
         doubt = _Doubt(known.since if known else self._clock.monotonic(), nodes)
         self._doubts[job] = doubt
-        silent = (node for node in nodes if self._life(node, doubt.since) is NodeLife.SILENT)
-        await self._leases.read(map(_key, silent))
+        waiting = (node for node in nodes if self._life(node, doubt.since) is NodeLife.WAITING)
+        await self._leases.read(map(_key, waiting))
         return replace(seen, node_lives={node: self._life(node, doubt.since) for node in nodes})
 
     def forget(self, job: Key) -> None:
@@ -63,10 +63,10 @@ class NodeLeases:
             return NodeLife.UNKNOWN
         if lease is not None and lease.renewed_after is not None and lease.renewed_after >= since:
             return NodeLife.ALIVE
-        if lease is not None and lease.silent_seconds >= NODE_SILENCE_TIMEOUT_SECONDS:
+        if lease is not None and lease.unchanged_seconds >= NODE_SILENCE_TIMEOUT_SECONDS:
             return NodeLife.LOST
         is_over = self._clock.monotonic() >= since + NODE_DOUBT_TIMEOUT_SECONDS
-        return NodeLife.UNKNOWN if is_over else NodeLife.SILENT
+        return NodeLife.UNKNOWN if is_over else NodeLife.WAITING
 
 
 def _key(node: str) -> Key:

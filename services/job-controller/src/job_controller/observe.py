@@ -169,7 +169,7 @@ class JobObserver:
         return seen
 
     async def with_leases(self, seen: Observed) -> Observed:
-        """The same, with what Leases say about schedulers and nodes that the decision depends on."""
+        """The same, with schedulers and nodes whose Leases the decision depends on."""
         return await self._node_leases.read(await self._schedulers.read(seen))
 
     def observe_cached(self, key: Key) -> Observed | None:
@@ -417,7 +417,7 @@ class JobObserver:
         grows_since = now - timedelta(seconds=RIVAL_GROWTH_GRACE_SECONDS)
         return Rivals(
             need=any(at > needed_since for job, at in room.needs if job != own.uid),
-            lack=any(at > needed_since for job, at in room.lacks if job != own.uid),
+            refused=any(at > needed_since for job, at in room.refusals if job != own.uid),
             grow=any(at > grows_since for job, at in room.growths if job != own.uid),
             look=bool(room.looking - {own.uid}),
         )
@@ -433,7 +433,7 @@ class JobObserver:
             if uid_of(pod) not in looking and self._has_job(pod)
         ]
         waiting = [_need(pod) for pod in homeless]
-        lacks = [_need(pod) for pod in homeless if is_scheduled(pod)]
+        refusals = [_need(pod) for pod in homeless if is_scheduled(pod)]
         restarts = [
             (uid_of(obj), (status_of(obj).get("lastRestart") or {}).get("time"))
             for obj in self._in_state(JOB, RESTARTING)
@@ -442,7 +442,7 @@ class JobObserver:
             (job, pod.started_at or pod.created_at) for job, pod in beyond if pod.state is PodState.STARTING
         ]
         needs, searches = _with_times((*waiting, *restarts)), frozenset(looking.values())
-        return _Room(needs, _with_times(lacks), _with_times(growths), searches)
+        return _Room(needs, _with_times(refusals), _with_times(growths), searches)
 
     def _in_state(self, kind: str, state: str) -> Sequence[Object]:
         return self._watch.of(kind).by_index(BY_ROOM, state)
@@ -483,13 +483,13 @@ class _Room:
 
     Args:
         needs: jobs with pods that train and have no node, and jobs between two epochs, with the time.
-        lacks: those of them whose pods a scheduler has found no node for.
+        refusals: such jobs with pods for which a scheduler has found no node.
         growths: jobs with a worker that has found a node beyond the others, with the time.
         looking: jobs with workers that look for a node beyond the others.
     """
 
     needs: tuple[tuple[str, datetime], ...]
-    lacks: tuple[tuple[str, datetime], ...]
+    refusals: tuple[tuple[str, datetime], ...]
     growths: tuple[tuple[str, datetime], ...]
     looking: frozenset[str]
 

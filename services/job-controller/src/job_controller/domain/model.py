@@ -240,8 +240,8 @@ class Job:
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
-        """What could never work, although the schema in the cluster may let it through. Each is a sentence
-        with the field and what to do."""
+        """Reasons why the spec could never work, although the schema in the cluster may let it through. Each
+        has the field and what to do."""
         subject = Subject(self.key.name, self.key.namespace, self.spec)
         refused = (FOREIGN_SAMPLE_SET.text(subject),) if FOREIGN_SAMPLE_SET.is_true_of(subject) else ()
         return (*map(str, find_violations(PADDLE_JOB, subject)), *refused)
@@ -407,33 +407,33 @@ class Rivals:
 
     Args:
         need: pods that train wait for a node, or will in a moment, for their job is between two epochs.
-        lack: a scheduler has found no node for some of them.
+        refused: a scheduler has found no node for some of these pods.
         grow: workers have found a node for which their job is about to restart.
         look: workers beyond those that train look for room.
     """
 
     need: bool = False
-    lack: bool = False
+    refused: bool = False
     grow: bool = False
     look: bool = False
 
 
 class NodeLife(Enum):
-    """What the Lease of a node has shown since a rank on another node failed, by our own clock.
+    """Whether the Lease of a node was renewed after a rank on another node failed, by our own clock.
 
-    ALIVE: its kubelet has renewed it. SILENT: not yet. LOST: not for so long that the node is lost. UNKNOWN:
-    it cannot be read.
+    ALIVE: it was. WAITING: not yet. LOST: not for so long that the node is lost. UNKNOWN: the Lease cannot be
+    read.
     """
 
     ALIVE = "alive"
-    SILENT = "silent"
+    WAITING = "waiting"
     LOST = "lost"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Delay:
-    """A pod is made again at this time, since pods of its place were lost several times in a row.
+    """A pod is made again at this time, because pods of its place were lost several times in a row.
 
     Args:
         why: the last loss.
@@ -536,12 +536,12 @@ class Observed:
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
         rivals: looked at for jobs that have fewer workers than they want.
-        delays: by place, of pods that are not made again at once.
+        delays: by place, when a pod that was lost several times is made again.
         schedulers: when each was last seen at work, by name.
-        gates_open_since: by uid, of pods at gates that have nothing more to wait for.
-        useless: workers beyond those that train, which go now.
-        next_look: seconds until time alone changes what the rules have said so far.
-        node_lives: by node, of those that a verdict depends on. No map: Leases were not read.
+        gates_open_since: by uid, the pods at gates that have nothing more to wait for.
+        useless: workers beyond the present world, which go now.
+        next_look: seconds until time alone changes what the rules have found so far.
+        node_lives: by node, when a verdict depends on nodes. No map: Leases were not read.
     """
 
     job: Job
@@ -575,7 +575,7 @@ class Observed:
     next_look: float | None = None
 
     def looking_at(self, times: Iterable[datetime], now: datetime) -> Observed:
-        """The same, to be looked at again at the next of these times."""
+        """The same, with another pass at the next of these times."""
         looks = ((at - now).total_seconds() for at in times if at > now)
         return replace(self, next_look=earliest(self.next_look, *looks))
 

@@ -102,21 +102,21 @@ Plan = operator.Plan[JobStatus]
 
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 _TIMED = (with_program_ends, with_unseen_pods, with_stuck_gates, with_useless_pods)
-"""Rules by which time alone changes what is seen. Each says when to look again."""
+"""Rules by which time alone changes an observation. Each sets the time of the next pass."""
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 """Kinds that pods need: none is created while one of these is in trouble."""
 
 
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
-    """What to do about one job.
+    """Decide about one job.
 
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
     if seen.job.is_anothers:
         return Plan()
-    for with_what_time_tells in _TIMED:
-        seen = with_what_time_tells(seen, now)
+    for rule in _TIMED:
+        seen = rule(seen, now)
     todo = _plan(seen, options, now)
     return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
 

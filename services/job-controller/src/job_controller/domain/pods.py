@@ -86,7 +86,7 @@ class ProgramEnd:
 
     Args:
         state: SUCCEEDED for exit code 0, else FAILED.
-        ended_at: by the clock of its node.
+        ended_at: a time on the clock of its node.
         grace: the pod counts as ended this long after the end was seen. A kubelet that ends the whole pod, as
             in an eviction, gives the reason only after the last container, which has ended by then.
     """
@@ -147,7 +147,7 @@ class Pod:
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
     end_seen_at: datetime | None = None
-    """When the end of its program was first seen; not by the clock of its node, which may be wrong."""
+    """When the end of its program was first seen, by our own clock: that of its node may be wrong."""
     restarts: int = 0
     """How often its kubelet restarted the first container in place."""
     unseen_scheduler: str = ""
@@ -164,7 +164,7 @@ class Pod:
 
     @property
     def failed_at(self) -> datetime | None:
-        """None when nothing says it: the kubelet evicts some pods without a word about their containers."""
+        """None when it is unknown: the kubelet evicts some pods without a status of their containers."""
         if self.failure is None:
             return None
         return self.end_seen_at or parse_stamp(self.failure.finished_at)
@@ -265,8 +265,8 @@ def pod_state(raw: Raw) -> PodState:
 
 
 def _counts_at(end: ProgramEnd) -> datetime:
-    """By the node's clock. Exit code 0 counts unless the clocks leave a doubt whether it came before the
-    deletion: programs may handle SIGTERM."""
+    """A time on the node's clock. Exit code 0 counts unless the clocks leave a doubt whether it came before
+    the deletion: programs may handle SIGTERM."""
     skew = timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)
     return end.ended_at + (min(skew, end.grace) if end.state is PodState.SUCCEEDED else end.grace)
 

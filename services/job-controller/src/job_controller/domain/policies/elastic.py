@@ -34,7 +34,7 @@ from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 
 @dataclass(frozen=True)
 class Fit:
-    """Another number of workers than those that train."""
+    """Another number of workers than the present one."""
 
     world: World
     message: str
@@ -67,8 +67,8 @@ def due_pods(
 
 
 def with_useless_pods(seen: Observed, now: datetime) -> Observed:
-    """With the pods beyond the world that go now. Each stays for a while after its creation: a node that
-    refuses one would refuse the next one, too."""
+    """The same, with the pods beyond the world that go now. Each stays for a while after its creation: a node
+    that refuses one would refuse the next one, too."""
     found = [pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and _is_useless(seen, pod)]
     grace = timedelta(seconds=USELESS_POD_GRACE_SECONDS)
     dues = {pod.uid: _due(pod.created_at, grace) or now for pod in found}
@@ -80,7 +80,7 @@ def _is_useless(seen: Observed, pod: Pod) -> bool:
     """It has ended, or looks for room that another job needs, or is idle in such room."""
     if pod.terminating:
         return False
-    return pod.state in ENDED or seen.rivals.lack or (not pod.node and _is_room_needed(seen))
+    return pod.state in ENDED or seen.rivals.refused or (not pod.node and _is_room_needed(seen))
 
 
 def _has_finished_rank(seen: Observed) -> bool:

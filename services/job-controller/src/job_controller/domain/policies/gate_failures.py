@@ -49,7 +49,7 @@ def with_stuck_gates(seen: Observed, now: datetime) -> Observed:
     grace = timedelta(seconds=GATE_GRACE_SECONDS)
     dues = {uid: since + grace for uid, since in seen.gates_open_since.items()}
     pods = (_stuck(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
-    # No change wakes the job when its ConfigMap, which it has written itself, lets nobody start.
+    # No change wakes the job after it has written its ConfigMap if the gates do not open.
     check = now + timedelta(seconds=GATE_CHECK_INTERVAL_SECONDS)
     return replace(seen, pods=tuple(pods)).looking_at((*dues.values(), check), now)
 

@@ -1,4 +1,4 @@
-"""What breaks a job: a pod that has failed, or that the running job has lost."""
+"""Pods whose loss breaks a job: they have failed, or the running job has lost them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paddlewheel.contracts.reasons import Reason
 
 @dataclass(frozen=True)
 class Loss:
-    """A pod that does not train any more.
+    """A pod that no longer trains.
 
     Args:
-        uid: of the pod.
-        exit_code: None when no container says one.
+        uid: the pod's.
+        exit_code: None when no container has one.
         message: names the pod, and why.
         is_alone: the other pods go on. They have not met this one, or do not depend on it.
     """
@@ -38,7 +38,7 @@ class Loss:
 
 def find_losses(seen: Observed) -> tuple[Loss, ...]:
     """The pods that have failed first, several where it was in the same second, and the disruptions that may
-    have made them fail; else those that are gone or going."""
+    have made them fail; without a failed pod, the pods that are gone or going."""
     trains = trains_in(seen)
     failed = [
         pod for pod in seen.known_pods if pod.failure and trains(pod.id) and pod.id not in seen.succeeded
@@ -78,8 +78,8 @@ def _loss(seen: Observed, pod: Pod) -> Loss:
 
 
 def trains_in(seen: Observed) -> Callable[[PodId], bool]:
-    """Whether the pod of a place is one of those that train together. While the spec is wrong, these are the
-    pods that the status lists, without the workers that wait for room."""
+    """Whether the pod of a place trains. While the spec is wrong, the pods that the status lists do so,
+    without the workers that wait for room."""
     if not seen.job.problems:
         return seen.job.trains
     world = seen.status.world
@@ -95,8 +95,8 @@ def places_of(seen: Observed, uids: Collection[str]) -> frozenset[PodId]:
 
 
 def _missing(seen: Observed) -> Iterator[tuple[PodId, str]]:
-    """Those that the status lists and that do not live, and those that go before it has listed them; not what
-    ends by our own will."""
+    """Pods that the status lists and that do not live, and pods that go before the status has listed them;
+    without the pods that the job itself has given up."""
     living = {pod.uid for pod in seen.pods if not pod.terminating}
     listed = dict.fromkeys(_recorded(seen, frozenset(living.union(seen.status.replacing))))
     going = ((pod.id, pod.uid) for pod in seen.pods if pod.terminating and not pod.given_up)

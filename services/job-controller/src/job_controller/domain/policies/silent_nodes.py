@@ -24,7 +24,7 @@ class Doubt:
     """The failure of a rank may follow from the loss of these nodes.
 
     Args:
-        losses: the ranks on those that are certainly lost.
+        losses: the ranks on nodes that are certainly lost.
     """
 
     nodes: frozenset[str]
@@ -38,7 +38,7 @@ def find_doubt(seen: Observed, losses: Sequence[Loss]) -> Doubt | None:
         return None
     others = _others(seen, losses)
     lost = tuple(_loss(pod) for pod in others if lives.get(pod.node) is NodeLife.LOST)
-    in_doubt = {pod.node for pod in others if lives.get(pod.node, NodeLife.SILENT) is NodeLife.SILENT}
+    in_doubt = {pod.node for pod in others if lives.get(pod.node, NodeLife.WAITING) is NodeLife.WAITING}
     return Doubt(frozenset(in_doubt), lost) if in_doubt or lost else None
 
 

@@ -49,7 +49,7 @@ class GoOn:
 
 @dataclass(frozen=True)
 class Restart:
-    """Pods are made anew.
+    """Pods are replaced.
 
     Args:
         cause: counted in `status.restarts`.
@@ -116,7 +116,7 @@ def _beyond_in_place(seen: Observed) -> End | None:
 
 
 def _find_change(seen: Observed) -> Restart | None:
-    """What the user or a queue has changed."""
+    """A change by the user or a queue."""
     if seen.job.problems:
         evicted = eviction(seen) if seen.pods else None
         return Restart(*evicted, is_failure=False) if evicted else None
@@ -166,13 +166,13 @@ def _leniency(job: Job, verdict: Verdict, loss: Loss) -> tuple[int, bool, bool]:
 
 
 def _action(rule: tuple[int, FailureRule] | None) -> FailureAction:
-    """Restart, unless a rule says another word that is known."""
-    said = rule[1].action if rule else ""
-    return next((action for action in FailureAction if action == said), FailureAction.RESTART)
+    """Restart, unless a rule has another action that is known."""
+    word = rule[1].action if rule else ""
+    return next((action for action in FailureAction if action == word), FailureAction.RESTART)
 
 
 def judge(job: Job, loss: Loss, now: datetime) -> Verdict:
-    """What the job's rules say about one pod that was lost."""
+    """Apply the job's rules to one pod that was lost."""
     rule = _matching_rule(job, loss)
     action = _action(rule)
     only = (loss.uid,) if job.scope is RestartScope.POD or loss.is_alone else ()
@@ -268,7 +268,7 @@ def restart_delay(failures: int) -> timedelta:
 
 
 def start_times(seen: Observed, now: datetime) -> Mapping[PodId, datetime]:
-    """When each missing pod may be made, of those that have to wait."""
+    """When each missing pod may be made that has to wait."""
     own = {place: delay.until for place, delay in seen.delays.items()}
     epoch = _epoch_starts_at(seen, now)
     if epoch is None:
@@ -293,7 +293,7 @@ def _epoch_starts_at(seen: Observed, now: datetime) -> datetime | None:
     if seen.job.scope is RestartScope.POD:
         return None
     delay = restart_delay(last.failures)
-    # A time that is further ahead was written by a clock that was wrong: nobody waits until it comes.
+    # A time that is further ahead was written by a clock that was wrong: no job waits until it comes.
     return since + delay if since <= now + delay else None
 
 
