@@ -297,3 +297,14 @@ async def test_a_gate_that_waits_for_its_kubelet_is_not_named(open_harness: Open
         await hold_at_gates(harness, "demo-worker-0")
         await harness.advance(300)
         assert "GateUnanswered" not in await types(harness, key)
+
+
+async def test_a_finished_job_does_not_look_at_gates(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2), cleanPodPolicy="Never"))
+    await harness.settle(key)
+    await hold_at_gates(harness, "demo-worker-0")
+    await harness.end_pods("demo-worker-1", phase="Failed")
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Failed"
+    await harness.advance(5)
+    assert (await harness.reconcile_stale(key)).requeue_after is None

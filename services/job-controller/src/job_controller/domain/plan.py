@@ -118,7 +118,8 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     for rule in _TIMED:
         seen = rule(seen, now)
     todo = _plan(seen, options, now)
-    return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+    is_over = seen.job.status.final or seen.job.deleted_at is not None
+    return todo if is_over else replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
 
 
 def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
