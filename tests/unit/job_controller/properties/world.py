@@ -42,6 +42,8 @@ _VERDICT_TIMEOUT_SECONDS = 70.0
 """Longer than a verdict waits for nodes."""
 _PASSING = {"PodsPending", "PodsStarting"}
 """A job has these reasons for a moment only."""
+_WAITS = {"Restarting", "FormerJobEnding", "PodStuckTerminating"}
+"""Reasons why pods are not made yet."""
 _DAYS = (86_400.0, 86_400_000.0)
 
 
@@ -311,7 +313,7 @@ class World:
         """Unless something that is said is in the way, every wanted pod is there."""
         status: Object = job["status"]
         is_gated = condition(status, "Admitted")["status"] != "True"
-        if is_gated or status["reason"] == "Restarting" or any(map(is_going, pods)):
+        if is_gated or status["reason"] in _WAITS or any(map(is_going, pods)):
             return
         later = self._delayed(job)
         assert not later or self.service.due_in is not None, "nobody looks when pods may be made again"

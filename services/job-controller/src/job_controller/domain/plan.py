@@ -81,6 +81,7 @@ from job_controller.domain.status import (
     with_condition,
 )
 from job_controller.timing import NODE_LEASE_READ_INTERVAL_SECONDS
+from paddlewheel.contracts.announcements import pending
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -222,10 +223,12 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     live when the job itself is."""
     job = seen.job
     status, expires = present_status(seen), expires_at(job)
-    if expires is not None and now >= expires:
-        return Plan(status, expiry=expiry_event(job))
-    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     pods = pods_to_delete(seen)
+    if expires is not None and now >= expires:
+        # The pods go with the job, which may have to wait until the bus is back.
+        actions = _delete_pods(job, pods) if pending(status.announcements) else ()
+        return Plan(status, actions=actions, expiry=expiry_event(job))
+    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
     services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
     actions = (
