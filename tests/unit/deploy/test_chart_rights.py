@@ -79,6 +79,7 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
         ("kueue.x-k8s.io", "resourceflavors"): {"get"},
         ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
         ("scheduling.k8s.io", "priorityclasses"): {"get"},
+        ("coordination.k8s.io", "leases"): {"get"},
     },
     "dataset-controller": {
         ("", "persistentvolumes"): OWN - {"patch"},
@@ -86,7 +87,7 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
         ("storage.k8s.io", "csidrivers"): SEE,
     },
 }
-"""For kinds that are in no namespace; also those of a service that serves one namespace alone."""
+"""For kinds that are in no namespace, and one Lease; also of a service that serves one namespace alone."""
 
 NAMESPACE_RIGHTS: Rights = {
     ("", "secrets"): {"get", "patch", "delete"},
@@ -135,8 +136,8 @@ def resources_named_in(service: str) -> set[Resource]:
     return found
 
 
-NODE_LEASES, SCHEDULER_LEASE = "paddlewheel-node-leases", "paddlewheel-scheduler-lease"
-"""Let job-controller read Leases, and nothing else, in kube-node-lease and kube-system."""
+NODE_LEASES = "paddlewheel-node-leases"
+"""Lets job-controller read the Leases of nodes, and nothing else, in kube-node-lease."""
 LEASES: Rights = {("coordination.k8s.io", "leases"): OWN}
 OWN_ROLES: dict[str, dict[str, Rights]] = {
     "job-controller": {"leases": LEASES},
@@ -177,23 +178,28 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
     ]
 
     own = [("Role", role) for role in OWN_ROLES.get(service, {})]
-    read = [("Role", NODE_LEASES), ("Role", SCHEDULER_LEASE)] if service == "job-controller" else []
-    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own, *read]
+    nodes = [("Role", NODE_LEASES)] if service == "job-controller" else []
+    assert sorted(bindings) == [("ClusterRole", f"paddlewheel-{service}"), *own, *nodes]
 
 
-@pytest.mark.parametrize(
-    ("name", "namespace", "leases"),
-    [(NODE_LEASES, "kube-node-lease", None), (SCHEDULER_LEASE, "kube-system", ["kube-scheduler"])],
-)
-def test_the_leases_of_nodes_and_the_scheduler_can_be_read_and_not_written(
-    name: str, namespace: str, leases: list[str] | None
-) -> None:
+def test_the_leases_of_nodes_can_be_read_and_not_written() -> None:
     for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
-        role, bound = named(manifests, "Role", name), named(manifests, "RoleBinding", name)
+        role, bound = named(manifests, "Role", NODE_LEASES), named(manifests, "RoleBinding", NODE_LEASES)
         assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get"}}
-        assert [rule.get("resourceNames") for rule in role["rules"]] == [leases]
-        assert {m["metadata"]["namespace"] for m in (role, bound)} == {namespace}
+        assert {m["metadata"]["namespace"] for m in (role, bound)} == {"kube-node-lease"}
         assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
+
+
+def test_of_other_leases_only_the_schedulers_can_be_read() -> None:
+    for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
+        rules = [
+            rule
+            for m in manifests
+            if m["kind"] == "ClusterRole" and "job-controller" in m["metadata"]["name"]
+            for rule in m["rules"]
+            if "leases" in rule["resources"]
+        ]
+        assert [rule["resourceNames"] for rule in rules] == [["kube-scheduler"]]
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))
