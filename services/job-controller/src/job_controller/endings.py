@@ -29,9 +29,6 @@ class Endings:
         self._parse: Memo[Pod | None] = Memo(parse_pod)
         self._seen: dict[str, _Ending] = {}
 
-    def __len__(self) -> int:
-        return len(self._seen)
-
     def heard(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
         if kind != names.POD:

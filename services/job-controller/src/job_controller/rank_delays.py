@@ -38,9 +38,6 @@ class RankDelays:
         self._clock = clock
         self._losses: defaultdict[str, dict[PodId, _Losses]] = defaultdict(dict)
 
-    def __len__(self) -> int:
-        return len(self._losses)
-
     def of(self, job_uid: str) -> Mapping[PodId, Delay]:
         """The delays that are not over."""
         now, wall = self._clock.monotonic(), self._clock.now()

@@ -15,9 +15,6 @@ class Sightings:
         self._clock = clock
         self._since: dict[str, dict[str, float]] = {}
 
-    def __len__(self) -> int:
-        return len(self._since)
-
     def of(self, job_uid: str, uids: Collection[str]) -> Mapping[str, datetime]:
         """The times of the objects that are in the state now."""
         before, now, wall = self._since.pop(job_uid, {}), self._clock.monotonic(), self._clock.now()
