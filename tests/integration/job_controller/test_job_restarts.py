@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count, islice
 
@@ -15,7 +15,6 @@ import pytest
 from tests.integration.job_controller.conftest import JobServiceHarness
 
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.core.tasks import end
 from paddlewheel.kube.ports import CONFIG_MAPS, LEASES, PADDLE_JOBS, PODS
 from paddlewheel.operator.sharding import Shard
@@ -166,13 +165,14 @@ async def test_a_suspended_job_goes_on_and_a_finished_one_is_deleted_in_time(job
     )
 
 
-async def test_a_rank_that_fails_after_the_last_renewal_of_another_nodes_lease_has_lost_its_peer(
+@pytest.mark.long
+async def test_a_rank_that_fails_while_the_lease_of_another_node_is_not_renewed_has_lost_its_peer(
     jobs: JobServiceHarness,
 ) -> None:
     """job-controller may read the Leases of nodes with the rights of the chart."""
     await jobs.start_process()
-    node, now = f"node-{uuid.uuid4().hex[:8]}", datetime.now(UTC)
-    spec = {"holderIdentity": node, "renewTime": f"{now - timedelta(minutes=3):%Y-%m-%dT%H:%M:%S.%fZ}"}
+    node = f"node-{uuid.uuid4().hex[:8]}"
+    spec = {"holderIdentity": node, "renewTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
     lease = Key("kube-node-lease", node)
     await jobs.cluster.create(
         LEASES, {"metadata": {"name": node, "namespace": lease.namespace}, "spec": spec}
@@ -182,12 +182,10 @@ async def test_a_rank_that_fails_after_the_last_renewal_of_another_nodes_lease_h
     await jobs.wait_pods(key, 2)
     await _run(jobs, key)
     ended = ended_status(exit_code=1)
-    at = seconds_stamp(now - timedelta(minutes=2))
     ended["containerStatuses"][0] |= {"image": "", "imageID": "", "restartCount": 0}
-    ended["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = at
     pod = jobs.key("lost-peer-worker-0")
     await jobs.cluster.patch(PODS, pod, {"status": ended}, subresource="status")
-    await eventually(partial(_was_restarted, jobs, key), what="a restart")
+    await eventually(partial(_was_restarted, jobs, key), within=180, what="a restart")
     assert (await jobs.status(key))["restarts"] == {"NodeLost": 1}
     await jobs.cluster.delete(LEASES, lease)
 

@@ -79,6 +79,7 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
         ("kueue.x-k8s.io", "resourceflavors"): {"get"},
         ("kueue.x-k8s.io", "workloadpriorityclasses"): {"get"},
         ("scheduling.k8s.io", "priorityclasses"): {"get"},
+        ("coordination.k8s.io", "leases"): {"get"},
     },
     "dataset-controller": {
         ("", "persistentvolumes"): OWN - {"patch"},
@@ -86,7 +87,7 @@ CLUSTER_RIGHTS: dict[str, Rights] = {
         ("storage.k8s.io", "csidrivers"): SEE,
     },
 }
-"""For kinds that are in no namespace; also those of a service that serves one namespace alone."""
+"""For kinds that are in no namespace, and one Lease; also of a service that serves one namespace alone."""
 
 NAMESPACE_RIGHTS: Rights = {
     ("", "secrets"): {"get", "patch", "delete"},
@@ -187,6 +188,18 @@ def test_the_leases_of_nodes_can_be_read_and_not_written() -> None:
         assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get"}}
         assert {m["metadata"]["namespace"] for m in (role, bound)} == {"kube-node-lease"}
         assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
+
+
+def test_of_other_leases_only_the_schedulers_can_be_read() -> None:
+    for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
+        rules = [
+            rule
+            for m in manifests
+            if m["kind"] == "ClusterRole" and "job-controller" in m["metadata"]["name"]
+            for rule in m["rules"]
+            if "leases" in rule["resources"]
+        ]
+        assert [rule["resourceNames"] for rule in rules] == [["kube-scheduler"]]
 
 
 @pytest.mark.parametrize("service", sorted(RIGHTS))

@@ -14,7 +14,6 @@ from job_controller.domain.parse import parse_job
 from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
 from job_controller.domain.policies.deletion import is_patience_over
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, parse_port
-from job_controller.domain.policies.validation import find_problems
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
@@ -105,7 +104,7 @@ def test_the_data_set_is_read_only_while_pods_are_missing() -> None:
     ],
 )
 def test_what_can_never_work_is_named(job: Job, fragment: str) -> None:
-    assert any(fragment in problem for problem in find_problems(job))
+    assert any(fragment in problem for problem in job.problems)
 
 
 def test_a_sensible_job_has_no_problems() -> None:
@@ -116,7 +115,7 @@ def test_a_sensible_job_has_no_problems() -> None:
         make_job("7up", worker=make_role()),
         make_job(worker=make_role(), sampleSetRef={**REF, "namespace": "default"}),
     ):
-        assert find_problems(job) == ()
+        assert job.problems == ()
 
 
 def test_host_ports_are_deterministic_and_never_overlap() -> None:

@@ -313,7 +313,15 @@ async def test_two_jobs_on_the_hosts_network_get_different_blocks(harness: JobHa
 
 
 @pytest.mark.parametrize(
-    "idle", [{"intranet": "Host", "suspend": True}, {"intranet": "PodIP"}, {"intranet": "Host"}]
+    "idle",
+    [
+        {"intranet": "Host", "suspend": True},
+        {"intranet": "Host", "managedBy": "example.com/other"},
+        {"intranet": "Host", "worker": make_role(0)},
+        {"intranet": "Host", "activeDeadlineSeconds": -1},
+        {"intranet": "PodIP"},
+        {"intranet": "Host"},
+    ],
 )
 async def test_a_claim_on_a_job_that_creates_no_pods_takes_no_ports(
     open_harness: OpenHarness, idle: dict[str, Any]
@@ -321,7 +329,7 @@ async def test_a_claim_on_a_job_that_creates_no_pods_takes_no_ports(
     """Users can write the annotation. The last of these jobs has finished."""
     async with open_harness(port_range_start=35000, port_range_end=35060) as harness:
         for number, port in enumerate((35020, 35040)):
-            job = make_paddle_job(f"idle-{number}", worker=make_role(1), **idle)
+            job = make_paddle_job(f"idle-{number}", **{"worker": make_role(1)} | idle)
             job["metadata"]["annotations"] = {"host-port": str(port)}
             other = await harness.create(job)
             if idle == {"intranet": "Host"}:

@@ -424,3 +424,56 @@ async def test_a_worker_on_a_node_with_a_taint_has_its_grace_period(harness: Job
     await harness.settle(key)
     await harness.advance(1)
     assert "world" not in await harness.status(key)
+
+
+NEEDY = Key("default", "needy-worker-0")
+
+
+async def need_a_node(harness: JobHarness) -> None:
+    """A pod of another job finds no room."""
+    other = await harness.create(make_paddle_job("needy", worker=make_role(1)))
+    await harness.settle(other)
+    await harness.set_status(NEEDY, {"phase": "Pending", "conditions": [NO_ROOM]}, PODS)
+    await harness.drain_queue()
+
+
+async def test_an_idle_worker_gives_its_node_to_a_pod_that_trains(harness: JobHarness) -> None:
+    """Beside 99 workers it would wait 50 minutes until the growth is worth its restart."""
+    key = await harness.create(elastic(100, 2))
+    await harness.settle(key)
+    for round_ in range(2):
+        for index in range(99):
+            await harness.patch(pod_key(index), {"spec": {"nodeName": f"node-{index}"}}, PODS)
+            if round_:
+                ip = f"10.0.0.{index + 1}"
+                await set_pod_status(harness.cluster, pod_key(index), "Running", ip=ip)
+        if not round_:
+            await harness.set_status(pod_key(99), {"phase": "Pending", "conditions": [NO_ROOM]}, PODS)
+        await harness.settle(key)
+        await harness.advance(31)
+        await harness.settle(key)
+    await harness.advance(61)
+    await harness.settle(key)
+    await find_room(harness, 99)
+    await harness.settle(key)
+    idle = (await harness.get(pod_key(99), PODS))["metadata"]["uid"]
+    await harness.advance(61)
+    await need_a_node(harness)
+    await harness.advance(31)
+    await harness.settle(key)
+    found = await harness.get(pod_key(99), PODS) if await harness.exists(pod_key(99), PODS) else None
+    assert found is None or found["metadata"]["uid"] != idle
+    assert await world_of(harness, key) == (99, 100), "the others train on"
+
+
+async def test_an_idle_worker_does_not_give_way_to_a_pod_that_a_scheduler_may_place(
+    harness: JobHarness,
+) -> None:
+    key = await shrunk(harness)
+    await find_room(harness, 2)
+    idle = (await harness.get(pod_key(2), PODS))["metadata"]["uid"]
+    other = await harness.create(make_paddle_job("needy", worker=make_role(1)))
+    await harness.settle(other)
+    await harness.advance(31)
+    await harness.settle(key)
+    assert (await harness.get(pod_key(2), PODS))["metadata"]["uid"] == idle

@@ -307,3 +307,16 @@ async def test_a_job_that_never_ran_has_no_start_time_and_no_duration(harness: J
     status = await harness.status(key)
     assert (status["phase"], status["completionTime"]) == ("Failed", "2026-01-01T00:01:02Z")
     assert ("startTime" in status, "duration" in status) == (False, False)
+
+
+async def test_an_expired_job_that_waits_for_the_bus_gives_up_its_pods(harness: JobHarness) -> None:
+    key = await harness.to_running(
+        make_paddle_job(worker=make_role(2), activeDeadlineSeconds=60, ttlSecondsAfterFinished=0)
+    )
+    harness.bus.down = True
+    await harness.advance(61)
+    assert (await harness.condition(key, "Failed"))["reason"] == "DeadlineExceeded"
+    assert await harness.pod_names() == []
+    harness.bus.down = False
+    await harness.advance(60)
+    assert not await harness.exists(key)

@@ -218,7 +218,7 @@ async def test_a_gate_with_an_answer_is_no_condition(harness: JobHarness) -> Non
     await harness.run_pods()
     await harness.set_status(Key("default", "demo-worker-0"), passed_gate(""), PODS)
     await harness.settle(key)
-    assert "GateUnanswered" not in {c["type"] for c in (await harness.status(key))["conditions"]}
+    assert "GateUnanswered" not in await types(harness, key)
 
 
 async def test_nothing_but_its_gate_holds_a_worker_beyond_those_that_train() -> None:
@@ -228,3 +228,83 @@ async def test_nothing_but_its_gate_holds_a_worker_beyond_those_that_train() -> 
     pods = [render(replace(job, status=status), index=index, options=options) for index in (1, 2)]
     gates = [pod["spec"]["initContainers"][-1]["command"] for pod in pods]
     assert ["--fallback" in command for command in gates] == [True, False]
+
+
+async def test_a_pod_that_is_made_beside_a_configmap_does_not_start_without_an_answer(
+    harness: JobHarness,
+) -> None:
+    """The ConfigMap names the pod that had its place before."""
+    key = await harness.to_running(
+        make_paddle_job(worker=make_role(2), failurePolicy={"restartScope": "Pod"})
+    )
+    commands = [(await gate_of(harness, "demo-worker-1"))["command"]]
+    await harness.delete(Key("default", "demo-worker-1"), PODS)
+    await harness.settle(key)
+    commands.append((await gate_of(harness, "demo-worker-1"))["command"])
+    assert ["--fallback" in command for command in commands] == [True, False]
+
+
+async def hold_at_gates(harness: JobHarness, *pods: str) -> None:
+    """They have addresses, and their gates run."""
+    gate = {"name": "coord-paddle", "state": {"running": {}}}
+    for index, pod in enumerate(pods):
+        await harness.patch(Key("default", pod), {"spec": {"nodeName": f"node-{index}"}}, PODS)
+        status = {"phase": "Pending", "podIP": f"10.0.0.{index + 1}", "initContainerStatuses": [gate]}
+        await harness.set_status(Key("default", pod), status, PODS)
+    await harness.drain_queue()
+
+
+async def types(harness: JobHarness, key: Key) -> set[str]:
+    """The types of the job's conditions."""
+    return {condition["type"] for condition in (await harness.status(key))["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("network", "what_to_do"),
+    [("PodIP", "connect to the Service job-controller"), ("Service", "resolve names by the DNS")],
+)
+async def test_a_gate_that_has_nothing_more_to_wait_for_is_named_within_two_minutes(
+    harness: JobHarness, network: str, what_to_do: str
+) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2), intranet=network))
+    await harness.settle(key)
+    await hold_at_gates(harness, "demo-worker-0")
+    await harness.patch(Key("default", "demo-worker-1"), {"spec": {"nodeName": "node-1"}}, PODS)
+    await harness.advance(120)
+    assert "GateUnanswered" not in await types(harness, key), "the other has no address"
+    await hold_at_gates(harness, "demo-worker-0", "demo-worker-1")
+    await harness.advance(59)
+    assert "GateUnanswered" not in await types(harness, key)
+    await harness.advance(60)
+    unanswered = await harness.condition(key, "GateUnanswered")
+    assert unanswered["message"].startswith(
+        "the gate of pod demo-worker-0 keeps it from starting (no answer for 60 s); "
+    )
+    assert what_to_do in unanswered["message"]
+    assert (await harness.status(key))["stuckOn"] == ["GateUnanswered"]
+    await harness.run_pods()
+    for pod in ("demo-worker-0", "demo-worker-1"):
+        await harness.set_status(Key("default", pod), passed_gate(""), PODS)
+    await harness.settle(key)
+    assert (await harness.condition(key, "GateUnanswered"))["status"] == "False"
+
+
+async def test_a_gate_that_waits_for_its_kubelet_is_not_named(open_harness: OpenHarness) -> None:
+    """It shows the annotation when it next looks at the pod."""
+    async with open_harness(gate_image="example/gate:1") as harness:
+        key = await harness.create(make_paddle_job(worker=make_role(1)))
+        await harness.settle(key)
+        await hold_at_gates(harness, "demo-worker-0")
+        await harness.advance(300)
+        assert "GateUnanswered" not in await types(harness, key)
+
+
+async def test_a_finished_job_does_not_look_at_gates(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2), cleanPodPolicy="Never"))
+    await harness.settle(key)
+    await hold_at_gates(harness, "demo-worker-0")
+    await harness.end_pods("demo-worker-1", phase="Failed")
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Failed"
+    await harness.advance(5)
+    assert (await harness.reconcile_stale(key)).requeue_after is None

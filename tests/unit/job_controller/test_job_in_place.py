@@ -55,6 +55,23 @@ async def test_restarts_in_place_count_against_backoff_limit(harness: JobHarness
     )
 
 
+@pytest.mark.parametrize("lost", [FIRST, SECOND], ids=["the pod itself", "a peer"])
+@pytest.mark.parametrize("scope", ["Gang", "Pod"])
+async def test_restarts_in_place_stay_counted_when_pods_are_replaced(
+    harness: JobHarness, scope: str, lost: Key
+) -> None:
+    key = await harness.to_running(job(backoffLimit=5, failurePolicy={"restartScope": scope}))
+    await restart_in_place(harness, FIRST, 3)
+    await harness.delete(lost, PODS)
+    await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Running"
+    crashes = 6 if scope == "Pod" and lost == SECOND else 3
+    await restart_in_place(harness, FIRST, crashes)
+    assert (await harness.condition(key, "Failed"))["reason"] == "BackoffLimitExceeded"
+
+
 @pytest.mark.parametrize("spec", [{}, {"elastic": 1, "backoffLimit": 0}], ids=["no limit", "elastic"])
 async def test_other_jobs_go_on_however_often_containers_restart(harness: JobHarness, spec: Object) -> None:
     key = await harness.to_running(job(**spec))

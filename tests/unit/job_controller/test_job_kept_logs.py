@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -254,7 +254,7 @@ def test_the_first_failures_are_kept_then_rank_0_of_each_role() -> None:
 def test_a_program_that_has_failed_beside_a_sidecar_comes_first() -> None:
     """Its pod is still running, whether its end counts yet or not."""
     failure = Failure("demo-worker-15", "Error", 1, "boom", "2026-01-01T00:00:02Z")
-    end = ProgramEnd(PodState.FAILED, failure, datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
+    end = ProgramEnd(PodState.FAILED, failure, datetime(2026, 1, 1, 0, 1, tzinfo=UTC), timedelta(seconds=10))
     pods = tuple(
         make_pod("worker", index, program_end=end if index == 15 else None, container="main")
         for index in range(20)

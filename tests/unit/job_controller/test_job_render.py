@@ -9,7 +9,6 @@ from tests.unit.job_controller.builders import GATE, job_of, make_job, render
 
 from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.pods import PodId
-from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.render import render_config_map, render_service
 from paddlewheel.testkit.paddlejobs import (
     collective_example,
@@ -227,7 +226,7 @@ def test_last_words_of_a_failed_container_reach_the_status() -> None:
 @pytest.mark.parametrize("example", [parameter_server_example, collective_example, old_habits_example])
 def test_the_contracts_manifests_are_accepted_and_rendered(example: Any) -> None:
     job = job_of(example())
-    assert find_problems(job) == ()
+    assert job.problems == ()
     rendered = [render(job, p.role, p.ordinal, options=GATE) for p in job.pod_ids]
     assert len({p["metadata"]["name"] for p in rendered}) == len(job.pod_ids)
 

@@ -61,12 +61,74 @@ async def test_a_pod_that_is_deleted_before_it_began_is_made_at_growing_interval
     assert running["message"].endswith("pod demo-worker-1 was deleted")
 
 
-async def test_deletions_before_the_beginning_have_a_limit(harness: JobHarness) -> None:
+async def test_deletions_before_the_beginning_never_end_a_job(harness: JobHarness) -> None:
     key = await harness.create(job())
-    assert await delete_whenever_there(harness, SECOND, 3_000) == 11
-    failed = await harness.condition(key, "Failed")
-    assert failed["reason"] == "BackoffLimitExceeded"
-    assert await harness.restarts(key) == (0, {"PodDeleted": 10})
+    await harness.settle(key)
+    await harness.patch(FIRST, {"spec": {"nodeName": "node-0"}}, PODS)
+    assert 11 < await delete_whenever_there(harness, SECOND, 3_000) < 16
+    status, running = await harness.status(key), await harness.condition(key, "Running")
+    assert (status["phase"], running["reason"]) == ("Pending", "Restarting")
+    assert running["message"].endswith("pod demo-worker-1 was deleted")
+    assert status.get("budgets") is None
+
+
+async def test_a_pod_that_nodes_refuse_is_made_at_growing_intervals_and_the_others_stay(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(job())
+    await harness.settle(key)
+    await harness.patch(FIRST, {"spec": {"nodeName": "node-0"}}, PODS)
+    first = (await harness.get(FIRST, PODS))["metadata"]["uid"]
+    made = set[str]()
+    for _ in range(3_000):
+        if await harness.exists(SECOND, PODS):
+            made.add((await harness.get(SECOND, PODS))["metadata"]["uid"])
+            refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node has no room"}
+            await harness.set_status(SECOND, refused, PODS)
+        await harness.drain_queue()
+        await harness.advance(1)
+    assert 11 < len(made) < 16
+    assert (await harness.get(FIRST, PODS))["metadata"]["uid"] == first
+    assert (await harness.condition(key, "Running"))["message"].endswith(
+        "pod demo-worker-1 failed (OutOfcpu): Node has no room"
+    )
+
+
+@pytest.mark.parametrize("scope", [{}, POD_SCOPE], ids=["before the beginning", "restart scope Pod"])
+async def test_losses_of_different_ranks_do_not_delay_each_other(harness: JobHarness, scope: Object) -> None:
+    ranks = [Key("default", f"demo-worker-{index}") for index in range(12)]
+    key = await harness.create(job(len(ranks), **scope))
+    await harness.settle(key)
+    if scope:
+        await harness.run_pods()
+        await harness.settle(key)
+    for number, rank in enumerate(ranks, start=1):
+        await take(harness, rank, reason="EvictionByEvictionAPI")
+        await harness.settle(key)
+        assert rank.name in await harness.pod_names(), f"rank {number} was lost for the first time"
+        await harness.advance(60)
+    assert await harness.restarts(key) == (0, {"Evicted": len(ranks)})
+
+
+async def test_the_pod_of_a_rank_that_is_lost_again_waits_and_that_of_another_rank_does_not(
+    harness: JobHarness,
+) -> None:
+    key = await harness.to_running(job(3, **POD_SCOPE))
+    for _ in range(3):
+        await take(harness, SECOND)
+        await harness.drain_queue()
+        await harness.advance(20)
+        await harness.run_pods()
+    await take(harness, SECOND)
+    await harness.settle(key)
+    assert SECOND.name not in await harness.pod_names()
+    await take(harness, THIRD)
+    await harness.settle(key)
+    assert await harness.pod_names() == [FIRST.name, THIRD.name]
+    running = await harness.condition(key, "Running")
+    assert running["message"].endswith("pod demo-worker-1 was deleted"), "it is the pod that waits"
+    await harness.advance(41)
+    assert SECOND.name in await harness.pod_names()
 
 
 async def test_the_other_pods_stay_when_one_is_deleted_before_it_began(harness: JobHarness) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -134,6 +135,49 @@ async def test_a_pod_whose_proxy_runs_is_cleaned_up_like_one_that_runs(
     await harness.advance(UNTIL_JUDGED)
     assert (await harness.status(key))["phase"] == "Completed"
     assert len(await harness.pod_names()) == kept
+
+
+@pytest.mark.parametrize("seconds", [1, 35])
+@pytest.mark.parametrize("beside", [RUNNING, None], ids=["beside a proxy", "alone"])
+async def test_a_program_that_has_succeeded_does_not_train_again_when_its_node_is_drained(
+    harness: JobHarness, beside: Object | None, seconds: int
+) -> None:
+    """Exit code 0 came first, whatever the clock of its node."""
+    key = await to_running(harness, long_job())
+    at = seconds_stamp(harness.clock.now() + timedelta(minutes=2))
+    found = status(ended(0, at), RUNNING) if beside else status(ended(0, at), ended(0, at), "Succeeded")
+    await harness.set_status(SECOND, found, PODS)
+    await harness.drain_queue()
+    await harness.advance(seconds)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    await harness.set_status(SECOND, {"conditions": [target]}, PODS)
+    await harness.delete(SECOND, PODS)
+    await harness.settle(key)
+    found = await harness.status(key)
+    assert (found["worker"]["succeededIndexes"], found.get("restarts")) == ([1], None)
+    assert await harness.pod_names() == [FIRST.name]
+
+
+def long_job() -> Object:
+    """Pods with Kubernetes' usual grace period, which something holds when they are deleted."""
+    manifest = job(backoffLimit=3)
+    template = manifest["spec"]["worker"]["template"]
+    del template["spec"]["terminationGracePeriodSeconds"]
+    return manifest
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+async def test_an_end_counts_after_the_grace_period_whatever_the_nodes_clock(
+    harness: JobHarness, ahead: int
+) -> None:
+    key = await to_running(harness, job(backoffLimit=3))
+    at = seconds_stamp(harness.clock.now() + timedelta(seconds=ahead))
+    await harness.set_status(SECOND, status(ended(1, at), RUNNING), PODS)
+    await harness.drain_queue()
+    await harness.advance(UNTIL_JUDGED - 1)
+    assert await harness.restarts(key) == (0, {})
+    await harness.advance(1)
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
 
 
 def pod_with(found: Object, restart_policy: str = "Never", **metadata: Any) -> Object:

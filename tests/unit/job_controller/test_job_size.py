@@ -16,7 +16,6 @@ from job_controller.domain import plan as planning
 from job_controller.domain.environment import config_data, overlong_list
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.plan import Plan, conclude, plan
-from job_controller.domain.policies.validation import find_problems
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import VARIABLE_BYTES
 from paddlewheel.operator.domain.plan import Applied, Create
@@ -137,9 +136,7 @@ LONG = "j" * 49
 )
 def test_what_can_never_fit_is_refused_at_admission(job: Job, is_refused: bool) -> None:
     """The names in the Service network are known before."""
-    assert [problem.partition(":")[0] for problem in find_problems(job)] == [
-        "spec.worker.replicas"
-    ] * is_refused
+    assert [problem.partition(":")[0] for problem in job.problems] == ["spec.worker.replicas"] * is_refused
     if job.network == "Service":
         seen = Observed(job)
         assert (config_data(seen, 36000) is None) is is_refused

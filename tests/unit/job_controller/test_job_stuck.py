@@ -19,7 +19,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent
-from paddlewheel.kube.ports import EVENTS, PODS, Object, Resource
+from paddlewheel.kube.ports import EVENTS, LEASES, PODS, Object, Resource
 from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set, set_sample_set_phase
 
@@ -320,3 +320,50 @@ async def test_a_pod_that_a_scheduler_has_looked_at_waits_for_no_scheduler(harne
     await harness.settle(key)
     await harness.advance(60)
     assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+
+
+async def place_another(harness: JobHarness, number: int, **template: Any) -> None:
+    """The scheduler places a pod of another job."""
+    name = f"other-{number}"
+    await harness.settle(await harness.create(make_paddle_job(name, worker=make_role(1, **template))))
+    pod = Key("default", f"{name}-worker-0")
+    await harness.patch(pod, {"spec": {"nodeName": "node-9"}}, PODS)
+    await harness.drain_queue()
+
+
+@pytest.mark.parametrize("scheduler", ["", "example-scheduler"])
+async def test_a_scheduler_that_places_other_pods_is_busy(harness: JobHarness, scheduler: str) -> None:
+    template = {"schedulerName": scheduler} if scheduler else {}
+    key = await start(harness, worker=make_role(2, **template))
+    for number in range(300 // 20):
+        await harness.advance(20)
+        await place_another(harness, number, **template)
+        assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+    await harness.advance(30)
+    assert (await harness.condition(key, "Running"))["reason"] == "NoScheduler", "it does nothing any more"
+
+
+async def test_another_scheduler_that_works_does_not_hide_one_that_nobody_runs(harness: JobHarness) -> None:
+    key = await start(harness, worker=make_role(2, schedulerName="volcanoo"))
+    await harness.advance(20)
+    await place_another(harness, 1)
+    await harness.advance(10)
+    assert (await harness.condition(key, "Running"))["reason"] == "NoScheduler"
+
+
+@pytest.mark.parametrize(("renews", "reason"), [(True, "PodsPending"), (False, "NoScheduler")])
+async def test_a_scheduler_that_renews_its_lease_is_busy_with_pods_of_others(
+    harness: JobHarness, renews: bool, reason: str
+) -> None:
+    """The year in the Lease does not matter."""
+    lease = Key("kube-system", "kube-scheduler")
+    spec = {"holderIdentity": "a", "renewTime": "2020-01-01T00:00:00.000000Z"}
+    metadata = {"name": lease.name, "namespace": lease.namespace}
+    await harness.cluster.create(LEASES, {"metadata": metadata, "spec": spec})
+    key = await start(harness)
+    for second in range(300):
+        if renews and second % 2 == 0:
+            stamp = f"2020-01-01T00:{second // 60:02}:{second % 60:02}.000000Z"
+            await harness.cluster.patch(LEASES, lease, {"spec": {"renewTime": stamp}})
+        await harness.advance(1)
+    assert (await harness.condition(key, "Running"))["reason"] == reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
@@ -121,8 +122,11 @@ def test_a_gated_job_says_what_holds_it(conditions: tuple[Condition, ...], reaso
 # --- Kubernetes events
 
 
-def held_job(*conditions: Condition, generation: int = 0) -> Job:
-    job = make_job(worker=make_role(2))
+WRONG: dict[str, Any] = {"activeDeadlineSeconds": -1, "ttlSecondsAfterFinished": -1}
+
+
+def held_job(*conditions: Condition, generation: int = 0, **spec: Any) -> Job:
+    job = make_job(worker=make_role(2), **spec)
     return replace(job, status=JobStatus(conditions=conditions, observed_generation=generation), generation=2)
 
 
@@ -140,11 +144,9 @@ def test_a_gate_is_reported_once_per_reason() -> None:
 
 
 def test_a_refused_spec_is_reported_once_per_generation() -> None:
-    problems = ("spec.a is wrong", "spec.b is wrong")
-    assert refusal_events(held_job(generation=2), problems) == ()
-    assert refusal_events(held_job(generation=1), problems) == (
-        KubernetesEvent("Warning", "InvalidSpec", "spec.a is wrong; spec.b is wrong"),
-    )
+    job = held_job(generation=1, **WRONG)
+    assert refusal_events(held_job(generation=2, **WRONG)) == ()
+    assert refusal_events(job) == (KubernetesEvent("Warning", "InvalidSpec", "; ".join(job.problems)),)
 
 
 def test_the_end_is_reported_with_its_reason() -> None:
@@ -287,18 +289,19 @@ def test_a_pod_is_referred_to_without_its_version() -> None:
 
 
 def test_a_refused_spec_is_pending_and_says_why() -> None:
-    job = replace(make_job(worker=make_role()), generation=3)
-    refused = status.refused_status(Observed(job), ("spec.a is wrong", "spec.b is wrong"), GoOn(), NOW)
+    job = replace(make_job(worker=make_role(), **WRONG), generation=3)
+    refused = status.refused_status(Observed(job), GoOn(), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
     assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
-    assert (accepted.message, accepted.observed_generation) == ("spec.a is wrong; spec.b is wrong", 3)
+    assert (accepted.message, accepted.observed_generation) == ("; ".join(job.problems), 3)
+    assert [problem.partition(":")[0] for problem in job.problems] == [f"spec.{name}" for name in WRONG]
     assert accepted.last_transition_time == "2026-01-01T00:10:00Z"
 
 
 def test_a_refused_spec_of_a_running_job_leaves_its_phase() -> None:
-    job = replace(make_job(worker=make_role()), status=in_phase(names.RUNNING))
-    assert status.refused_status(Observed(job), ("no",), GoOn(), NOW).phase == names.RUNNING
+    job = replace(make_job(worker=make_role(), **WRONG), status=in_phase(names.RUNNING))
+    assert status.refused_status(Observed(job), GoOn(), NOW).phase == names.RUNNING
 
 
 def test_the_last_status_is_of_the_last_generation() -> None:

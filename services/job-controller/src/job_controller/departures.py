@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,17 +23,19 @@ class Departures:
 
     Args:
         jobs: watched.
+        parse: a raw pod.
     """
 
-    def __init__(self, jobs: Informer) -> None:
+    def __init__(self, jobs: Informer, parse: Callable[[Object], Pod | None] = parse_pod) -> None:
         self._jobs = jobs
+        self._parse = parse
         self._gone: defaultdict[str, dict[PodId, _Departed]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return sum(map(len, self._gone.values()))
 
     def of(self, job_uid: str) -> tuple[Pod, ...]:
-        """In no particular order."""
+        """The pods, in no particular order."""
         job, found = self._job(job_uid), self._gone.get(job_uid, {}).values()
         return tuple(departed.pod for departed in found if job is None or departed.reviewed(job))
 
@@ -65,7 +67,7 @@ class Departures:
 
     def _remember(self, obj: Object) -> None:
         """Unless its job deleted it: for a new epoch, or at its end."""
-        pod = parse_pod(obj)
+        pod = self._parse(obj)
         for uid in controller_uid(obj):
             job = self._job(uid)
             departed = _Departed(pod, was_listed=False).reviewed(job) if pod and job else None
@@ -86,7 +88,7 @@ class _Departed:
     was_listed: bool
 
     def reviewed(self, job: Object) -> _Departed | None:
-        """With what the job's status says now, None when it need not be remembered."""
+        """The same by the job's present status, None when it need not be remembered."""
         is_listed = any(ref.get("uid") == self.pod.uid for ref in _refs(job, self.pod.id.role))
         is_former = self.pod.epoch < recorded_epoch(job)
         if is_former or (self.was_listed and not is_listed):

@@ -1,74 +1,73 @@
-"""Reads when the kubelets of nodes last renewed their Leases, while a verdict depends on it."""
+"""Reads whether kubelets renew the Leases of their nodes, while a verdict depends on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import NamedTuple
 
-from job_controller.domain.model import Observed
+from job_controller.domain.model import NodeLife, Observed
 from job_controller.domain.policies.silent_nodes import nodes_in_doubt
-from job_controller.timing import NODE_LEASE_READ_INTERVAL_SECONDS
+from job_controller.leases import Leases
+from job_controller.timing import (
+    NODE_DOUBT_TIMEOUT_SECONDS,
+    NODE_LEASE_READ_INTERVAL_SECONDS,
+    NODE_SILENCE_TIMEOUT_SECONDS,
+)
 from paddlewheel.contracts.keys import Key
-from paddlewheel.contracts.objects import spec_of
-from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.ports import LEASES, Cluster
-from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.kube.ports import Cluster
 
 NAMESPACE = "kube-node-lease"
 
 
-class _Answer(NamedTuple):
-    """The time of the last renewal, and the monotonic time of the read."""
+class _Doubt(NamedTuple):
+    """A job's verdict depends on these nodes since this time on the monotonic clock."""
 
-    renewed_at: datetime | None
-    read_at: float
+    since: float
+    nodes: frozenset[str]
 
 
 class NodeLeases:
-    """Remembers the answers for each job until its verdict."""
+    """The Leases of all nodes on which the verdict about some job depends."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster = cluster
         self._clock = clock
-        self._answers: dict[Key, dict[str, _Answer]] = {}
+        self._leases = Leases(cluster, clock, NODE_LEASE_READ_INTERVAL_SECONDS)
+        self._doubts: dict[Key, _Doubt] = {}
+
+    def __len__(self) -> int:
+        return len(self._leases)
 
     async def read(self, seen: Observed) -> Observed:
-        """The same, with the renewals of nodes that the verdict depends on."""
-        answers = self._answers.get(seen.job.key, {})
-        seen = replace(seen, renewals=_renewals(answers))
-        doubted = nodes_in_doubt(seen, self._clock.now())
-        if not doubted:
-            self.forget(seen.job.key)
-            return seen
-        answers = self._answers.setdefault(seen.job.key, answers)
-        due = [node for node in doubted if self._is_due(answers.get(node))]
-        await gather_bounded(self._ask(node, answers) for node in due)
-        return replace(seen, renewals=_renewals(answers))
+        """The same, with the lives of nodes that the verdict depends on."""
+        job = seen.job.key
+        nodes = nodes_in_doubt(replace(seen, node_lives={}), self._clock.now())
+        if not nodes:
+            self.forget(job)
+            return replace(seen, node_lives={})
+        known = self._doubts.get(job)
+        doubt = _Doubt(known.since if known else self._clock.monotonic(), nodes)
+        self._doubts[job] = doubt
+        waiting = (node for node in nodes if self._life(node, doubt.since) is NodeLife.WAITING)
+        await self._leases.read(map(_key, waiting))
+        return replace(seen, node_lives={node: self._life(node, doubt.since) for node in nodes})
 
     def forget(self, job: Key) -> None:
         """No verdict of the job depends on a node."""
-        self._answers.pop(job, None)
+        if self._doubts.pop(job, None):
+            self._leases.keep({_key(node) for doubt in self._doubts.values() for node in doubt.nodes})
 
-    def _is_due(self, answer: _Answer | None) -> bool:
-        return answer is None or self._clock.monotonic() >= answer.read_at + NODE_LEASE_READ_INTERVAL_SECONDS
-
-    async def _ask(self, node: str, answers: dict[str, _Answer]) -> None:
-        """A node without a Lease that can be read is never in doubt. After an error of the API server, the
-        read is repeated."""
-        try:
-            lease = await self._cluster.get(LEASES, Key(NAMESPACE, node))
-        except Retry:
-            return
-        except (NotFound, Permanent):
-            answers[node] = _Answer(None, self._clock.monotonic())
-            return
-        renewed_at = parse_stamp(str(spec_of(lease).get("renewTime") or ""))
-        answers[node] = _Answer(renewed_at, self._clock.monotonic())
+    def _life(self, node: str, since: float) -> NodeLife:
+        lease = self._leases.get(_key(node))
+        if lease is not None and not lease.is_readable:
+            return NodeLife.UNKNOWN
+        if lease is not None and lease.renewed_after is not None and lease.renewed_after >= since:
+            return NodeLife.ALIVE
+        if lease is not None and lease.unchanged_seconds >= NODE_SILENCE_TIMEOUT_SECONDS:
+            return NodeLife.LOST
+        is_over = self._clock.monotonic() >= since + NODE_DOUBT_TIMEOUT_SECONDS
+        return NodeLife.UNKNOWN if is_over else NodeLife.WAITING
 
 
-def _renewals(answers: Mapping[str, _Answer]) -> Mapping[str, datetime | None]:
-    return {node: answer.renewed_at for node, answer in answers.items()}
+def _key(node: str) -> Key:
+    return Key(NAMESPACE, node)

@@ -33,13 +33,23 @@ from job_controller.domain.parse import (
     parse_sample_set,
     parse_workload,
 )
-from job_controller.domain.pods import Pod, PodState, parse_pod
+from job_controller.domain.pods import Pod, PodState, is_scheduled
 from job_controller.domain.policies.dataset_gate import needs_sample_set
+from job_controller.domain.policies.gate_failures import open_gates
 from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
 from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
-from job_controller.domain.policies.scaling import missing_pods, needs_config_name, service_names
+from job_controller.domain.policies.scaling import (
+    is_scaled_to_nothing,
+    missing_pods,
+    needs_config_name,
+    service_names,
+)
 from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
+from job_controller.endings import Endings
 from job_controller.node_leases import NodeLeases
+from job_controller.rank_delays import RankDelays
+from job_controller.schedulers import Schedulers
+from job_controller.sightings import Sightings
 from job_controller.timing import (
     EVENTS_READ_INTERVAL_SECONDS,
     LOGS_READ_TIMEOUT_SECONDS,
@@ -129,11 +139,14 @@ class JobObserver:
         self._well_sets: set[Key] = set()
         self._facts_heard: Counter[Key] = Counter()
         self._parse_job: Memo[Job] = Memo(parse_job)
-        self._parse_pod: Memo[Pod | None] = Memo(parse_pod)
-        self._departures = Departures(watch.of(JOB))
+        self._endings = Endings(clock)
+        self._departures = Departures(watch.of(JOB), self._endings.parse)
+        self._delays = RankDelays(clock)
+        self._gates = Sightings(clock)
         self._room: _Room | None = None
         """None after a change."""
         self._node_leases = NodeLeases(cluster, clock)
+        self._schedulers = Schedulers(cluster, clock)
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
@@ -148,21 +161,30 @@ class JobObserver:
         if job.deleted_at is None and not job.status.final:
             seen = await self._with_foreign_config(seen)
             seen = await self._with_priority(await self._with_flavors(seen))
-            seen = await self._node_leases.read(await self._with_unprepared(seen))
+            seen = await self.with_leases(await self._with_unprepared(seen))
+        else:
+            self._node_leases.forget(key)
         if job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs=await self._logs(pods, key.namespace))
         return seen
 
+    async def with_leases(self, seen: Observed) -> Observed:
+        """The same, with schedulers and nodes whose Leases the decision depends on."""
+        return await self._node_leases.read(await self._schedulers.read(seen))
+
     def observe_cached(self, key: Key) -> Observed | None:
-        """The same without what has to be asked for: the data set, a foreign ConfigMap, logs."""
+        """The same without what has to be asked for: the data set, a foreign ConfigMap, Leases, logs."""
         obj = self._watch.of(JOB).get(key)
         if obj is None:
             return None
         job = self._parse_job(obj)
         # First all caches, as they are at one time.
         seen = Observed(job, services=self._services(job), listening_since=self._since)
+        seen = replace(seen, delays=self._delays.of(job.uid))
         seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
         seen = self._with_workload(self._with_pod_groups(seen))
+        at_gates = {pod.uid for pod in open_gates(seen)} if not job.status.final else set[str]()
+        seen = replace(seen, gates_open_since=self._gates.of(job.uid, at_gates))
         if job.network is Network.HOST:
             seen = self._with_port_claims(seen)
         if job.is_resizable and job.workers < job.replicas_of(WORKER) and not job.status.final:
@@ -175,13 +197,15 @@ class JobObserver:
         """A watched object was added, modified or deleted."""
         self._room = None
         self._departures.heard(kind, change)
+        self._endings.heard(kind, change)
+        self._schedulers.heard(kind, change)
         if change.type == "DELETED":
             self._parse_job.forget(change.obj)
-            self._parse_pod.forget(change.obj)
 
-    def recorded(self, job_uid: str, status: JobStatus) -> None:
-        """This status was written."""
-        self._departures.counted(job_uid, status.replacing)
+    def recorded(self, seen: Observed, status: JobStatus) -> None:
+        """This status was written after that observation."""
+        self._departures.counted(seen.job.uid, status.replacing)
+        self._delays.recorded(seen, status)
 
     def done_with_logs(self, job_uid: str) -> None:
         """They were kept, or never can be: they are not read again."""
@@ -193,9 +217,11 @@ class JobObserver:
         self._reads.forget(names.CONFIG_MAP, key)
         self._asked.pop(key, None)
         self._node_leases.forget(key)
+        self._delays.forget(job_uid)
+        self._gates.forget(job_uid)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
-        parsed = (self._parse_pod(raw) for raw in self._children(names.POD, job))
+        parsed = (self._endings.parse(raw) for raw in self._children(names.POD, job))
         return tuple(sorted((p for p in parsed if p and p.job == job.key.name), key=lambda p: p.id))
 
     def _services(self, job: Job) -> dict[str, str]:
@@ -234,7 +260,7 @@ class JobObserver:
         """Looks only at names under which something is to be created."""
         job = seen.job
         pods = [job.pod_name(place) for place in missing_pods(seen)]
-        parsed = [self._parse_pod(pod) for pod in self._of_former(names.POD, job, pods)]
+        parsed = [self._endings.parse(pod) for pod in self._of_former(names.POD, job, pods)]
         wanted = [name for name in service_names(job) if name not in seen.services]
         services = self._of_former(names.SERVICE_KIND, job, wanted)
         configs = self._of_former(names.CONFIG_MAP, job, [job.key.name] if seen.config is None else [])
@@ -391,6 +417,7 @@ class JobObserver:
         grows_since = now - timedelta(seconds=RIVAL_GROWTH_GRACE_SECONDS)
         return Rivals(
             need=any(at > needed_since for job, at in room.needs if job != own.uid),
+            refused=any(at > needed_since for job, at in room.refusals if job != own.uid),
             grow=any(at > grows_since for job, at in room.growths if job != own.uid),
             look=bool(room.looking - {own.uid}),
         )
@@ -400,11 +427,13 @@ class JobObserver:
         beyond = [(job.uid, pod) for job in small for pod in self._pods(job) if not job.trains(pod.id)]
         looking = {pod.uid: job for job, pod in beyond if not pod.node and not pod.terminating}
         # Users can create pods with our labels, which must not keep jobs from growing.
-        waiting = [
-            ("".join(controller_uid(pod)), pod["metadata"].get("creationTimestamp"))
+        homeless = [
+            pod
             for pod in self._in_state(names.POD, WAITING)
             if uid_of(pod) not in looking and self._has_job(pod)
         ]
+        waiting = [_need(pod) for pod in homeless]
+        refusals = [_need(pod) for pod in homeless if is_scheduled(pod)]
         restarts = [
             (uid_of(obj), (status_of(obj).get("lastRestart") or {}).get("time"))
             for obj in self._in_state(JOB, RESTARTING)
@@ -412,7 +441,8 @@ class JobObserver:
         growths = [
             (job, pod.started_at or pod.created_at) for job, pod in beyond if pod.state is PodState.STARTING
         ]
-        return _Room(_with_times((*waiting, *restarts)), _with_times(growths), frozenset(looking.values()))
+        needs, searches = _with_times((*waiting, *restarts)), frozenset(looking.values())
+        return _Room(needs, _with_times(refusals), _with_times(growths), searches)
 
     def _in_state(self, kind: str, state: str) -> Sequence[Object]:
         return self._watch.of(kind).by_index(BY_ROOM, state)
@@ -441,9 +471,10 @@ class JobObserver:
         if self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(obj)) > 0:
             return True
         job = self._parsed(obj)
-        if job is None or job.network is not Network.HOST:
+        if job is None or job.network is not Network.HOST or job.problems:
             return False
-        return not job.spec.suspend and not job.status.final
+        is_idle = job.spec.suspend or is_scaled_to_nothing(job)
+        return not (is_idle or job.is_anothers or job.status.final)
 
 
 @dataclass(frozen=True)
@@ -452,13 +483,19 @@ class _Room:
 
     Args:
         needs: jobs with pods that train and have no node, and jobs between two epochs, with the time.
+        refusals: such jobs with pods for which a scheduler has found no node.
         growths: jobs with a worker that has found a node beyond the others, with the time.
         looking: jobs with workers that look for a node beyond the others.
     """
 
     needs: tuple[tuple[str, datetime], ...]
+    refusals: tuple[tuple[str, datetime], ...]
     growths: tuple[tuple[str, datetime], ...]
     looking: frozenset[str]
+
+
+def _need(pod: Object) -> tuple[str, str | None]:
+    return "".join(controller_uid(pod)), pod["metadata"].get("creationTimestamp")
 
 
 def _with_times(found: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, datetime], ...]:

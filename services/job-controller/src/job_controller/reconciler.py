@@ -50,7 +50,7 @@ class PaddleJobKind:
         return Case(seen.job, status)
 
     def recorded(self, seen: Observed, status: JobStatus) -> None:
-        self._observer.recorded(seen.job.uid, status)
+        self._observer.recorded(seen, status)
 
     def forget(self, key: Key, uid: str) -> None:
         self._executor.forget(uid)

@@ -30,6 +30,10 @@ EVENTS_READ_INTERVAL_SECONDS = 10.0
 
 GATE_POLL_TIMEOUT_SECONDS = 25.0
 """A waiting gate gets an answer after this time and asks again."""
+GATE_GRACE_SECONDS = 60.0
+"""A gate that has nothing more to wait for may take this long: DNS remembers that a name was not there."""
+GATE_CHECK_INTERVAL_SECONDS = 30.0
+"""The time between two looks at a job whose pods wait at their gates."""
 GATE_FALLBACK_TIMEOUT_SECONDS = 30.0
 """A gate without an answer for this long lets its pod start, which then waits for its ConfigMap."""
 PROGRESS_BODY_TIMEOUT_SECONDS = 5.0
@@ -45,8 +49,10 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 
 
 NODE_SILENCE_TIMEOUT_SECONDS = 45.0
-"""A kubelet renews the Lease of its node every 10 s. The node is lost if the Lease was not renewed for this
-long after a rank on another node failed."""
+"""A kubelet renews the Lease of its node every 10 s. A node is lost if its Lease was not renewed for this
+long."""
+NODE_DOUBT_TIMEOUT_SECONDS = 60.0
+"""The failure of a rank is judged after this time, also when the Leases of other nodes could not be read."""
 FIRST_STATUS_GRACE_SECONDS = 1.0
 """A new job's first status may wait this long for its pods to run, so that a quick start is one write."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
@@ -56,7 +62,11 @@ POD_PREPARATION_GRACE_SECONDS = 30.0
 STUCK_POD_GRACE_SECONDS = 30.0
 """A pod younger than this is not stuck: nodes become free and volumes are bound."""
 SCHEDULER_GRACE_SECONDS = 30.0
-"""A scheduler looks at a pod within this time, whether it finds room or not."""
+"""A scheduler looks at a pod within this time after its last work, whether it finds room or not."""
+SCHEDULER_CHECK_GRACE_SECONDS = 15.0
+"""A pod that no scheduler has looked at for this long makes its scheduler's Lease read."""
+SCHEDULER_LEASE_READ_INTERVAL_SECONDS = 5.0
+"""The time between two reads of a scheduler's Lease."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0

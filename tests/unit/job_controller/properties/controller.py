@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from tests.unit.job_controller.properties.kubelet import Kubelet
 from tests.unit.job_controller.properties.server import KEY, KEYS, KINDS, ModelClock, Server
 
 from job_controller.app import claim
@@ -16,6 +18,7 @@ from job_controller.domain.model import Job, JobStatus, Observed, Options, Sampl
 from job_controller.domain.plan import Plan, conclude, plan
 from job_controller.domain.policies.dataset_gate import needs_sample_set
 from job_controller.domain.policies.kept_logs import pods_to_read
+from job_controller.node_leases import NAMESPACE
 from job_controller.observe import JobObserver
 from job_controller.watch import Wakes, make_watch
 from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending
@@ -23,7 +26,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.objects import uid_of, version_of
-from paddlewheel.kube.ports import Change, Object
+from paddlewheel.kube.ports import LEASES, Change, Object, Resource
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, earliest
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.operator.reads import Reads
@@ -35,6 +38,19 @@ AT_ONCE = 0.25
 """Seconds: a wake that only waits for others of its burst counts as due."""
 _RETRY_AFTER = 1.0
 _PUBLISH_RETRY = 5.0
+
+
+class NodeCluster(MemoryCluster):
+    """Has the Leases of nodes."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        super().__init__()
+        self._kubelet = kubelet
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        if resource is LEASES and key.namespace == NAMESPACE:
+            return self._kubelet.lease_of(key.name)
+        return await super().get(resource, key)
 
 
 class Surroundings:
@@ -55,9 +71,11 @@ class Surroundings:
 class Controller:
     """Caches, and the passes of each job. A crash is a new Controller."""
 
-    def __init__(self, server: Server, clock: ModelClock, around: Surroundings, options: Options) -> None:
+    def __init__(
+        self, server: Server, clock: ModelClock, around: Surroundings, options: Options, kubelet: Kubelet
+    ) -> None:
         self._server = server
-        cluster = MemoryCluster()
+        cluster = NodeCluster(kubelet)
         self.watch = make_watch(cluster, "", clock)
         self._observer = JobObserver(self.watch, cluster, Reads(clock), clock)
         self._wakes = Wakes(self.watch, self._wake, clock)
@@ -206,6 +224,9 @@ class Passes:
             return None
         if seen.job.deleted_at is None and needs_sample_set(seen):
             seen = self._with_sample_set(seen)
+        is_live = seen.job.deleted_at is None and not seen.job.status.final
+        if is_live and any(pod.failure for pod in seen.known_pods):
+            seen = asyncio.run(self._observer.with_leases(seen))
         if seen.job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
             return replace(seen, logs={pod.name: "last words\n" for pod in pods})
         return seen
@@ -247,7 +268,7 @@ class Passes:
         wanted = seen.status if todo.status is None else _with_messages(seen, obj, todo.status)
         obj, recorded = self._record(seen, obj, wanted)
         if recorded != seen.status:
-            self._observer.recorded(seen.job.uid, recorded)
+            self._observer.recorded(seen, recorded)
         yield
         is_settled = self._publish(obj, Case(seen.job, recorded), recorded.announcements)
         yield

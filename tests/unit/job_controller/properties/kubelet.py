@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from tests.unit.job_controller.properties.server import ModelClock, Server
@@ -13,12 +14,14 @@ from job_controller.domain.pods import PodId
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
-from paddlewheel.kube.objects import controller_of, controller_uid, key_of
+from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Object
 
 NODES = ("node-0", "node-1")
 EVICTION_GRACE_SECONDS = 340.0
 """Kubernetes deletes the pods of a node that sends no heartbeat for this long."""
+RENEWAL_INTERVAL_SECONDS = 10.0
+"""A kubelet renews the Lease of its node this often."""
 ENDED = ("Failed", "Succeeded")
 CODES = {"exit-1": 1, "exit-2": 2, "exit-3": 3, "oom": 137}
 """Ends of a container, and their exit codes."""
@@ -69,6 +72,10 @@ class Kubelet:
         """Pods that fit on each node; without any node every pod finds room."""
         self.dead: dict[str, float] = {}
         """Nodes that send no heartbeat, and since when."""
+        self.ahead: dict[str, float] = {}
+        """Seconds that the clock of a node is ahead."""
+        self.failed_at: dict[str, float] = {}
+        """When pods failed, by uid."""
         self._server = server
         self._clock = clock
         self._addresses = 0
@@ -76,6 +83,12 @@ class Kubelet:
     @property
     def pods(self) -> list[Object]:
         return list(self._server.objects[names.POD].values())
+
+    def lease_of(self, node: str) -> Object:
+        """Its kubelet renews it every 10 s while the node lives."""
+        last = self.dead.get(node, self._clock.elapsed) // RENEWAL_INTERVAL_SECONDS * RENEWAL_INTERVAL_SECONDS
+        ago = self._clock.elapsed - last
+        return {"spec": {"renewTime": self._stamp(node, -ago)}}
 
     def place(self, pod: Object, node: str = NODES[0]) -> None:
         """It gets a node and an address, and its init containers begin."""
@@ -85,7 +98,7 @@ class Kubelet:
         own = f"10.0.{self._addresses // 250}.{self._addresses % 250 + 1}"
         address = f"192.168.0.{int(node.rpartition('-')[2]) + 1}" if pod["spec"].get("hostNetwork") else own
         self._server.patch(names.POD, key_of(pod), {"spec": {"nodeName": node}})
-        self._say(pod, podIP=address, startTime=self._stamp, conditions=None)
+        self._say(pod, podIP=address, startTime=self._stamp(node), conditions=None)
         if _gate_of(pod) is not None:
             self._say(pod, initContainerStatuses=[{"name": names.GATE_CONTAINER, "state": {"running": {}}}])
 
@@ -113,7 +126,7 @@ class Kubelet:
 
     def succeed(self, pod: Object) -> None:
         if phase_of(pod) == "Running":
-            ended = {"exitCode": 0, "finishedAt": self._stamp, "message": '{"loss": 0.5}'}
+            ended = {"exitCode": 0, "finishedAt": self._stamp(node_of(pod)), "message": '{"loss": 0.5}'}
             self._say(pod, phase="Succeeded", containerStatuses=[_container({"terminated": ended})])
 
     def fail(self, pod: Object, how: str) -> None:
@@ -121,12 +134,14 @@ class Kubelet:
         if phase_of(pod) != "Running":
             return
         reason = "OOMKilled" if how == "oom" else "Error"
-        ended = {"exitCode": CODES[how], "finishedAt": self._stamp, "reason": reason, "message": "words"}
+        at = self._stamp(node_of(pod))
+        ended = {"exitCode": CODES[how], "finishedAt": at, "reason": reason, "message": "words"}
         if pod["spec"].get("restartPolicy") == "OnFailure" and not is_going(pod):
             waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
             looping = {**_container(waiting), "lastState": {"terminated": ended}}
             self._say(pod, containerStatuses=[looping])
             return
+        self.failed_at[uid_of(pod)] = self._clock.elapsed
         self._say(pod, phase="Failed", containerStatuses=[_container({"terminated": ended})])
 
     def refuse(self, pod: Object, reason: str) -> None:
@@ -232,9 +247,9 @@ class Kubelet:
     def _say(self, pod: Object, **status: Any) -> None:
         self._server.patch(names.POD, key_of(pod), {"status": status})
 
-    @property
-    def _stamp(self) -> str:
-        return seconds_stamp(self._clock.now())
+    def _stamp(self, node: str, seconds: float = 0) -> str:
+        """The present time by the clock of the node, and so many seconds."""
+        return seconds_stamp(self._clock.now() + timedelta(seconds=self.ahead.get(node, 0) + seconds))
 
 
 def _gate_of(pod: Object) -> Mapping[str, Any] | None:

@@ -27,6 +27,7 @@ from paddlewheel.kube.ports import Object
 
 if TYPE_CHECKING:
     from tests.unit.job_controller.properties.controller import Controller
+    from tests.unit.job_controller.properties.kubelet import Kubelet
     from tests.unit.job_controller.properties.server import Server
 
 PROGRAM = {"PodFailed", "OOMKilled"}
@@ -80,6 +81,9 @@ class Laws:
         self.is_late = False
         self.histories: dict[str, History] = defaultdict(History)
         self.server: Server
+        self.kubelet: Kubelet
+        self.dead_once: set[str] = set()
+        """Nodes that have died at some time."""
 
     @contextmanager
     def acting(self, controller: Controller, *, is_late: bool = False) -> Iterator[None]:
@@ -199,6 +203,26 @@ class Laws:
         assert new.get("progress") == old.get("progress"), "progress is written by others"
         self._facts(history, old, new)
         self._budgets(history, old, new, job)
+        self._nodes(old, new)
+
+    def _nodes(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """No node that lives is lost, and the crash of a node is no failure of the program, whatever the
+        clocks of nodes say."""
+        if new.get("lastRestart") != old.get("lastRestart") and "Lease" in new["lastRestart"]["message"]:
+            assert any(node in new["lastRestart"]["message"] for node in self.dead_once), new["lastRestart"]
+        before, after = old.get("restarts", {}), new.get("restarts", {})
+        is_blamed = after.get("PodFailed", 0) > before.get("PodFailed", 0)
+        if is_blamed and new.get("epoch", 0) > old.get("epoch", 0) and self.seen is not None:
+            assert not self._crashed_before(self.seen), "a program is blamed for the crash of a node"
+
+    def _crashed_before(self, seen: Observed) -> list[str]:
+        """Nodes of ranks that were dead when the first rank failed, and have been since."""
+        failed = [pod for pod in seen.known_pods if pod.uid in self.kubelet.failed_at and pod.failure]
+        first = min((self.kubelet.failed_at[pod.uid] for pod in failed), default=0.0)
+        reported = {pod.node for pod in failed}
+        ranks = [p for p in seen.pods if p.state is PodState.RUNNING and seen.job.trains(p.id)]
+        dead = {node for node, since in self.kubelet.dead.items() if since <= first}
+        return [pod.node for pod in ranks if pod.node in dead - reported and not pod.terminating]
 
     def _facts(self, history: History, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         for a in new["announcements"]:
@@ -219,8 +243,10 @@ class Laws:
         before, after = old.get("restarts", {}), new.get("restarts", {})
         more = [cause for cause, count in after.items() if count > before.get(cause, 0)]
         assert sum(after.values()) - sum(before.values()) <= 1, "two restarts at once"
+        # A pod that has not begun is replaced by itself, as often as it is lost.
+        is_alone = new.get("epoch", 0) == old.get("epoch", 0)
         for cause in more:
-            _check_limit(cause, old.get("budgets", {}), new.get("budgets", {}), job)
+            _check_limit(cause, old.get("budgets", {}), new.get("budgets", {}), job, is_alone=is_alone)
         failures = sum(count for cause, count in after.items() if cause in FAILURES)
         assert failures <= len(history.lost), f"{failures} restarts after {len(history.lost)} losses"
         for cause, what in CHANGES.items():
@@ -250,7 +276,7 @@ def replicas(job: Object, role: str) -> int:
 
 def size(job: Object, role: str) -> int:
     """How many pods of the role train: fewer workers than wanted while there is no room."""
-    world, wanted = job["status"].get("world", {}), replicas(job, role)
+    world, wanted = job.get("status", {}).get("world", {}), replicas(job, role)
     is_small = role == "worker" and world.get("of") == wanted and world["workers"] < wanted
     return int(world["workers"]) if is_small else wanted
 
@@ -325,13 +351,14 @@ def _follows(said: list[tuple[str, int]], fact: tuple[str, int]) -> None:
         assert ("JobResumed", attempt - 1) in said, f"{fact} before JobResumed"
 
 
-def _check_limit(cause: str, before: Mapping[str, int], after: Mapping[str, int], job: Object) -> None:
+def _check_limit(
+    cause: str, before: Mapping[str, int], after: Mapping[str, int], job: Object, *, is_alone: bool
+) -> None:
     """A failure counts against one limit, and stays within it."""
     spec = job["spec"]
     policy = spec.get("failurePolicy") or {}
     raised = [name for name, count in after.items() if count != before.get(name, 0)]
-    is_pod_by_pod = policy.get("restartScope") == "Pod" or bool(spec.get("elastic"))
-    is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_pod_by_pod)
+    is_counted = cause in PROGRAM or (cause in DISRUPTIONS and not is_alone)
     # A long run sets the count of disruptions back, so it may be 1 again.
     begins_again = cause in DISRUPTIONS and not raised and after.get("disruptions") == 1
     is_right = len(raised) <= 1 and (bool(raised) or begins_again or not is_counted)

@@ -210,7 +210,12 @@ class JobMachine(World, RuleBasedStateMachine):
     def node_dies(self, node: str, chance: int) -> None:
         """Without a word."""
         if chance == 3:
+            self.laws.dead_once.add(node)
             self.kubelet.dead.setdefault(node, self.clock.elapsed)
+
+    @rule(node=st.sampled_from(NODES), seconds=st.sampled_from([-300, -60, -15, 15, 60, 300]))
+    def set_clock_of_node(self, node: str, seconds: int) -> None:
+        self.kubelet.ahead[node] = seconds
 
     @rule(node=st.sampled_from(NODES))
     def node_comes_back(self, node: str) -> None:
@@ -330,9 +335,21 @@ class JobMachine(World, RuleBasedStateMachine):
             self.edit("scale", {"spec": {role: {"replicas": count}}})
 
     @with_job
-    @rule(chance=st.integers(0, 2))
-    def the_user_suspends(self, chance: int) -> None:
-        self.edit("suspend", {"spec": {"suspend": chance == 2}})
+    @rule(suspend=st.booleans())
+    def the_user_suspends(self, suspend: bool) -> None:
+        self.edit("suspend", {"spec": {"suspend": suspend}})
+
+    @with_pods
+    @rule(number=NUMBERS, node=st.sampled_from(NODES), after=st.sampled_from([0, 1, 8, 30, 70]))
+    def a_node_crashes_and_a_peer_fails(self, number: int, node: str, after: int) -> None:
+        """The user may suspend the job meanwhile."""
+        peer = self.pick(number, lambda pod: phase_of(pod) == "Running" and node_of(pod) != node)
+        if peer is None:
+            return
+        self.laws.dead_once.add(node)
+        self.kubelet.dead.setdefault(node, self.clock.elapsed)
+        self.kubelet.fail(peer, "exit-1")
+        self.live_on(after)
 
     @with_job
     @rule(image=st.sampled_from(["example/train:1", "example/train:2"]))
@@ -405,10 +422,11 @@ def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
     job.refuse_by_node(0, "Evicted")
     job.rest()
     job.hinder(1, "ImagePullBackOff")
-    job.refuse_by_node(0, "Evicted")
+    job.place(2, NODES[0])
+    job.refuse_by_node(2, "Evicted")
     job.rest()
     assert job.status["reason"] == "ImagePullBackOff"
-    assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-0", "demo-worker-2"}
+    assert {pod["metadata"]["name"] for pod in job.kubelet.pods} == {"demo-worker-1", "demo-worker-2"}
     job.teardown()
 
 

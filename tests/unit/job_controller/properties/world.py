@@ -20,14 +20,17 @@ from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, mu
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.domain import names
-from job_controller.domain.model import Options, SampleSet
+from job_controller.domain.model import Observed, Options, SampleSet
 from job_controller.domain.plan import plan
+from job_controller.domain.policies.program_end import with_program_ends
+from job_controller.domain.policies.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
+from job_controller.domain.status import has_succeeded
 from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.contracts.wire import to_json
-from paddlewheel.kube.objects import uid_of
+from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import Object
 
 READY = SampleSet("Ready", 2)
@@ -37,8 +40,12 @@ _SHARE = 0.7
 """The share of steps that the controller makes while the nodes could act as well."""
 _NODES_INTERVAL_SECONDS = 10.0
 _PASSING_GRACE_SECONDS = 600.0
+_VERDICT_TIMEOUT_SECONDS = 70.0
+"""Longer than a verdict waits for nodes."""
 _PASSING = {"PodsPending", "PodsStarting"}
 """A job has these reasons for a moment only."""
+_WAITS = {"Restarting", "FormerJobEnding", "PodStuckTerminating"}
+"""Reasons why pods are not made yet."""
 _DAYS = (86_400.0, 86_400_000.0)
 
 
@@ -49,7 +56,7 @@ class World:
         self.clock = ModelClock()
         self.laws = Laws()
         self.server = self.laws.server = Server(self.clock, self.laws.look)
-        self.kubelet = Kubelet(self.server, self.clock)
+        self.kubelet = self.laws.kubelet = Kubelet(self.server, self.clock)
         self.around = Surroundings()
         self.options = Options()
         self.controller: Controller | None = None
@@ -79,7 +86,7 @@ class World:
 
     def start(self) -> None:
         """A new process takes the place of the one before."""
-        self.controller = Controller(self.server, self.clock, self.around, self.options)
+        self.controller = Controller(self.server, self.clock, self.around, self.options, self.kubelet)
 
     def restart(self, *, late: bool) -> None:
         """The process is killed. Its last call may arrive when the next one has already listed everything."""
@@ -193,11 +200,14 @@ class World:
 
     def _wait(self) -> bool:
         """Until the controller wants to look again. False when nothing came of it."""
-        due, before = self.service.due_in, self.server.version
+        before, end = self.server.version, self.clock.elapsed + _VERDICT_TIMEOUT_SECONDS
+        due = self.service.due_in
         if due is None or self._is_well:
             return False
-        self.clock.advance(max(due, 0.001))
-        self.settle()
+        while due is not None and self.server.version == before and self.clock.elapsed < end:
+            self.clock.advance(max(due, 0.001))
+            self.settle()
+            due = self.service.due_in
         return self.server.version > before or any(
             self.status_of(key).get("reason") == "Restarting" for key in self.jobs
         )
@@ -244,7 +254,7 @@ class World:
                 continue
             self._check_reason(job, status)
             self._check_patience(key)
-            if self._is_free and status["phase"] != "Terminating":
+            if self._is_free and status["phase"] != "Terminating" and not self._is_held(job):
                 self._check_pods(job, self.server.children(names.POD, uid_of(job)))
 
     def _check_reason(self, job: Object, status: Object) -> None:
@@ -258,6 +268,17 @@ class World:
             pods = self.server.children(names.POD, uid_of(job))
             awaited = [p for p in pods if is_going(p) or phase_of(p) not in ENDED]
             assert awaited, "the job waits for pods, of which there are none"
+
+    def _is_held(self, job: Object) -> bool:
+        """It is not known yet whether a node was lost; a suspension does not wait for that."""
+        seen = self.service.jobs[key_of(job)].observe()
+        is_held = seen is not None and not seen.job.status.final and isinstance(self._verdict(seen), Hold)
+        assert not (is_held and job["spec"].get("suspend")), "a suspended job waits for the verdict"
+        return is_held
+
+    def _verdict(self, seen: Observed) -> Verdict:
+        now = self.clock.now()
+        return GoOn() if has_succeeded(seen) else decide_verdict(with_program_ends(seen, now), now)
 
     def _check_patience(self, key: Key) -> None:
         """Nothing that time alone changes is missed: the pass is asked for before it is needed."""
@@ -293,29 +314,26 @@ class World:
             assert job["status"]["reason"] == "Suspended"
             assert not live, "a suspended job holds pods"
 
-    def _is_restart_delayed(self, status: Object) -> bool:
-        """The reason may be another one, when a pod that is there is hindered."""
-        last: Object = status.get("lastRestart") or {}
-        since, failures = parse_stamp(last.get("time")), int(last.get("failures", 0))
-        is_said = bool(status["reason"] == "Restarting")
-        if is_said or since is None or failures <= 1:
-            return is_said
-        delay = timedelta(seconds=min(10 << (failures - 2), 300))
-        return since - delay <= self.clock.now() < since + delay
+    def _delayed(self, job: Object) -> set[str]:
+        """Pods that wait because pods of their places were lost several times, or all of a new epoch."""
+        seen = self.service.jobs[key_of(job)].observe()
+        assert seen is not None
+        return {seen.job.pod_name(place) for place in start_times(seen, self.clock.now())}
 
     def _check_missing(self, job: Object, pods: list[Object]) -> None:
         """Unless something that is said is in the way, every wanted pod is there."""
         status: Object = job["status"]
         is_gated = condition(status, "Admitted")["status"] != "True"
-        is_later = self._is_restart_delayed(status) and self.service.due_in is not None
-        if is_gated or is_later or any(map(is_going, pods)):
+        if is_gated or status["reason"] in _WAITS or any(map(is_going, pods)):
             return
+        later = self._delayed(job)
+        assert not later or self.service.due_in is not None, "nobody looks when pods may be made again"
         there = {p["metadata"]["name"] for p in pods}
         for role in ROLES:
             done = (status.get(role) or {}).get("succeededIndexes", [])
             name = job["metadata"]["name"]
             wanted = {f"{name}-{role}-{i}" for i in range(size(job, role)) if i not in done}
-            assert wanted <= there, f"pods are missing: {wanted - there}"
+            assert wanted <= there | later, f"pods are missing: {wanted - there - later}"
 
 
 Pick = Callable[[Object], bool]

@@ -82,11 +82,11 @@ def expiry_event(job: Job) -> KubernetesEvent:
     return KubernetesEvent("Normal", Reason.TTL_EXPIRED, f"deleted {seconds} s after its end")
 
 
-def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent, ...]:
+def refusal_events(job: Job) -> tuple[KubernetesEvent, ...]:
     """A spec that can never work, once per generation."""
     if job.status.observed_generation == job.generation:
         return ()
-    return (KubernetesEvent("Warning", Reason.INVALID_SPEC, "; ".join(problems)),)
+    return (KubernetesEvent("Warning", Reason.INVALID_SPEC, "; ".join(job.problems)),)
 
 
 def end_event(status: JobStatus) -> KubernetesEvent:

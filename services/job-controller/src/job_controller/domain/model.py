@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,8 @@ from job_controller.domain.pods import Pod, PodId, PodState
 from job_controller.domain.progress import ProgressAccess, render_progress
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
-from paddlewheel.contracts.crds import WORKER, JobProgress, Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds import PADDLE_JOB, WORKER, JobProgress, Mode, Network, PaddleJobSpec
+from paddlewheel.contracts.crds.admission_rules import FOREIGN_SAMPLE_SET
 from paddlewheel.contracts.crds.paddlejob import (
     OWN_CONTROLLER,
     GangKind,
@@ -24,11 +26,12 @@ from paddlewheel.contracts.crds.paddlejob import (
     SavedModel,
     World,
 )
+from paddlewheel.contracts.crds.violations import Subject, find_violations
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
-from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.domain.plan import Trouble, earliest
 
 Manifest = dict[str, Any]
 DIGEST_VERSION = "1-"
@@ -245,6 +248,14 @@ class Job:
         return str(self.annotations.get(names.ANNOTATION_RESTART, ""))
 
     @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """Reasons why the spec could never work, although the schema in the cluster may let it through. Each
+        has the field and what to do."""
+        subject = Subject(self.key.name, self.key.namespace, self.spec)
+        refused = (FOREIGN_SAMPLE_SET.text(subject),) if FOREIGN_SAMPLE_SET.is_true_of(subject) else ()
+        return (*map(str, find_violations(PADDLE_JOB, subject)), *refused)
+
+    @cached_property
     def scope(self) -> RestartScope:
         """What is restarted after a failure. Elastic pods meet in a rendezvous of their own."""
         asked = self.spec.failure_policy.restart_scope if self.spec.failure_policy else ""
@@ -405,13 +416,40 @@ class Rivals:
 
     Args:
         need: pods that train wait for a node, or will in a moment, for their job is between two epochs.
+        refused: a scheduler has found no node for some of these pods.
         grow: workers have found a node for which their job is about to restart.
         look: workers beyond those that train look for room.
     """
 
     need: bool = False
+    refused: bool = False
     grow: bool = False
     look: bool = False
+
+
+class NodeLife(Enum):
+    """Whether the Lease of a node was renewed after a rank on another node failed, by our own clock.
+
+    ALIVE: it was. WAITING: not yet. LOST: not for so long that the node is lost. UNKNOWN: the Lease cannot be
+    read.
+    """
+
+    ALIVE = "alive"
+    WAITING = "waiting"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A pod is made again at this time, because pods of its place were lost several times in a row.
+
+    Args:
+        why: the last loss.
+    """
+
+    until: datetime
+    why: str
 
 
 @dataclass(frozen=True)
@@ -507,8 +545,12 @@ class Observed:
         flavors: those that pods to be made now are admitted with, by name.
         priority: of a Workload to be made now, None for that of a job without any.
         rivals: looked at for jobs that have fewer workers than they want.
-        renewals: when the kubelet of a node last renewed its Lease, by node; None for a node without a Lease.
-            No map: Leases were not read.
+        delays: by place, when a pod that was lost several times is made again.
+        schedulers: when each was last seen at work, by name.
+        gates_open_since: by uid, the pods at gates that have nothing more to wait for.
+        useless: workers beyond the present world, which go now.
+        next_look: seconds until time alone changes what the rules have found so far.
+        node_lives: by node, when a verdict depends on nodes. No map: Leases were not read.
     """
 
     job: Job
@@ -534,7 +576,17 @@ class Observed:
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: Priority | None = None
     rivals: Rivals = Rivals()
-    renewals: Mapping[str, datetime | None] | None = None
+    node_lives: Mapping[str, NodeLife] | None = None
+    delays: Mapping[PodId, Delay] = field(default_factory=dict)
+    schedulers: Mapping[str, datetime] = field(default_factory=dict)
+    gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
+    useless: tuple[Pod, ...] = ()
+    next_look: float | None = None
+
+    def looking_at(self, times: Iterable[datetime], now: datetime) -> Observed:
+        """The same, with another pass at the next of these times."""
+        looks = ((at - now).total_seconds() for at in times if at > now)
+        return replace(self, next_look=earliest(self.next_look, *looks))
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -637,7 +689,8 @@ def _is_missed(pod: Pod, status: JobStatus) -> bool:
 def _replaced(pod: Pod, uids: Collection[str]) -> Pod:
     if pod.uid not in uids:
         return pod
-    return replace(pod, state=PodState.PENDING, failure=None, hindrance=None, given_up=True)
+    # Its restarts in place are counted with the restart that has given it up.
+    return replace(pod, state=PodState.PENDING, failure=None, hindrance=None, given_up=True, restarts=0)
 
 
 @dataclass(frozen=True)

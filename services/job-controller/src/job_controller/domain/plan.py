@@ -34,34 +34,33 @@ from job_controller.domain.pods import Pod, PodId
 from job_controller.domain.policies.clean_up import deletes_children, pods_to_delete
 from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.domain.policies.elastic import due_pods, next_fit
+from job_controller.domain.policies.elastic import due_pods, next_fit, with_useless_pods
 from job_controller.domain.policies.gang import Gang, decide_gang
 from job_controller.domain.policies.gang_gate import joins, waits_for_group
+from job_controller.domain.policies.gate_failures import may_fall_back, with_stuck_gates
 from job_controller.domain.policies.gates import decide_gates
 from job_controller.domain.policies.host_ports import PortBlock, claim_ports, crowded_node, parse_port
 from job_controller.domain.policies.kept_logs import is_patience_over as is_patience_for_logs_over
 from job_controller.domain.policies.kept_logs import kept
 from job_controller.domain.policies.kueue import flavors_of
-from job_controller.domain.policies.no_scheduler import seconds_until_unseen, with_unseen_pods
+from job_controller.domain.policies.no_scheduler import with_unseen_pods
 from job_controller.domain.policies.overdue import overdue_in
-from job_controller.domain.policies.program_end import seconds_until_program_end, with_program_ends
+from job_controller.domain.policies.program_end import with_program_ends
 from job_controller.domain.policies.release import awaited_names, pods_to_release, pods_to_tell
 from job_controller.domain.policies.scaling import missing_pods, surplus_pods
 from job_controller.domain.policies.stall import seconds_until_stalled, stall_events
 from job_controller.domain.policies.stranded import seconds_until_stranded
 from job_controller.domain.policies.stuck import seconds_until_stuck
 from job_controller.domain.policies.unprepared import look_again_in
-from job_controller.domain.policies.useless import seconds_until_useless, useless_pods_to_delete
-from job_controller.domain.policies.validation import find_problems
 from job_controller.domain.policies.verdict import (
     End,
     GoOn,
     Hold,
     Restart,
-    decide_outlived,
     decide_verdict,
     ends_at,
-    resumes_at,
+    next_start,
+    start_times,
 )
 from job_controller.domain.render import (
     Frame,
@@ -82,6 +81,7 @@ from job_controller.domain.status import (
     with_condition,
 )
 from job_controller.timing import FIRST_STATUS_GRACE_SECONDS, NODE_LEASE_READ_INTERVAL_SECONDS
+from paddlewheel.contracts.announcements import pending
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
@@ -104,6 +104,8 @@ from paddlewheel.operator.domain.plan import (
 Plan = operator.Plan[JobStatus]
 
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
+_TIMED = (with_program_ends, with_unseen_pods, with_stuck_gates, with_useless_pods)
+"""Rules by which time alone changes an observation. Each sets the time of the next pass."""
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 """Kinds that pods need: none is created while one of these is in trouble."""
 _BEGINNINGS = [
@@ -123,16 +125,23 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
     server holds the end, so that a crash in between can never run it again.
     """
-    seen = with_unseen_pods(with_program_ends(seen, now), now)
-    job = seen.job
-    if job.is_anothers:
+    if seen.job.is_anothers:
         return Plan()
+    for rule in _TIMED:
+        seen = rule(seen, now)
+    todo = _plan(seen, options, now)
+    is_over = seen.job.status.final or seen.job.deleted_at is not None
+    return todo if is_over else replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+
+
+def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
+    job = seen.job
     if job.deleted_at is not None:
         return _plan_deletion(seen, options, now)
     if job.status.final:
         return _plan_finished(seen, now)
-    if problems := find_problems(job):
-        return _plan_refused(seen, problems, now)
+    if job.problems:
+        return _plan_refused(seen, now)
     return _plan_active(seen, options, now)
 
 
@@ -257,10 +266,12 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     live ends the job itself."""
     job = seen.job
     status, expires = present_status(seen), expires_at(job)
-    if expires is not None and now >= expires:
-        return Plan(status, expiry=expiry_event(job))
-    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     pods = pods_to_delete(seen)
+    if expires is not None and now >= expires:
+        # The pods go with the job, which may have to wait until the bus is back.
+        actions = _delete_pods(job, pods) if pending(status.announcements) else ()
+        return Plan(status, actions=actions, expiry=expiry_event(job))
+    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
     services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
     actions = (
@@ -273,22 +284,21 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     return replace(plan, actions=actions)
 
 
-def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
+def _plan_refused(seen: Observed, now: datetime) -> Plan:
     """Nothing is created. The pods that a job has may still end it, and so may its deadline; a restart waits
     until the spec is right."""
-    job, events = seen.job, refusal_events(seen.job, problems)
-    verdict = GoOn() if has_outlived_success(seen) else decide_outlived(seen, now)
+    job, events = seen.job, refusal_events(seen.job)
+    verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
-        return replace(_plan_hold(verdict, now), events=events)
+        return _plan_hold()
     if isinstance(verdict, Restart):
-        status = refused_restart(seen, problems, verdict, now)
+        status = refused_restart(seen, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
-    status = refused_status(seen, problems, verdict, now)
+    status = refused_status(seen, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    looks = (overdue_in, seconds_until_program_end, seconds_until_useless, seconds_until_unseen)
-    next_look = earliest(_seconds_until(ends_at(job), now), *(look(seen, now) for look in looks))
-    actions = (*_end_old_world(seen, now), *refused_actions(seen))
+    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
+    actions = (*_end_old_world(seen), *refused_actions(seen))
     return Plan(status, actions, events=events, requeue_after=next_look)
 
 
@@ -302,7 +312,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
-        return _plan_hold(verdict, now)
+        return _plan_hold()
     if isinstance(verdict, Restart) and job.status.phase:
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
@@ -322,7 +332,9 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     if block.port is None or not block.is_firm:
         # The watch wakes the job once it has reported the claim.
         return base
-    frame = Frame(job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen))
+    frame = Frame(
+        job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen), may_fall_back(seen)
+    )
     return _with_children(base, seen, frame, now, gang)
 
 
@@ -331,10 +343,9 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
-def _plan_hold(verdict: Hold, now: datetime) -> Plan:
+def _plan_hold() -> Plan:
     """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
-    left = (verdict.until - now).total_seconds()
-    return Plan(requeue_after=min(left, NODE_LEASE_READ_INTERVAL_SECONDS))
+    return Plan(requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
 
 
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
@@ -343,7 +354,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
     return replace(
         base,
         actions=(
-            *_end_old_world(seen, now),
+            *_end_old_world(seen),
             *gated_actions(seen, gang, gate),
             *queue_actions(seen, gate, now),
             *_delete_pods(seen.job, surplus),
@@ -356,16 +367,13 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
 
 def _next_look(seen: Observed, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
-    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), resumes_at(seen.job, now)))
+    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), next_start(seen, now)))
     looks = (
         seconds_until_stuck,
         overdue_in,
         next_fit,
         look_again_in,
         seconds_until_stranded,
-        seconds_until_program_end,
-        seconds_until_useless,
-        seconds_until_unseen,
     )
     return earliest(*waits, *(look(seen, now) for look in looks))
 
@@ -375,10 +383,10 @@ def _seconds_until(at: datetime | None, now: datetime) -> float | None:
     return (at - now).total_seconds() if at is not None and at > now else None
 
 
-def _end_old_world(seen: Observed, now: datetime) -> tuple[Action, ...]:
+def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     """Pods and addresses of former epochs, and pods that are replaced by themselves."""
     job = seen.job
-    given_up = (*(p for p in seen.pods if p.given_up), *useless_pods_to_delete(seen, now))
+    given_up = (*(p for p in seen.pods if p.given_up), *seen.useless)
     pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
     config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
     return (*config, *_delete_pods(job, pods))
@@ -401,7 +409,7 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
     return replace(
         base,
         actions=(
-            *_end_old_world(seen, now),
+            *_end_old_world(seen),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
@@ -421,11 +429,11 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
 
 def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
     """The missing pods that can be made now."""
-    resumes = resumes_at(seen.job, now)
-    is_early = resumes is not None and now < resumes
-    if seen.must_wait or is_early or waits_for_group(seen, gang):
+    if seen.must_wait or waits_for_group(seen, gang):
         return ()
-    return due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    due = due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    waits = start_times(seen, now)
+    return tuple(place for place in due if place not in waits)
 
 
 def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:

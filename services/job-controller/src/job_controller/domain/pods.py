@@ -86,13 +86,15 @@ class ProgramEnd:
 
     Args:
         state: SUCCEEDED for exit code 0, else FAILED.
-        counts_at: the pod counts as ended from this time. A kubelet that ends the whole pod, as in an
-            eviction, gives the reason only after the last container, which has ended by then.
+        ended_at: a time on the clock of its node.
+        grace: the pod counts as ended this long after the end was seen. A kubelet that ends the whole pod, as
+            in an eviction, gives the reason only after the last container, which has ended by then.
     """
 
     state: PodState
     failure: Failure | None
-    counts_at: datetime
+    ended_at: datetime
+    grace: timedelta
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,14 @@ class Pod:
     unprepared_since: str = ""
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
+    end_seen_at: datetime | None = None
+    """When the end of its program was first seen, by our own clock: that of its node may be wrong."""
     restarts: int = 0
     """How often its kubelet restarted the first container in place."""
     unseen_scheduler: str = ""
     """The scheduler that the pod asks for and that has not looked at it, "" once it has."""
+    at_gate: bool = False
+    """Its gate runs."""
     gate_failure: str = ""
     """Why its gate got no answer, "" when it got one."""
 
@@ -155,6 +161,13 @@ class Pod:
     def holds_node(self) -> bool:
         """A container of it runs or may run."""
         return self.state not in ENDED or self.program_end is not None
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """None when it is unknown: the kubelet evicts some pods without a status of their containers."""
+        if self.failure is None:
+            return None
+        return self.end_seen_at or parse_stamp(self.failure.finished_at)
 
     @property
     def speaker(self) -> str:
@@ -194,14 +207,15 @@ def parse_pod(raw: Raw) -> Pod | None:
         template=_annotation(raw, names.ANNOTATION_TEMPLATE),
         elastic_workers=_elastic_workers(raw),
         restart=_annotation(raw, names.ANNOTATION_RESTART),
-        began=str(status.get("phase")) in _BEGAN,
+        began=_has_begun(raw),
         disruption=_disruption(raw),
         group=str(((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""),
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
         program_end=_program_end_beside_others(raw),
         restarts=_restarts(raw),
-        unseen_scheduler=_unseen_scheduler(raw),
+        unseen_scheduler=unseen_scheduler(raw),
+        at_gate="running" in _gate_state(status),
         gate_failure=_gate_failure(raw),
     )
 
@@ -235,7 +249,7 @@ def pod_state(raw: Raw) -> PodState:
     """The contract's counting rule; a terminating pod counts as pending, since it will be replaced, unless it
     had ended before."""
     asked = _deletion_asked_at(raw["metadata"])
-    if asked and (end := _program_end(raw)) and end.counts_at < asked:
+    if asked and (end := _program_end(raw)) and _counts_at(end) < asked:
         return end.state
     if raw["metadata"].get("deletionTimestamp") and not _ended_before_deletion(raw):
         return PodState.PENDING
@@ -248,6 +262,13 @@ def pod_state(raw: Raw) -> PodState:
     if phase == "Running":
         return PodState.RUNNING if _all_started(raw) else PodState.STARTING
     return PodState.STARTING if _gate_began(status) else PodState.PENDING
+
+
+def _counts_at(end: ProgramEnd) -> datetime:
+    """A time on the node's clock. Exit code 0 counts unless the clocks leave a doubt whether it came before
+    the deletion: programs may handle SIGTERM."""
+    skew = timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)
+    return end.ended_at + (min(skew, end.grace) if end.state is PodState.SUCCEEDED else end.grace)
 
 
 def _ended_before_deletion(raw: Raw) -> bool:
@@ -321,7 +342,23 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     wait = (_DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)) + PROGRAM_END_GRACE_SECONDS
     failure = _failure_of(raw) if ended.get("exitCode") else None
     state = PodState.FAILED if failure else PodState.SUCCEEDED
-    return ProgramEnd(state, failure, ended_at + timedelta(seconds=wait))
+    return ProgramEnd(state, failure, ended_at, timedelta(seconds=wait))
+
+
+def has_ended_program(raw: Raw) -> bool:
+    """The pod has ended, or the container that trains has; maybe only for now."""
+    status, first = raw.get("status") or {}, _first_container(raw)
+    statuses = status.get("containerStatuses") or ()
+    has_ended = any(s.get("name") == first and _terminated_state(s) for s in statuses)
+    return has_ended or status.get("phase") in ("Failed", "Succeeded")
+
+
+def _has_begun(raw: Raw) -> bool:
+    """A pod that its node refuses has failed without a start."""
+    status = raw.get("status") or {}
+    if str(status.get("phase")) not in _BEGAN:
+        return False
+    return _disruption(raw) is not Reason.REJECTED_BY_NODE or any(_terminated(raw))
 
 
 def _program_end_beside_others(raw: Raw) -> ProgramEnd | None:
@@ -377,9 +414,19 @@ def _restarts(raw: Raw) -> int:
     return next((int(s.get("restartCount") or 0) for s in statuses if s.get("name") == first), 0)
 
 
-def _unseen_scheduler(raw: Raw) -> str:
-    """A scheduler that finds no room for a pod sets the condition `PodScheduled` too; the rest of the status
-    comes from a kubelet."""
+def is_scheduled(raw: Raw) -> bool:
+    """A scheduler has looked at the pod."""
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    has_node = bool((raw.get("spec") or {}).get("nodeName"))
+    return has_node or any(c.get("type") == "PodScheduled" for c in conditions)
+
+
+def unseen_scheduler(raw: Raw) -> str:
+    """The scheduler that the pod waits for, "" when it waits for none.
+
+    A scheduler that finds no room for a pod sets the condition `PodScheduled` too. The rest of the status
+    comes from a kubelet.
+    """
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     fields = ("conditions", "podIP", "initContainerStatuses", "containerStatuses")
     has_begun = spec.get("nodeName") or status.get("phase", "Pending") != "Pending"

@@ -44,6 +44,8 @@ class Frame:
     gang: GangKind = GangKind.NONE
     flavors: Mapping[str, Sequence[Flavor]] = field(default_factory=dict)
     """Kueue's, by role."""
+    may_fall_back: bool = True
+    """A gate without an answer may let its pod start."""
 
     @property
     def network(self) -> Network:
@@ -304,7 +306,7 @@ def _asking_gate(frame: Frame, pod: PodId, spec: Manifest) -> Manifest:
     container["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     address = gate_address(frame.options.gate_url, frame.job, pod)
     container["command"] = ["/gate", "--ask", f"{address}&ip=$(POD_IP)"]
-    if frame.job.trains(pod):
+    if frame.may_fall_back and frame.job.trains(pod):
         # Then its kubelet waits for the ConfigMap. A worker beyond the present world has only its gate.
         container["command"] += ["--fallback", f"{GATE_FALLBACK_TIMEOUT_SECONDS:g}s"]
     return container

@@ -15,11 +15,10 @@ from job_controller.domain.policies.dataset_gate import Gate
 from job_controller.domain.policies.gang import Gang
 from job_controller.domain.policies.gang_gate import gang_status, is_let_in, not_let_in
 from job_controller.domain.policies.gate_failures import gate_conditions
-from job_controller.domain.policies.in_place import in_place_message
+from job_controller.domain.policies.in_place import in_place_message, restarts_given_up
 from job_controller.domain.policies.overdue import overdue_message, overdue_pod
 from job_controller.domain.policies.phase import decide_phase
 from job_controller.domain.policies.results import decide_results, decide_saved_model, why_unpublished
-from job_controller.domain.policies.scaling import missing_pods
 from job_controller.domain.policies.spill import spill_conditions
 from job_controller.domain.policies.stall import stall_conditions, stalled_on
 from job_controller.domain.policies.stuck import hindered_pod, stuck_on
@@ -27,8 +26,8 @@ from job_controller.domain.policies.verdict import (
     End,
     GoOn,
     Restart,
+    next_start,
     present_budgets,
-    resumes_at,
     with_delays_reset,
 )
 from job_controller.domain.policies.words import unknown_words
@@ -56,20 +55,18 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
     return replace(status, announcements=facts)
 
 
-def refused_status(
-    seen: Observed, problems: tuple[str, ...], verdict: GoOn | End, now: datetime
-) -> JobStatus:
+def refused_status(seen: Observed, verdict: GoOn | End, now: datetime) -> JobStatus:
     """The spec can never work: say so. A job that was accepted before is followed to its end."""
     status = present_status(seen)
     status = replace(status, phase=status.phase or names.PENDING)
     if status.roles or isinstance(verdict, End):
         status = _outlived_status(seen, status, verdict, now)
-    return with_facts(seen.job, with_refusal(seen.job, status, problems, now), now)
+    return with_facts(seen.job, with_refusal(seen.job, status, now), now)
 
 
-def with_refusal(job: Job, status: JobStatus, problems: tuple[str, ...], now: datetime) -> JobStatus:
+def with_refusal(job: Job, status: JobStatus, now: datetime) -> JobStatus:
     """What is wrong with the spec, as a condition."""
-    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(problems))
+    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(job.problems))
     return with_condition(job, status, condition, now)
 
 
@@ -225,7 +222,7 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     status = replace(
         before,
         restarts=_counted(before.restarts, why.cause),
-        budgets=_charged(before, why.budget, now),
+        budgets=_charged(before, why.budget, restarts_given_up(seen, why.only), now),
         last_restart=_last_restart(before, why, now),
         observed_generation=job.generation,
     )
@@ -248,11 +245,11 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     return with_facts(job, with_condition(job, status, condition, now), now)
 
 
-def refused_restart(seen: Observed, problems: tuple[str, ...], why: Restart, now: datetime) -> JobStatus:
+def refused_restart(seen: Observed, why: Restart, now: datetime) -> JobStatus:
     """The same while the spec is wrong: it still counts as many pods as when it was right."""
     status = restarted_status(seen, why, now)
     ready = status.ready if why.only else _ready(_asked_for(seen.job, seen.status), 0, False)
-    return with_refusal(seen.job, replace(status, ready=ready), problems, now)
+    return with_refusal(seen.job, replace(status, ready=ready), now)
 
 
 def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart:
@@ -263,9 +260,10 @@ def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart
     )
 
 
-def _charged(before: JobStatus, budget: str, now: datetime) -> Mapping[str, int]:
+def _charged(before: JobStatus, budget: str, in_place: int, now: datetime) -> Mapping[str, int]:
+    charges = Counter({budget: 1} if budget else {}) + Counter(backoffLimit=in_place)
     present = present_budgets(before, now)
-    return {**present, budget: present.get(budget, 0) + 1} if budget else present
+    return {**present, **{name: present.get(name, 0) + more for name, more in charges.items()}}
 
 
 def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
@@ -361,7 +359,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     return [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(seen, status, gate, now, begins=_begins(seen.job, now)),
+        _running_condition(seen, status, gate, now, begins=next_start(seen, now)),
         *stall_conditions(seen, status, now),
         *spill_conditions(seen, status.phase),
         *gate_conditions(seen, status.phase),
@@ -377,12 +375,6 @@ _NOT_RUNNING = {
     names.COMPLETED: Reason.COMPLETED,
     names.FAILED: Reason.POD_FAILED,
 }
-
-
-def _begins(job: Job, now: datetime) -> datetime | None:
-    """When pods are made that have to wait, None where none has to."""
-    begins = resumes_at(job, now)
-    return begins if begins and begins > now else None
 
 
 def _running_condition(
@@ -419,9 +411,11 @@ def _why_waiting(
 def _why_not_all(seen: Observed, status: JobStatus, begins: datetime | None) -> tuple[Reason, str]:
     """Nothing hinders the pods that there are; those that take the places of others may have to wait."""
     progress = _progress(seen.job, status)
-    if begins is None or not missing_pods(seen):
+    if begins is None:
         return _NOT_RUNNING[status.phase], progress
-    why = f": {status.last_restart.message}" if status.last_restart else ""
+    delay = next((d for d in seen.delays.values() if d.until == begins), None)
+    last = delay.why if delay else status.last_restart.message if status.last_restart else ""
+    why = f": {last}" if last else ""
     return Reason.RESTARTING, shorten(f"{progress}; others are made at {seconds_stamp(begins)}{why}")
 
 

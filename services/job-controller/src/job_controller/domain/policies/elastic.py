@@ -8,7 +8,7 @@ only when it can expect to get more than it gives up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from job_controller.domain import names
@@ -23,6 +23,7 @@ from job_controller.timing import (
     ROOM_CHECK_INTERVAL_SECONDS,
     ROOM_YIELD_GRACE_SECONDS,
     UNSCHEDULABLE_POD_GRACE_SECONDS,
+    USELESS_POD_GRACE_SECONDS,
 )
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds import WORKER
@@ -33,7 +34,7 @@ from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 
 @dataclass(frozen=True)
 class Fit:
-    """Another number of workers than those that train."""
+    """Another number of workers than the present one."""
 
     world: World
     message: str
@@ -65,10 +66,21 @@ def due_pods(
     return tuple(place for place in missing if place.ordinal < end)
 
 
-def useless_pods(seen: Observed) -> tuple[Pod, ...]:
-    """Pods beyond the world that have ended, or wait for room which another job needs."""
-    beyond = (pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and not pod.terminating)
-    return tuple(pod for pod in beyond if pod.state in ENDED or (not pod.node and _is_room_needed(seen)))
+def with_useless_pods(seen: Observed, now: datetime) -> Observed:
+    """The same, with the pods beyond the world that go now. Each stays for a while after its creation: a node
+    that refuses one would refuse the next one, too."""
+    found = [pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and _is_useless(seen, pod)]
+    grace = timedelta(seconds=USELESS_POD_GRACE_SECONDS)
+    dues = {pod.uid: _due(pod.created_at, grace) or now for pod in found}
+    useless = tuple(pod for pod in found if dues[pod.uid] <= now)
+    return replace(seen, useless=useless).looking_at(dues.values(), now) if found else seen
+
+
+def _is_useless(seen: Observed, pod: Pod) -> bool:
+    """It has ended, or looks for room that another job needs, or is idle in such room."""
+    if pod.terminating:
+        return False
+    return pod.state in ENDED or seen.rivals.refused or (not pod.node and _is_room_needed(seen))
 
 
 def _has_finished_rank(seen: Observed) -> bool:

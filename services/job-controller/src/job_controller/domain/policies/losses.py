@@ -1,8 +1,8 @@
-"""What breaks a job: a pod that has failed, or that the running job has lost."""
+"""Pods whose loss breaks a job: they have failed, or the running job has lost them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,18 +13,17 @@ from job_controller.domain.policies.failure import failure_message, first_failur
 from job_controller.domain.policies.lost_mounts import cause_of
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.crds import WORKER
-from paddlewheel.contracts.crds.paddlejob import RestartScope
+from paddlewheel.contracts.crds.paddlejob import DISRUPTIONS, RestartScope
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A pod that does not train any more.
+    """A pod that no longer trains.
 
     Args:
-        uid: of the pod.
-        exit_code: None when no container says one.
+        uid: the pod's.
+        exit_code: None when no container has one.
         message: names the pod, and why.
         is_alone: the other pods go on. They have not met this one, or do not depend on it.
     """
@@ -37,13 +36,10 @@ class Loss:
     is_alone: bool = False
 
 
-def find_losses(seen: Observed, trains: Callable[[PodId], bool]) -> tuple[Loss, ...]:
+def find_losses(seen: Observed) -> tuple[Loss, ...]:
     """The pods that have failed first, several where it was in the same second, and the disruptions that may
-    have made them fail; else those that are gone or going.
-
-    Args:
-        trains: whether the pod of this place is one of those that train together.
-    """
+    have made them fail; without a failed pod, the pods that are gone or going."""
+    trains = trains_in(seen)
     failed = [
         pod for pod in seen.known_pods if pod.failure and trains(pod.id) and pod.id not in seen.succeeded
     ]
@@ -55,7 +51,7 @@ def find_losses(seen: Observed, trains: Callable[[PodId], bool]) -> tuple[Loss, 
     others = [] if seen.job.scope is RestartScope.POD else missed
     uids = {pod.uid for pod in failed} | {uid for _, uid in others}
     disrupted = [pod for pod in seen.known_pods if pod.uid in uids and pod.disruption and pod not in first]
-    began = min((at for pod in first if (at := _lost_at(pod))), default=None)
+    began = min((at for pod in first if (at := pod.failed_at)), default=None)
     return tuple(_loss(seen, pod) for pod in (*first, *disrupted) if _may_cause(pod, began))
 
 
@@ -65,7 +61,7 @@ def _missed(seen: Observed, trains: Callable[[PodId], bool]) -> list[tuple[PodId
 
 def _may_cause(pod: Pod, first_failure: datetime | None) -> bool:
     """Peers of a disrupted pod fail within seconds, and so before it has ended itself."""
-    at = _lost_at(pod)
+    at = pod.failed_at if pod.failure else pod.deletion_asked_at
     return (
         at is None
         or first_failure is None
@@ -73,28 +69,34 @@ def _may_cause(pod: Pod, first_failure: datetime | None) -> bool:
     )
 
 
-def _lost_at(pod: Pod) -> datetime | None:
-    """None when nothing says it: the kubelet evicts some pods without a word about their containers."""
-    return parse_stamp(pod.failure.finished_at) if pod.failure else pod.deletion_asked_at
-
-
 def _loss(seen: Observed, pod: Pod) -> Loss:
     if pod.failure is None:
         return _gone(seen, pod.id, pod.uid)
     cause = cause_of(seen, pod, pod.failure)
-    return Loss(cause, pod.id.role, pod.uid, pod.failure.exit_code, failure_message(pod.failure))
+    message, is_alone = failure_message(pod.failure), cause in DISRUPTIONS and not seen.has_begun
+    return Loss(cause, pod.id.role, pod.uid, pod.failure.exit_code, message, is_alone)
 
 
-def recorded_world(seen: Observed) -> frozenset[PodId]:
-    """Places of the pods that the status lists, without the workers that wait for room."""
+def trains_in(seen: Observed) -> Callable[[PodId], bool]:
+    """Whether the pod of a place trains. While the spec is wrong, the pods that the status lists do so,
+    without the workers that wait for room."""
+    if not seen.job.problems:
+        return seen.job.trains
     world = seen.status.world
     places = (place for place, _ in _recorded(seen, frozenset()))
-    return frozenset(p for p in places if world is None or p.role != WORKER or p.ordinal < world.workers)
+    listed = frozenset(p for p in places if world is None or p.role != WORKER or p.ordinal < world.workers)
+    return listed.__contains__
+
+
+def places_of(seen: Observed, uids: Collection[str]) -> frozenset[PodId]:
+    """Places of the pods with these uids, which live or were listed by the status."""
+    known = ((pod.id, pod.uid) for pod in seen.known_pods)
+    return frozenset(place for place, uid in (*known, *_recorded(seen, frozenset())) if uid in uids)
 
 
 def _missing(seen: Observed) -> Iterator[tuple[PodId, str]]:
-    """Those that the status lists and that do not live, and those that go before it has listed them; not what
-    ends by our own will."""
+    """Pods that the status lists and that do not live, and pods that go before the status has listed them;
+    without the pods that the job itself has given up."""
     living = {pod.uid for pod in seen.pods if not pod.terminating}
     listed = dict.fromkeys(_recorded(seen, frozenset(living.union(seen.status.replacing))))
     going = ((pod.id, pod.uid) for pod in seen.pods if pod.terminating and not pod.given_up)

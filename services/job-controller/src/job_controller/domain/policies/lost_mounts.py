@@ -8,23 +8,22 @@ from job_controller.domain.model import LostMount, Observed, SampleSet
 from job_controller.domain.pods import Failure, Pod
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
 
 _SAID = ("Transport endpoint is not connected", "Software caused connection abort")
-"""By these a program says that a file system has gone while it used it: ENOTCONN and ECONNABORTED."""
+"""Messages of a program whose file system has gone while it used it: ENOTCONN and ECONNABORTED."""
 
 
 def cause_of(seen: Observed, pod: Pod, failure: Failure) -> Reason:
-    """Of a pod that has failed."""
+    """Why a pod has failed."""
     if seen.job.sample_set is None or failure.cause is not Reason.POD_FAILED:
         return failure.cause
-    is_lost = any(said in failure.last_line for said in _SAID) or _failed_without(seen, pod, failure)
+    is_lost = any(said in failure.last_line for said in _SAID) or _failed_without(seen, pod)
     return Reason.MOUNT_LOST if is_lost else failure.cause
 
 
-def _failed_without(seen: Observed, pod: Pod, failure: Failure) -> bool:
+def _failed_without(seen: Observed, pod: Pod) -> bool:
     """It failed after its node had lost the mount."""
-    lost, ended = mount_of(seen.sample_set, pod), parse_stamp(failure.finished_at)
+    lost, ended = mount_of(seen.sample_set, pod), pod.failed_at
     if lost is None:
         return False
     return (
@@ -35,10 +34,10 @@ def _failed_without(seen: Observed, pod: Pod, failure: Failure) -> bool:
 
 
 def mount_of(sample_set: SampleSet | None, pod: Pod) -> LostMount | None:
-    """What the pod's node has lost, None when it has the mount, or nothing is known."""
+    """The mount that the pod's node has lost, None when it has the mount, or nothing is known."""
     return sample_set.lost_mounts.get(pod.node) if sample_set and pod.node else None
 
 
 def is_nowhere(sample_set: SampleSet | None) -> bool:
-    """No node has the data, and those that should have it say so."""
+    """No node has the data, and the nodes that should have it report so."""
     return sample_set is not None and bool(sample_set.lost_mounts) and not sample_set.mounted

@@ -1,4 +1,7 @@
-"""Pods that no scheduler looks at: it is not installed, does not run, or has another name."""
+"""Pods that no scheduler looks at: it is not installed, does not run, or has another name.
+
+A scheduler that is busy has many pods to look at, and places others meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from datetime import datetime, timedelta
 
 from job_controller.domain.model import Observed
 from job_controller.domain.pods import Pod
-from job_controller.timing import SCHEDULER_GRACE_SECONDS
+from job_controller.timing import SCHEDULER_CHECK_GRACE_SECONDS, SCHEDULER_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -15,26 +18,35 @@ from paddlewheel.operator.domain.hindrance import Hindrance
 
 def with_unseen_pods(seen: Observed, now: datetime) -> Observed:
     """The same, with the name of the scheduler as what keeps these pods from running."""
-    if not any(pod.unseen_scheduler for pod in seen.pods):
+    dues = {pod.uid: due for pod in seen.pods if (due := _due(seen, pod))}
+    if not dues:
         return seen
-    return replace(seen, pods=tuple(_hindered(pod, now) for pod in seen.pods))
+    pods = (_hindered(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
+    checks = (_checked_at(pod) or now for pod in seen.pods if pod.uid in dues)
+    return replace(seen, pods=tuple(pods)).looking_at((*dues.values(), *checks), now)
 
 
-def seconds_until_unseen(seen: Observed, now: datetime) -> float | None:
-    """When the next pod has waited too long for its scheduler."""
-    times = (due for pod in seen.pods if (due := _due(pod)))
-    return min(((due - now).total_seconds() for due in times if due > now), default=None)
+def unseen_schedulers(seen: Observed, now: datetime) -> frozenset[str]:
+    """Schedulers of which more has to be known soon."""
+    unseen = ((pod, _checked_at(pod)) for pod in seen.pods if pod.unseen_scheduler)
+    return frozenset(pod.unseen_scheduler for pod, check in unseen if check and check <= now)
 
 
-def _hindered(pod: Pod, now: datetime) -> Pod:
-    due = _due(pod)
-    if due is None or now < due or pod.given_up:
-        return pod
+def _hindered(pod: Pod) -> Pod:
     waited = f"scheduler {pod.unseen_scheduler} has not looked at the pod for {SCHEDULER_GRACE_SECONDS:g} s"
     message = f"{waited}; start this scheduler, or correct schedulerName in the template"
     return replace(pod, hindrance=pod.hindrance or Hindrance(Reason.NO_SCHEDULER, message))
 
 
-def _due(pod: Pod) -> datetime | None:
-    created = parse_stamp(pod.created_at) if pod.unseen_scheduler else None
-    return created + timedelta(seconds=SCHEDULER_GRACE_SECONDS) if created else None
+def _due(seen: Observed, pod: Pod) -> datetime | None:
+    """When the scheduler has done nothing for too long."""
+    created = parse_stamp(pod.created_at) if pod.unseen_scheduler and not pod.given_up else None
+    if created is None:
+        return None
+    active = seen.schedulers.get(pod.unseen_scheduler, created)
+    return max(created, active) + timedelta(seconds=SCHEDULER_GRACE_SECONDS)
+
+
+def _checked_at(pod: Pod) -> datetime | None:
+    created = parse_stamp(pod.created_at)
+    return created + timedelta(seconds=SCHEDULER_CHECK_GRACE_SECONDS) if created else None

@@ -9,24 +9,31 @@ from dataclasses import replace
 from datetime import datetime
 
 from job_controller.domain.model import Observed
-from job_controller.domain.pods import Pod
+from job_controller.domain.pods import Pod, PodState
 
 
 def with_program_ends(seen: Observed, now: datetime) -> Observed:
-    """The same, with these pods counted as succeeded or failed."""
-    if not any(pod.program_end for pod in seen.pods):
+    """The same, with these pods counted as succeeded or failed. A pod that is gone has succeeded if its
+    program had: nothing else will be known about it."""
+    if any(map(_has_succeeded, seen.gone)):
+        seen = replace(seen, gone=tuple(_ended(pod) if _has_succeeded(pod) else pod for pod in seen.gone))
+    dues = {pod.uid: due for pod in seen.pods if (due := _due(pod))}
+    if not dues:
         return seen
-    return replace(seen, pods=tuple(_judged(pod, now) for pod in seen.pods))
+    pods = (_ended(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
+    return replace(seen, pods=tuple(pods)).looking_at(dues.values(), now)
 
 
-def seconds_until_program_end(seen: Observed, now: datetime) -> float | None:
-    """When the next pod counts as ended."""
-    times = (pod.program_end.counts_at for pod in seen.pods if pod.program_end)
-    return min(((at - now).total_seconds() for at in times if at > now), default=None)
+def _has_succeeded(pod: Pod) -> bool:
+    return pod.program_end is not None and pod.program_end.state is PodState.SUCCEEDED
 
 
-def _judged(pod: Pod, now: datetime) -> Pod:
+def _due(pod: Pod) -> datetime | None:
+    """When the pod counts as ended."""
     end = pod.program_end
-    if end is None or now < end.counts_at or pod.given_up:
-        return pod
-    return replace(pod, state=end.state, failure=end.failure, hindrance=None)
+    return (pod.end_seen_at or end.ended_at) + end.grace if end and not pod.given_up else None
+
+
+def _ended(pod: Pod) -> Pod:
+    end = pod.program_end
+    return replace(pod, state=end.state, failure=end.failure, hindrance=None) if end else pod

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 
 from job_controller.domain import names
 from job_controller.domain.model import Job, JobStatus, Observed
+from job_controller.domain.pods import PodId
 from job_controller.domain.policies.changes import find_change
 from job_controller.domain.policies.elastic import find_fit
 from job_controller.domain.policies.in_place import in_place_message, is_beyond_limit
 from job_controller.domain.policies.kueue import eviction
-from job_controller.domain.policies.losses import Loss, find_losses, recorded_world
+from job_controller.domain.policies.losses import Loss, find_losses
+from job_controller.domain.policies.scaling import missing_pods
 from job_controller.domain.policies.silent_nodes import find_doubt
 from job_controller.domain.policies.stranded import find_stranded
 from job_controller.timing import (
@@ -47,7 +49,7 @@ class GoOn:
 
 @dataclass(frozen=True)
 class Restart:
-    """Pods are made anew.
+    """Pods are replaced.
 
     Args:
         cause: counted in `status.restarts`.
@@ -75,42 +77,28 @@ class End:
 
 @dataclass(frozen=True)
 class Hold:
-    """A node may have been lost; nothing is done until that is known, at the latest at this time."""
-
-    until: datetime
+    """A node may have been lost; nothing is done until that is known."""
 
 
 Verdict = GoOn | Restart | End | Hold
 
 
 def decide_verdict(seen: Observed, now: datetime) -> Verdict:
-    """About a job that has not succeeded."""
-    if overdue := _overdue(seen.job, now):
-        return overdue
-    if losses := find_losses(seen, seen.job.trains):
-        return _judge_in_time(seen, losses, now)
-    if is_beyond_limit(seen):
-        message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
-        return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
-    if stranded := find_stranded(seen, now):
-        return judge_all(seen.job, stranded, now)
-    if change := find_change(seen):
-        return Restart(change.cause, change.message, is_failure=False)
-    if fit := find_fit(seen, now):
+    """About a job that has not succeeded. While its spec is wrong, its deadline, limits and failure rules
+    hold, and Kueue's eviction. Other changes have to wait, for no pods can be made of such a spec."""
+    job = seen.job
+    if end := _overdue(job, now) or _beyond_in_place(seen):
+        return end
+    change = _find_change(seen)
+    if losses := find_losses(seen):
+        return _judge_in_time(seen, losses, change, now)
+    if not job.problems and (stranded := find_stranded(seen, now)):
+        return judge_all(job, stranded, now)
+    if change:
+        return change
+    if not job.problems and (fit := find_fit(seen, now)):
         return Restart(Reason.RESIZED, fit.message, world=fit.world, is_failure=False)
     return GoOn()
-
-
-def decide_outlived(seen: Observed, now: datetime) -> Verdict:
-    """About a job that has not succeeded and whose spec has become wrong: its deadline, limits and failure
-    rules hold, and Kueue's eviction. Other changes have to wait, for no pods can be made of such a spec."""
-    if overdue := _overdue(seen.job, now):
-        return overdue
-    losses = find_losses(seen, recorded_world(seen).__contains__)
-    if losses:
-        return _judge_in_time(seen, losses, now)
-    evicted = eviction(seen) if seen.pods else None
-    return Restart(*evicted, is_failure=False) if evicted else GoOn()
 
 
 def _overdue(job: Job, now: datetime) -> End | None:
@@ -120,12 +108,29 @@ def _overdue(job: Job, now: datetime) -> End | None:
     return End(Reason.DEADLINE_EXCEEDED, f"the job took longer than its deadline of {seconds} s")
 
 
-def _judge_in_time(seen: Observed, losses: Sequence[Loss], now: datetime) -> Verdict:
-    """The failures of ranks whose peers were lost with their node are not judged by themselves."""
-    doubt = find_doubt(seen, losses, now)
+def _beyond_in_place(seen: Observed) -> End | None:
+    if not is_beyond_limit(seen):
+        return None
+    message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
+    return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
+
+
+def _find_change(seen: Observed) -> Restart | None:
+    """A change by the user or a queue."""
+    if seen.job.problems:
+        evicted = eviction(seen) if seen.pods else None
+        return Restart(*evicted, is_failure=False) if evicted else None
+    change = find_change(seen)
+    return Restart(change.cause, change.message, is_failure=False) if change else None
+
+
+def _judge_in_time(seen: Observed, losses: Sequence[Loss], change: Restart | None, now: datetime) -> Verdict:
+    """The failures of ranks whose peers were lost with their node are not judged by themselves. A change that
+    ends all pods does not wait for that."""
+    doubt = find_doubt(seen, losses)
     if doubt is None:
         return judge_all(seen.job, losses, now)
-    return Hold(doubt.until) if now < doubt.until else judge_all(seen.job, doubt.losses or losses, now)
+    return judge_all(seen.job, doubt.losses, now) if doubt.losses else change or Hold()
 
 
 def judge_all(job: Job, losses: Sequence[Loss], now: datetime) -> Verdict:
@@ -161,13 +166,13 @@ def _leniency(job: Job, verdict: Verdict, loss: Loss) -> tuple[int, bool, bool]:
 
 
 def _action(rule: tuple[int, FailureRule] | None) -> FailureAction:
-    """Restart, unless a rule says another word that is known."""
-    said = rule[1].action if rule else ""
-    return next((action for action in FailureAction if action == said), FailureAction.RESTART)
+    """Restart, unless a rule has another action that is known."""
+    word = rule[1].action if rule else ""
+    return next((action for action in FailureAction if action == word), FailureAction.RESTART)
 
 
 def judge(job: Job, loss: Loss, now: datetime) -> Verdict:
-    """What the job's rules say about one pod that was lost."""
+    """Apply the job's rules to one pod that was lost."""
     rule = _matching_rule(job, loss)
     action = _action(rule)
     only = (loss.uid,) if job.scope is RestartScope.POD or loss.is_alone else ()
@@ -192,10 +197,11 @@ class _Limit:
 
 
 def _limit(job: Job, loss: Loss, rule: tuple[int, FailureRule] | None) -> _Limit | None:
-    """None where there is none: each pod of its own that a drain takes would count."""
+    """None where there is none: each pod of its own that a drain takes would count, and no other pod loses
+    anything by a pod that has not begun."""
     if rule is not None and rule[1].limit is not None:
         return _Limit(rule[1].limit, f"rule-{rule[0]}", "limit of its rule in spec.failurePolicy")
-    if loss.cause in DISRUPTIONS and job.scope is RestartScope.POD:
+    if loss.cause in DISRUPTIONS and (job.scope is RestartScope.POD or loss.is_alone):
         return None
     if loss.cause in DISRUPTIONS:
         field = "limit of disruptions without a rule in spec.failurePolicy"
@@ -252,19 +258,42 @@ def is_overdue(job: Job, now: datetime) -> bool:
     return end is not None and now >= end
 
 
-def resumes_at(job: Job, now: datetime) -> datetime | None:
-    """When pods may be made after a restart, None when at once: the second and each further failure in a row
-    waits 10 s, 20 s and so on, at most 300 s."""
-    last = job.status.last_restart
+def restart_delay(failures: int) -> timedelta:
+    """The second and each further failure in a row waits 10 s, 20 s and so on, at most 300 s."""
+    if failures < _SECOND:
+        return timedelta()
+    doublings = min(failures - _SECOND, _DOUBLINGS)
+    seconds = RESTART_INTERVAL_SECONDS * (1 << doublings)
+    return timedelta(seconds=min(seconds, LONGEST_RESTART_INTERVAL_SECONDS))
+
+
+def start_times(seen: Observed, now: datetime) -> Mapping[PodId, datetime]:
+    """When each missing pod may be made that has to wait."""
+    own = {place: delay.until for place, delay in seen.delays.items()}
+    epoch = _epoch_starts_at(seen, now)
+    if epoch is None:
+        missing = [place for place in own if place not in seen.by_id and place not in seen.succeeded]
+    else:
+        missing = list(missing_pods(seen))
+    times = {place: max(at for at in (own.get(place), epoch) if at) for place in missing}
+    return {place: at for place, at in times.items() if at > now and place in seen.job.wanted}
+
+
+def next_start(seen: Observed, now: datetime) -> datetime | None:
+    """When the next of the missing pods may be made, None where none has to wait."""
+    return min(start_times(seen, now).values(), default=None)
+
+
+def _epoch_starts_at(seen: Observed, now: datetime) -> datetime | None:
+    """When the first pods of an epoch may be made. Later, pods wait each by itself."""
+    last = seen.status.last_restart
     since = parse_stamp(last.time) if last else None
-    if last is None or since is None or last.reason not in _FAILURES or last.failures < _SECOND:
+    if last is None or since is None or last.reason not in _FAILURES or seen.pods:
         return None
-    doublings: int = min(last.failures - _SECOND, _DOUBLINGS)
-    delay = min(
-        timedelta(seconds=RESTART_INTERVAL_SECONDS) * (1 << doublings),
-        timedelta(seconds=LONGEST_RESTART_INTERVAL_SECONDS),
-    )
-    # A time that is further ahead was written by a clock that was wrong: nobody waits until it comes.
+    if seen.job.scope is RestartScope.POD:
+        return None
+    delay = restart_delay(last.failures)
+    # A time that is further ahead was written by a clock that was wrong: no job waits until it comes.
     return since + delay if since <= now + delay else None
 
 

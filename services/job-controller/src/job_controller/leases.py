@@ -1,0 +1,91 @@
+"""Reads Leases and notices that they are renewed.
+
+The time in a Lease is that of another machine's clock. So it is only compared with itself: a Lease that has
+changed between two reads was renewed, and the times of the reads are those of our own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.objects import spec_of
+from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import NotFound, Permanent, Retry
+from paddlewheel.kube.ports import LEASES, Cluster
+from paddlewheel.operator.concurrency import gather_bounded
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The result of the reads of one Lease; times on the monotonic clock.
+
+    Args:
+        renewed: its content, "" when it cannot be read.
+        since: the first read with this content.
+        read_at: the last read.
+        renewed_after: it was renewed after this time, None when no two reads differ.
+    """
+
+    renewed: str
+    since: float
+    read_at: float
+    renewed_after: float | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.renewed)
+
+    @property
+    def unchanged_seconds(self) -> float:
+        """The time between the first and the last read with this content."""
+        return self.read_at - self.since
+
+
+class Leases:
+    """Leases by address, each read once per interval, however many ask for it."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, interval: float) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._interval = interval
+        self._found: dict[Key, Lease] = {}
+        self._asked_at: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._asked_at)
+
+    def get(self, key: Key) -> Lease | None:
+        """None before the first answer."""
+        return self._found.get(key)
+
+    async def read(self, keys: Iterable[Key]) -> None:
+        """Read each Lease that was not read lately."""
+        now = self._clock.monotonic()
+        due = [k for k in keys if k not in self._asked_at or now >= self._asked_at[k] + self._interval]
+        self._asked_at |= dict.fromkeys(due, now)
+        await gather_bounded(map(self._ask, due))
+
+    def keep(self, keys: Collection[Key]) -> None:
+        """Forget the others, which no job needs."""
+        for key in self._asked_at.keys() - set(keys):
+            del self._asked_at[key]
+            self._found.pop(key, None)
+
+    async def _ask(self, key: Key) -> None:
+        """After an error of the API server, the read is repeated."""
+        asked_at = self._clock.monotonic()
+        try:
+            lease = await self._cluster.get(LEASES, key)
+        except Retry:
+            return
+        except (NotFound, Permanent):
+            lease = {}
+        renewed = str(spec_of(lease).get("renewTime") or "")
+        before = self._found.get(key)
+        if before is not None and before.renewed == renewed:
+            self._found[key] = replace(before, read_at=asked_at)
+            return
+        renewed_after = before.read_at if before and before.is_readable and renewed else None
+        self._found[key] = Lease(renewed, self._clock.monotonic(), asked_at, renewed_after)

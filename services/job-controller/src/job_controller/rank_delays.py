@@ -1,0 +1,68 @@
+"""How long pods wait that are made again each by itself, by place: kept in memory, as a kubelet does.
+
+A restart of this service makes such pods at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from job_controller.domain.model import Delay, JobStatus, Observed
+from job_controller.domain.pods import PodId
+from job_controller.domain.policies.losses import places_of
+from job_controller.domain.policies.verdict import restart_delay
+from job_controller.timing import RESTART_RESET_GRACE_SECONDS
+from paddlewheel.core.clock import Clock
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """Losses of a place in a row; `at`: the last one, on the monotonic clock."""
+
+    count: int
+    at: float
+    why: str
+
+    @property
+    def until(self) -> float:
+        return self.at + restart_delay(self.count).total_seconds()
+
+
+class RankDelays:
+    """The losses of each place of each job, until the job is gone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._losses: defaultdict[str, dict[PodId, _Losses]] = defaultdict(dict)
+
+    def of(self, job_uid: str) -> Mapping[PodId, Delay]:
+        """The delays that are not over."""
+        now, wall = self._clock.monotonic(), self._clock.now()
+        found = self._losses.get(job_uid, {})
+        return {
+            place: Delay(wall + timedelta(seconds=losses.until - now), losses.why)
+            for place, losses in found.items()
+            if losses.until > now
+        }
+
+    def recorded(self, seen: Observed, status: JobStatus) -> None:
+        """This status was written after that observation."""
+        if status.restarts == seen.status.restarts or status.epoch != seen.status.epoch:
+            return
+        why = status.last_restart.message if status.last_restart else ""
+        lost = set(status.replacing) - set(seen.status.replacing)
+        known = self._losses[seen.job.uid]
+        for place in places_of(seen, lost):
+            known[place] = self._counted(known.get(place), why)
+
+    def forget(self, job_uid: str) -> None:
+        """The job is gone, or belongs to another replica."""
+        self._losses.pop(job_uid, None)
+
+    def _counted(self, before: _Losses | None, why: str) -> _Losses:
+        now = self._clock.monotonic()
+        is_in_a_row = before is not None and now < before.until + RESTART_RESET_GRACE_SECONDS
+        return _Losses(before.count + 1 if before and is_in_a_row else 1, now, why)
