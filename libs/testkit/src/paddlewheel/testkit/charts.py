@@ -50,7 +50,7 @@ def render_notes(folder: Path, *values: str) -> str:
         f'{{{{ define "notes" }}}}{notes.read_text()}{{{{ end }}}}text: {{{{ include "notes" . | toJson }}}}'
     )
     notes.rename(notes.with_name("notes.yaml")).write_text(text)
-    flags = [part for value in values for part in ("--set", value)]
+    flags = [part for value in ("crds.install=false", *values) for part in ("--set", value)]
     ended = helm("template", "release", str(chart), "--show-only", "templates/notes.yaml", *flags)
     assert ended.returncode == 0, ended.stderr
     return str(yaml.safe_load(ended.stdout)["text"])
