@@ -250,7 +250,7 @@ def replicas(job: Object, role: str) -> int:
 
 def size(job: Object, role: str) -> int:
     """How many pods of the role train: fewer workers than wanted while there is no room."""
-    world, wanted = job["status"].get("world", {}), replicas(job, role)
+    world, wanted = job.get("status", {}).get("world", {}), replicas(job, role)
     is_small = role == "worker" and world.get("of") == wanted and world["workers"] < wanted
     return int(world["workers"]) if is_small else wanted
 
