@@ -192,7 +192,7 @@ class FakeTask:
                 try:
                     await finish(self.operation.end_gate.wait())
                 finally:
-                    # A chunk may be cancelled once more while it ends.
+                    # A chunk may be cancelled a second time while it ends.
                     self.operation.ending -= 1
             raise
         if self.operation.error:
