@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -45,6 +46,7 @@ SCALARS: dict[int, st.SearchStrategy[Any]] = {
 TIMES = st.datetimes(timezones=st.just(UTC))
 
 
+@cache
 def values_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if field.type == F.TYPE_ENUM:
         return st.sampled_from([v.number for v in cast(EnumDescriptor, field.enum_type).values])

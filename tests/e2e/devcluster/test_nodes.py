@@ -24,6 +24,7 @@ from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive
 from paddlewheel.devcluster.namespace import Namespace
+from paddlewheel.testkit.kubernetes import run_kubectl
 from paddlewheel.testkit.shared import kill as end_process
 from paddlewheel.testkit.wait import eventually
 
@@ -44,13 +45,10 @@ class Kubectl:
     """The real kubectl, for one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        program = str(Path(sys.executable).with_name("kubectl"))
-        self._start = (program, "--kubeconfig", str(cluster.kubeconfig))
+        self._kubeconfig = str(cluster.kubeconfig)
 
-    def __call__(self, *arguments: str, text: str | None = None) -> str:
-        done = subprocess.run(
-            (*self._start, *arguments), input=text, capture_output=True, text=True, timeout=90
-        )
+    def __call__(self, *arguments: str, text: str = "") -> str:
+        done = run_kubectl(self._kubeconfig, *arguments, stdin=text, timeout=90)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 

@@ -20,6 +20,7 @@ from paddlewheel.devcluster.cluster import Cluster, down, running_cluster, up
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import cluster_dirs, clusters_dir
 from paddlewheel.devcluster.status import RUNNING, STOPPED, status
+from paddlewheel.testkit.kubernetes import run_kubectl
 from paddlewheel.testkit.shared import TestRun
 from paddlewheel.testkit.wait import eventually
 
@@ -125,9 +126,8 @@ def test_down_returns_false_for_a_missing_cluster() -> None:
 
 
 def test_kubectl_works_with_the_kubeconfig(cluster: Cluster) -> None:
-    kubectl = Path(sys.executable).with_name("kubectl")
-    kinds = said(str(kubectl), "--kubeconfig", str(cluster.kubeconfig), "get", "ns", "-o", "name")
-    assert "namespace/kube-system" in kinds
+    listed = run_kubectl(str(cluster.kubeconfig), "get", "ns", "-o", "name").stdout
+    assert "namespace/kube-system" in listed
 
 
 def test_native_gang_scheduling_is_enabled(cluster: Cluster) -> None:

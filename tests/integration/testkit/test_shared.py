@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -146,3 +147,14 @@ async def test_a_run_that_is_alive_is_not_abandoned(owner: Owner) -> None:
     await eventually(lambda: len(owner.run.processes()) == 2, what="the guard and the server")
     remove_abandoned()
     assert len(owner.run.processes()) == 2
+
+
+def test_pytest_runs_twice_in_a_process_that_has_temporary_files_before_and_after(tmp_path: Path) -> None:
+    """mutmut runs it for each of its steps."""
+    (tmp_path / "test_it.py").write_text("def test_it(tmp_path): pass")
+    runs = "[pytest.main(['-q', '-p', 'paddlewheel.testkit.shared', '-p', 'no:cacheprovider']) for _ in '12']"
+    code = f"import pytest, tempfile; print({runs}, tempfile.gettempdir())"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith(f"[<ExitCode.OK: 0>, <ExitCode.OK: 0>] {tmp_path}\n")

@@ -189,8 +189,11 @@ class FakeTask:
         except asyncio.CancelledError:
             if self.operation.end_gate:
                 self.operation.ending += 1
-                await finish(self.operation.end_gate.wait())
-                self.operation.ending -= 1
+                try:
+                    await finish(self.operation.end_gate.wait())
+                finally:
+                    # A chunk may be cancelled a second time while it ends.
+                    self.operation.ending -= 1
             raise
         if self.operation.error:
             raise self.operation.error

@@ -394,7 +394,7 @@ class InMemory:
     api: MemoryCluster
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[MemoryCluster]:
+    async def connected(self, *, check: bool = True) -> AsyncIterator[MemoryCluster]:
         yield self.api
 
     def has_set(self) -> None:

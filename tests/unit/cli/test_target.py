@@ -369,7 +369,7 @@ def test_scripts_get_objects_as_the_api_server_stores_them(
 ) -> None:
     class Filled(Target):
         @asynccontextmanager
-        async def connected(self) -> AsyncIterator[Any]:
+        async def connected(self, *, check: bool = True) -> AsyncIterator[Any]:
             cluster = MemoryCluster()
             metadata = {"namespace": "default", "name": "x", "labels": {"a": "b"}}
             stored.append(await cluster.create(resource, {"metadata": metadata, "spec": {"phase": "spec"}}))
@@ -388,7 +388,7 @@ def test_an_empty_list_reports_where_the_command_looked(
 ) -> None:
     class Empty(Target):
         @asynccontextmanager
-        async def connected(self) -> AsyncIterator[Any]:
+        async def connected(self, *, check: bool = True) -> AsyncIterator[Any]:
             yield MemoryCluster()
 
     where = Empty("/config", None, context="prod", namespace="team-a")

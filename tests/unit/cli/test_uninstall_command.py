@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import cast
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from typer.testing import Result
@@ -111,12 +111,13 @@ def without_services(monkeypatch: pytest.MonkeyPatch, cluster: MemoryCluster, **
     async def survey(_: object) -> Found:
         return Found("mine", release=False, objects=objects)
 
-    async def connect(*_: object, **__: object) -> AbstractAsyncContextManager[MemoryCluster]:
-        return nullcontext(cluster)
+    class Without(Target):
+        @asynccontextmanager
+        async def connected(self, *, check: bool = True) -> AsyncIterator[Any]:
+            yield cluster
 
     monkeypatch.setattr(uninstall, "_survey", survey)
-    monkeypatch.setattr(uninstall, "connect", connect)
-    monkeypatch.setattr(Where, "target", Target("", None))
+    monkeypatch.setattr(Where, "target", Without("", None))
 
 
 async def test_deletion_is_waited_for_as_long_as_objects_go(monkeypatch: pytest.MonkeyPatch) -> None:

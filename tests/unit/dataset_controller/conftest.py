@@ -121,17 +121,20 @@ def _claimant(volume: Object) -> str:
     return str((spec_of(volume).get("claimRef") or {}).get("uid") or "")
 
 
+DEFAULTS: dict[str, Any] = {
+    "pod_name": "replica-0",
+    "runtime_image": "runtime:1",
+    "nats_url": "nats://bus:4222",
+    "replicas_share": False,
+}
+SETTINGS = Settings(**DEFAULTS)
+
+
 class DataHarness(Harness[OperatorReplica]):
     """One dataset-controller and the world around it. `settings` are those of `Settings`, by field."""
 
     def __init__(self, fakes: Fakes | None = None, **settings: Any) -> None:
-        defaults: dict[str, Any] = {
-            "pod_name": "replica-0",
-            "runtime_image": "runtime:1",
-            "nats_url": "nats://bus:4222",
-            "replicas_share": False,
-        }
-        made = partial(build, Settings(**(defaults | settings)))
+        made = partial(build, Settings(**(DEFAULTS | settings)) if settings else SETTINGS)
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(
                 fakes, wake_of, made, ports.SAMPLE_SETS, ports.SAMPLE_JOBS

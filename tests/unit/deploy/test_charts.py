@@ -322,7 +322,7 @@ def test_a_changed_rollout_text_restarts_the_services() -> None:
     ],
 )
 def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
-    ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value)
+    ended = helm("template", "release", str(CHARTS / "paddlewheel"), "--set", f"crds.install=false,{value}")
 
     assert ended.returncode != 0
     assert named_field in ended.stderr
@@ -338,7 +338,12 @@ def test_error_names_the_invalid_value(value: str, named_field: str) -> None:
     ],
 )
 def test_values_that_the_serving_controller_reads_are_accepted(value: str) -> None:
-    assert helm("template", "release", str(CHARTS / "paddlewheel"), "--set", value).stderr == ""
+    assert (
+        helm(
+            "template", "release", str(CHARTS / "paddlewheel"), "--set", f"crds.install=false,{value}"
+        ).stderr
+        == ""
+    )
 
 
 def test_the_chart_refuses_what_a_controller_would_refuse() -> None:

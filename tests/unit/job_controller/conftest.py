@@ -20,12 +20,14 @@ from paddlewheel.testkit.harness import Fakes, Harness
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.operators import OperatorReplica
 
+SETTINGS = Settings()
+
 
 class JobHarness(Harness[OperatorReplica]):
     """One job-controller. `settings` are those of `Settings`, by field."""
 
     def __init__(self, fakes: Fakes | None = None, **settings: Any) -> None:
-        made = partial(build, Settings(**settings))
+        made = partial(build, Settings(**settings) if settings else SETTINGS)
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(fakes, wake_of, made, PADDLE_JOBS), JOBS, fakes
         )

@@ -60,12 +60,16 @@ class FakeFigures:
         return None
 
 
+DEFAULTS: dict[str, Any] = {"gateway": "gw/main", "replicas_share": False}
+SETTINGS = Settings(**DEFAULTS)
+
+
 class ServingHarness(Harness[OperatorReplica]):
     """One serving-controller. Methods about one service are about `lac`."""
 
     def __init__(self, fakes: Fakes | None = None, **settings: Any) -> None:
         self.figures = FakeFigures()
-        chosen = Settings(gateway="gw/main", replicas_share=False, **settings)
+        chosen = Settings(**DEFAULTS, **settings) if settings else SETTINGS
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(
                 fakes, wake_of, lambda host: build(chosen, host, self.figures), PADDLE_SERVICES

@@ -24,6 +24,7 @@ from trigger_controller.metrics import Metrics
 from trigger_controller.webhook import Webhook
 
 WARM = Key("default", "warm")
+SETTINGS = Settings(sources={"images": ("*",), "logs": ("team-a",)})
 NO_TOKENS = Path("/nonexistent")
 """What is stored here has not come by HTTP."""
 
@@ -32,7 +33,7 @@ class TriggerHarness(Harness[OperatorReplica]):
     """One trigger-controller. Methods about one trigger are about `warm` when no key is given."""
 
     def __init__(self, fakes: Fakes | None = None) -> None:
-        made = partial(build, Settings(sources={"images": ("*",), "logs": ("team-a",)}))
+        made = partial(build, SETTINGS)
         super().__init__(
             lambda fakes, wake_of: OperatorReplica(fakes, wake_of, made, ports.TRIGGERS), TRIGGERS, fakes
         )

@@ -449,6 +449,18 @@ def test_a_pod_that_is_created_after_its_epoch_was_over_goes_before_the_next_epo
     job.teardown()
 
 
+def test_a_job_may_be_deleted_before_its_first_status() -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(1), "failurePolicy": {"restartScope": "Gang"}}
+    job.begin(spec=spec, gate=Options(), rounds=0, sample_set=None)
+    job.work(calls=4, chance=1, lag=set())
+    job.the_user_deletes_the_job(chance=4)
+    job.hear(count=1, kind="PaddleJob")
+    job.let_go(number=0)
+    job.let_go(number=0)
+    job.teardown()
+
+
 def fail_and_end(job: JobMachine) -> None:
     """A pod fails, and the pods of its epoch end."""
     job.fail(2, "exit-1")

@@ -37,7 +37,6 @@ from paddlewheel.contracts.crds.limits import REPLICAS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, status_of, uid_of
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube import connect
 from paddlewheel.kube.ports import PADDLE_JOBS, Cluster, Object
 
 app = typer.Typer(
@@ -271,7 +270,7 @@ def _confirm(job: Object) -> None:
 
 async def _deleted(where: Target, job: Object, wait: int) -> None:
     # The API server has answered before the user was asked.
-    async with await connect(where.kubeconfig, context=where.context) as api:
+    async with where.connected(check=False) as api:
         await api.delete(PADDLE_JOBS, key_of(job), uid=uid_of(job))
         if wait:
             await wait_until_gone(api, job, wait)

@@ -125,9 +125,14 @@ class Target:
         await self.get("/version")
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[ApiCluster]:
-        """Yield a client of the API server. Raises Permanent when the server does not answer."""
-        await self.check()
+    async def connected(self, *, check: bool = True) -> AsyncIterator[ApiCluster]:
+        """Yield a client of the API server.
+
+        Args:
+            check: raise Permanent when the server does not answer; False when it has just answered.
+        """
+        if check:
+            await self.check()
         async with await connect(self.kubeconfig, context=self.context) as api:
             yield api
 

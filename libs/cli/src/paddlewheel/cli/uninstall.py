@@ -18,7 +18,6 @@ from paddlewheel.cli.tools import Tools
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import finalizers_of, key_of, version_of
 from paddlewheel.core.errors import Conflict, NotFound, PaddlewheelError, Permanent
-from paddlewheel.kube import connect
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.kube.ports import (
     PADDLE_JOBS,
@@ -111,7 +110,7 @@ async def _survey(where: Target) -> Found:
         "helm", "list", "--all", "--namespace", SYSTEM_NAMESPACE, "--output", "json"
     )
     release = any(entry["name"] == _RELEASE for entry in orjson.loads(listed))
-    async with await connect(where.kubeconfig, context=where.context) as api:
+    async with where.connected(check=False) as api:
         if not release:
             await refuse_other_installations(api)
         counts = {kind.kind: len(await _list(api, kind)) for kind in KINDS}
@@ -150,7 +149,7 @@ def _fate(removed: bool) -> str:
 
 async def _remove(where: Target, found: Found, objects: bool, crds: bool, report: Report) -> dict[str, int]:
     """Remove the installation; return the number of objects of each kind that are left."""
-    async with await connect(where.kubeconfig, context=where.context) as api:
+    async with where.connected(check=False) as api:
         if objects and found.release:
             for kind in KINDS:
                 await delete_all(api, kind, report)

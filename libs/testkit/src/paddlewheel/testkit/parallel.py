@@ -6,7 +6,8 @@ servers. xdist's own groups (`--dist loadgroup`) do not work with pytest 9.2, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from paddlewheel.core import sockets
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 TOGETHER = {
     "tests/e2e/test_digits.py": "cluster with Paddlewheel",
@@ -57,6 +59,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         def _split_scope(self, nodeid: str) -> str:
             return scope_of(nodeid)
 
+        def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # After each test, xdist counts the pending tests of all units that a worker has ever got.
+            scope = scope_of(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
     # Scopes start in the order of their tests, not by their size.
     config.option.loadscopereorder = False
     return Scheduler(config, log)
@@ -67,6 +76,17 @@ def scope_of(nodeid: str) -> str:
     path = nodeid.partition("::")[0]
     alone = nodeid if path.startswith("tests/unit/") else path
     return next((shared for prefix, shared in TOGETHER.items() if path.startswith(prefix)), alone)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The garbage collector ignores modules and tests: they exist until the run ends."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -265,7 +265,11 @@ def pytest_configure(config: pytest.Config) -> None:
         run.end()
     temporary = run.directory / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
+    # mutmut runs pytest several times in one process.
+    changed = pytest.MonkeyPatch()
+    changed.setenv("TMPDIR", str(temporary))
+    changed.setattr(tempfile, "tempdir", str(temporary))
+    config.add_cleanup(changed.undo)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

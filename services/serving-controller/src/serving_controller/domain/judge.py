@@ -13,6 +13,7 @@ of the iterated logarithm, 1970), if requests are independent of each other.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -188,9 +189,9 @@ def _edges(stable: Counts, canary: Counts, factor: float) -> Chance:
     """At each edge: does the canary answer more of its requests later than the stable revision would if it
     were slower by the factor?"""
     pairs = edge_pairs(canary.buckets, factor)
+    tries, others = canary.observed, stable.observed
     chances = [
-        chance(canary.slower_than(edge), canary.observed, stable.slower_than(lower), stable.observed)
-        for edge, lower in pairs
+        chance(canary.slower_than(edge), tries, stable.slower_than(lower), others) for edge, lower in pairs
     ]
     return min(chances, key=lambda found: found.ever, default=Chance()).among(len(pairs))
 
@@ -251,15 +252,14 @@ def _bucket_of(buckets: Mapping[float, int], share: float) -> tuple[float, float
 
 def slower_than(buckets: Mapping[float, int], seconds: float) -> float:
     """How many took longer: exact at an edge, interpolated within a bucket, 0 beyond the last finite edge."""
-    below_edge, below = 0.0, 0
-    for edge, count in sorted(buckets.items()):
-        if math.isinf(edge):
-            break
-        if seconds <= edge:
-            part = (seconds - below_edge) / (edge - below_edge)
-            return max(buckets.values()) - below - (count - below) * part
-        below_edge, below = edge, count
-    return 0.0
+    edges = sorted(buckets)
+    place = bisect_left(edges, seconds)
+    if place == len(edges) or math.isinf(edges[place]):
+        return 0.0
+    edge = edges[place]
+    below_edge, below = (edges[place - 1], buckets[edges[place - 1]]) if place else (0.0, 0)
+    part = (seconds - below_edge) / (edge - below_edge)
+    return max(buckets.values()) - below - (buckets[edge] - below) * part
 
 
 def chance(hits: float, tries: int, other_hits: float, other_tries: int, allowed: float = 0.0) -> Chance:

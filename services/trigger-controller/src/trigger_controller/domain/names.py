@@ -47,7 +47,7 @@ _SHORT = 10
 def digest(trigger_uid: str, event_id: str) -> str:
     """Identifies an event in a trigger's memory: 80 bits as letters and digits."""
     hashed = hashlib.sha256(f"{trigger_uid}\0{event_id}".encode()).digest()
-    return base64.b32encode(hashed).decode().lower()[:DIGEST_LENGTH]
+    return base64.b32encode(hashed[: DIGEST_LENGTH * 5 // 8]).decode().lower()
 
 
 def child_name(trigger: str, trigger_uid: str, event_id: str) -> str:
