@@ -20,6 +20,7 @@ from paddlewheel.contracts.crds.paddlejob import World
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.kubernetes import set_pod_status
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
@@ -306,5 +307,5 @@ async def test_a_finished_job_does_not_look_at_gates(harness: JobHarness) -> Non
     await harness.end_pods("demo-worker-1", phase="Failed")
     await harness.settle(key)
     assert (await harness.status(key))["phase"] == "Failed"
-    await harness.advance(5)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     assert (await harness.reconcile_stale(key)).requeue_after is None
