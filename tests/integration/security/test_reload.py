@@ -23,7 +23,7 @@ from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
-    PATIENCE,
+    BUS_ANSWER_TIMEOUT_SECONDS,
     ChartBus,
     Guest,
     guest,
@@ -80,8 +80,7 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
                 before = bus.process
                 await change(bus, config, *AFTER)
 
-                declared = render("paddlewheel", "crds.install=false", *AFTER)
-                after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
+                after = changed(bus, *AFTER)
                 await install(after)
                 newcomer = NatsBus(bus.access("subscriber", url=after.url_of("audio")), name="audio")
                 readers.append(newcomer)
@@ -138,6 +137,45 @@ async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: P
             assert vision.client.is_connected
         assert before is not None
         assert before.poll() is None, "the server was restarted"
+
+
+@pytest.mark.long
+async def test_the_copies_of_a_removed_team_are_deleted_with_their_files(tmp_path: Path) -> None:
+    """A team that later gets the same name reads none of these facts."""
+    removed = BEFORE[:1]
+    again = (*BEFORE[:2], "nats.subscribers[1].namespaces={team-c}", BEFORE[3])
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        await publish_two(bus, 1)
+        async with reloading(bus, tmp_path / "mounted") as config:
+            streams = bus.folder / "store" / "jetstream"
+            assert stored(streams, "vision") == stored(streams, "subscriber") != set()
+            before = reloads(bus)
+            config.write_text(configured(bus, *removed))
+            # The server still has the account.
+            await install(changed(bus, *removed))
+            await eventually(lambda: reloads(bus) >= before + 1, within=120, what="the team is removed")
+            assert stored(streams, "vision") == set()
+
+            await change(bus, config, *again)
+            after = changed(bus, *again)
+            async with guest(after, "vision", prefix="_INBOX_subscriber") as member:
+                found = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            assert found["error"]["code"] == 404
+            async with guest(after, "subscriber", prefix="_INBOX_subscriber") as member:
+                other = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            assert other["state"]["messages"] == 2
+
+
+def stored(streams: Path, account: str) -> set[str]:
+    """The streams of an account on the server's disk."""
+    return {each.name for each in (streams / account).glob("streams/*")}
+
+
+def changed(bus: ChartBus, *values: str) -> ChartBus:
+    """The server as it is after other values."""
+    declared = render("paddlewheel", "crds.install=false", *values)
+    return ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
 
 
 @pytest.mark.long
@@ -231,7 +269,7 @@ async def publish_two(bus: ChartBus, number: int) -> None:
 
 async def next_namespaces(heard: Subscription, most: int) -> list[str]:
     """The namespaces of the next facts, sorted."""
-    messages = [await heard.next_msg(PATIENCE) for _ in range(most)]
+    messages = [await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS) for _ in range(most)]
     return sorted(message.subject.split(".")[-2] for message in messages)
 
 

@@ -2,6 +2,9 @@
 
 The server reads accounts, a larger store and its certificate again without losing a connection. The chart's
 configuration and certificates are mounted files, which the kubelet replaces.
+
+A server keeps the streams of an account that its configuration no longer has, and no client can delete them.
+So a reload that removes a team waits until bus-installer has deleted the copies of the team.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bus_auth.timing import SERVER_RELOAD_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_TIMEOUT_SECONDS
+from bus_auth.timing import (
+    REMOVED_TEAM_GRACE_SECONDS,
+    SERVER_RELOAD_CHECK_INTERVAL_SECONDS,
+    SERVER_RELOAD_TIMEOUT_SECONDS,
+)
 from paddlewheel.bus.callout.keys import PublicKeys
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.files import replace_file
@@ -26,13 +33,17 @@ CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
 """Files in the folder of the server: its configuration, what that includes, and what the server writes."""
 
 _STORE = re.compile(r'^(\s*max_(memory|file)_store: )"(\d+)([KMGT])"$', re.MULTILINE)
+_ACCOUNT = re.compile(r'^  "([^"]+)": \{', re.MULTILINE)
 _RUNNING_STORE = {"memory": "max_memory", "file": "max_storage"}
 """A store in the configuration, and its name in what the server reports."""
 
 log = LibraryLogger(__name__)
 
-Monitor = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""The state that the server reports (`/varz`). None when no server answers."""
+Monitor = Callable[..., Awaitable[Mapping[str, Any] | None]]
+"""Asks the server's monitor for a path, `varz` unless given. None when no server answers."""
+
+STREAMS = "jsz?accounts=true&streams=true"
+"""The path at which the monitor reports the streams of each account."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,8 @@ class ServerConfig:
         # The files may become these of a configuration that the server refuses.
         self._loaded = None
         server = await self._monitor()
+        if server is not None:
+            await self._wait_for_copies(wanted)
         self._write(wanted, server)
         if server is None:
             return not self._is_silent()
@@ -111,6 +124,20 @@ class ServerConfig:
             return False
         self._loaded = wanted
         return True
+
+    async def _wait_for_copies(self, wanted: Content) -> None:
+        """Until the accounts that the server is to forget have no streams, or for the grace at most."""
+        removed = self._accounts() - _accounts(wanted.config)
+        for _ in range(int(REMOVED_TEAM_GRACE_SECONDS / SERVER_RELOAD_CHECK_INTERVAL_SECONDS)):
+            report = await self._monitor(STREAMS) if removed else {}
+            if report is not None and not removed & _with_streams(report):
+                return
+            await self._clock.sleep(SERVER_RELOAD_CHECK_INTERVAL_SECONDS)
+        log.error("bus-installer has not deleted the copies of removed teams", teams=sorted(removed))
+
+    def _accounts(self) -> set[str]:
+        """The accounts in the configuration that the server has."""
+        return _accounts((self._folder / CONFIG).read_text()) if self.has_files else set()
 
     def _write(self, wanted: Content, server: Mapping[str, Any] | None) -> None:
         text = keep_store(wanted.config, server) if server else wanted.config
@@ -155,6 +182,16 @@ class ServerConfig:
             return pid if _name_of(pid) == PROGRAM else None
         except (OSError, ValueError):
             return None
+
+
+def _accounts(config: str) -> set[str]:
+    return set(_ACCOUNT.findall(config))
+
+
+def _with_streams(report: Mapping[str, Any]) -> set[str]:
+    """Accounts with streams, by the monitor's report."""
+    details = report.get("account_details") or ()
+    return {each["name"] for each in details if each.get("stream_detail")}
 
 
 def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:
