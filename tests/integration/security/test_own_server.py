@@ -47,8 +47,8 @@ async def test_an_agent_connects_to_a_server_of_ones_own(
     try:
         settings = agent_settings(f"tls://localhost:{server.port}", tmp_path / "pod", sources, monkeypatch)
         # bus-installer has the same files.
-        access = {"creds_file": str(settings.nats_creds_file), "tls_dir": str(settings.nats_tls_dir)}
-        installer = NatsBus(Access(settings.nats_url, **access))
+        creds, tls = str(settings.nats_creds_file), str(settings.nats_tls_dir)
+        installer = NatsBus(Access(settings.nats_url, creds_file=creds, tls_dir=tls))
         await patiently(installer.install)
         await installer.close()
         agent = await connect(Access.of(settings, SOURCE), name=settings.pod_name)

@@ -205,7 +205,7 @@ async def test_attack_a_pod_reads_the_clients_of_a_server(tmp_path: Path) -> Non
             with pytest.raises(ClientConnectorError):
                 await session.get(f"http://127.0.0.2:{monitor_of(bus).split(':')[1]}/connz")
             assert [await status(path) for path in ("/healthz", "/readyz", "/connz")] == [200, 200, 404]
-            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0),)
+            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0, config_loaded=True),)
 
             bus.stop()
             assert [await status(path) for path in ("/healthz", "/readyz")] == [503, 503]

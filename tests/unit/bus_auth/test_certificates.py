@@ -236,7 +236,7 @@ async def test_the_authority_is_renewed_with_its_key_two_years_before_its_end(
 
 
 class Emptied(MemoryCluster):
-    """Somebody removes the data of the authority's Secret after the first look at them."""
+    """The data of the authority's Secret are removed after the first look at them."""
 
     looks = 0
 
@@ -253,7 +253,7 @@ class Emptied(MemoryCluster):
 async def test_an_authority_that_is_emptied_during_its_renewal_is_filled_again(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    cluster = await with_objects(Emptied())
+    await with_objects(cluster := Emptied())
     cluster.looks = 2
     await certificates(cluster, tmp_path, clock).begin()
     first = await data_of(cluster)
@@ -272,7 +272,7 @@ async def test_an_authority_that_is_emptied_during_its_renewal_is_filled_again(
 async def test_an_authority_with_a_key_of_another_kind_ends_with_a_message(
     cluster: MemoryCluster, tmp_path: Path, clock: ManualClock, days: int
 ) -> None:
-    """For example an RSA key of one's own: a ValueError would end the task that checks all others."""
+    """An RSA key, for example: a ValueError would end the task that checks all Secrets."""
     await certificates(cluster, tmp_path, clock).begin()
     made = await data_of(cluster)
     files = {"tls.crt": made["nats-ca"]["tls.crt"], "tls.key": made["bus-auth-key"]["tls.key"]}

@@ -122,8 +122,10 @@ async def test_a_refused_reload_is_tried_again_until_the_server_has_loaded_it(
 
     assert not await config.update()
     assert not await config.update()
+    assert not config.is_loaded
     server.refuses = False
     assert await config.update()
+    assert config.is_loaded
     assert len(server.signals) == 2 + 2
 
 

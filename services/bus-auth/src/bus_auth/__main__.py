@@ -43,7 +43,7 @@ def main() -> int:
             logging.set_up(SERVICE)
             sources = Sources(Path(config), Path(certificate), Path(tls))
             server = ServerConfig(sources, Path(folder), partial(ask_monitor, monitor), SystemClock())
-            return run_service(partial(_keep, server, routes(monitor), int(port)))
+            return run_service(partial(_keep, server, routes(monitor, lambda: server.is_loaded), int(port)))
     sys.stderr.write(f"usage: {USAGE}\n")
     return 2
 

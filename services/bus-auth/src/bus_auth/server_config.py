@@ -25,6 +25,7 @@ from bus_auth.timing import (
 )
 from paddlewheel.bus.callout.keys import PublicKeys
 from paddlewheel.core.clock import Clock
+from paddlewheel.core.errors import Permanent
 from paddlewheel.core.files import replace_file
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -88,6 +89,8 @@ class ServerConfig:
         self._sources, self._folder = sources, folder
         self._monitor, self._clock = monitor, clock
         self._loaded: Content | None = None
+        self.is_loaded = False
+        """The last update found that the server has its files, or is not running."""
 
     @property
     def has_files(self) -> bool:
@@ -104,7 +107,14 @@ class ServerConfig:
         Raises:
             Permanent, OSError: a source cannot be read.
         """
-        wanted = self._sources.read()
+        try:
+            self.is_loaded = await self._update(self._sources.read())
+        except (OSError, Permanent):
+            self.is_loaded = False
+            raise
+        return self.is_loaded
+
+    async def _update(self, wanted: Content) -> bool:
         if wanted == self._loaded:
             return True
         # The files may become these of a configuration that the server refuses.

@@ -76,6 +76,8 @@ class Provision:
         self._missing_durables: set[str] = set()
         self.lags: dict[str, int] = {}
         """Messages that each durable had not acknowledged, when the installer last looked."""
+        self.loaded: dict[str, bool] = {}
+        """Whether each server of the chart has loaded its configuration, by its last report."""
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
@@ -316,6 +318,9 @@ class Provision:
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
         self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
+        self.loaded |= {
+            each.monitor: each.config_loaded for each in servers if each.config_loaded is not None
+        }
         verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:
