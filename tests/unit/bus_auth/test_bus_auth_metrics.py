@@ -1,4 +1,4 @@
-"""What bus-auth measures, and the alert rules of the documentation."""
+"""The metrics of bus-auth, and the alert rules of the documentation."""
 
 from __future__ import annotations
 
