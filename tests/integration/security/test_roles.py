@@ -135,9 +135,6 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.trigger-controller-datasets-again": {TRIGGER, OPERATOR},
-    # An earlier release had this durable.
-    f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {OPERATOR},
-    f"{API}.CONSUMER.DELETE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.DELETE.PW_REPLAY.trigger-controller-datasets-again": {OPERATOR},
     f"{API}.SERVER.REMOVE": {OPERATOR},
     f"{API}.ACCOUNT.PURGE.PADDLEWHEEL": {OPERATOR},
