@@ -167,6 +167,26 @@ async def test_the_copies_of_a_removed_team_are_deleted_with_their_files(tmp_pat
             assert other["state"]["messages"] == 2
 
 
+@pytest.mark.long
+async def test_a_server_that_starts_without_a_team_has_none_of_its_copies(tmp_path: Path) -> None:
+    """An upgrade that removes a team may replace the pod of the server, too."""
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        await publish_two(bus, 1)
+        bus.stop()
+        files, config = mounted(bus, tmp_path / "mounted"), bus.home / "nats.conf"
+        files[0].write_text(configured(bus, *BEFORE[:1]))
+        streams = bus.folder / "store" / "jetstream"
+        assert stored(streams, "vision")
+        async with reloader(bus, files, without_files=True):
+            await eventually(config.exists, within=90, what="the new configuration")
+            bus.start()
+            assert not (streams / "vision").exists()
+            async with guest(bus, "subscriber", prefix="_INBOX_subscriber") as member:
+                other = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            assert other["state"]["messages"] == 2
+
+
 def stored(streams: Path, account: str) -> set[str]:
     """The streams of an account on the server's disk."""
     return {each.name for each in (streams / account).glob("streams/*")}
@@ -216,8 +236,25 @@ async def reloading(
     bus: ChartBus, folder: Path, log: Path | None = None, port: int = 0
 ) -> AsyncIterator[Path]:
     """Run the container `config` beside the server. Yields the mounted nats.conf, when it is loaded."""
-    config, *others = mounted(bus, folder)
-    arguments = (config, *others, bus.home, f"http://{monitor_of(bus)}", port)
+    files = mounted(bus, folder)
+    async with reloader(bus, files, log, port):
+        await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
+        yield files[0]
+
+
+@asynccontextmanager
+async def reloader(
+    bus: ChartBus,
+    files: tuple[Path, Path, Path],
+    log: Path | None = None,
+    port: int = 0,
+    *,
+    without_files: bool = False,
+) -> AsyncIterator[None]:
+    """The container `config` with these mounted files, in a pod that may be new."""
+    arguments = (*files, bus.home, f"http://{monitor_of(bus)}", port, bus.folder / "store")
+    if without_files:
+        (bus.home / "nats.conf").unlink()
     with (log or Path(os.devnull)).open("wb") as output:
         beside = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -229,8 +266,7 @@ async def reloading(
             stderr=output,
         )
         try:
-            await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
-            yield config
+            yield
         finally:
             beside.terminate()
             await beside.wait()

@@ -13,6 +13,7 @@ import pytest
 
 from bus_auth.__main__ import keep_files
 from bus_auth.server_config import CONFIG, KEYS, PID, STREAMS, ServerConfig, Sources, keep_store
+from paddlewheel.bus.admin.accounts import HOME
 from paddlewheel.testkit.charts import named, render
 
 SERVER, OTHER = 42, 7
@@ -61,7 +62,7 @@ class NoTime:
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
     """The files that the kubelet mounts."""
-    made = Sources(tmp_path / "nats.conf", tmp_path / "tls.crt", tmp_path / "tls")
+    made = Sources(tmp_path / "nats.conf", tmp_path / "tls.crt", tmp_path / "tls", tmp_path / "data")
     made.config.write_text("port: 4222")
     made.certificate.write_text("A: 1")
     made.tls.mkdir()
@@ -191,6 +192,24 @@ async def test_a_team_is_removed_when_its_copies_are_deleted_or_after_the_grace(
     assert len(loaded) == asked
     assert all('"gone"' in text for text in loaded)
     assert '"gone"' not in server.loaded
+
+
+async def test_what_a_server_has_of_removed_teams_is_deleted_before_it_starts_and_nothing_else(
+    config: ServerConfig, sources: Sources, server: Server
+) -> None:
+    """A pod that starts with a new configuration keeps the volume of the pod before."""
+    streams = sources.store / "jetstream"
+    for account in (HOME, "vision", "gone", "$SYS", "$G"):
+        (streams / account / "streams" / "PW_JOBS").mkdir(parents=True)
+    sources.config.write_text(with_accounts(HOME, "vision"))
+    assert await config.update()
+    assert {each.name for each in streams.iterdir()} == {HOME, "vision", "$SYS", "$G"}
+
+    (streams / "gone").mkdir()
+    server.start()
+    server.streams = [set()]
+    assert await config.update()
+    assert (streams / "gone").exists(), "a server that runs has it open"
 
 
 async def test_a_refused_configuration_does_not_stay_when_the_operator_takes_it_back(

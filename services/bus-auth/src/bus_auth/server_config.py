@@ -4,7 +4,8 @@ The server reads accounts, a larger store and its certificate again without losi
 configuration and certificates are mounted files, which the kubelet replaces.
 
 A server keeps the streams of an account that its configuration no longer has, and no client can delete them.
-So a reload that removes a team waits until bus-installer has deleted the copies of the team.
+So a reload that removes a team waits until bus-installer has deleted the copies of the team. What a server
+still has of removed teams is deleted before it starts the next time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from bus_auth.timing import (
     SERVER_RELOAD_CHECK_INTERVAL_SECONDS,
     SERVER_RELOAD_TIMEOUT_SECONDS,
 )
+from paddlewheel.bus.admin.accounts import HOME
 from paddlewheel.bus.callout.keys import PublicKeys
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
@@ -35,6 +38,8 @@ CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
 
 _STORE = re.compile(r'^(\s*max_(memory|file)_store: )"(\d+)([KMGT])"$', re.MULTILINE)
 _ACCOUNT = re.compile(r'^  "([^"]+)": \{', re.MULTILINE)
+_TEAM = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""An account that is not of the server itself, nor that with the streams."""
 _RUNNING_STORE = {"memory": "max_memory", "file": "max_storage"}
 """A store in the configuration, and its name in what the server reports."""
 
@@ -49,17 +54,19 @@ STREAMS = "jsz?accounts=true&streams=true"
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that the chart mounts.
+    """The files and the folder that the chart mounts.
 
     Args:
         config: `nats.conf`.
         certificate: the certificate of the key of bus-auth.
         tls: the folder with the server's own certificate, which the server reads itself.
+        store: the folder in which the server keeps streams.
     """
 
     config: Path
     certificate: Path
     tls: Path
+    store: Path
 
     def read(self) -> Content:
         """Raises Permanent or OSError."""
@@ -119,6 +126,8 @@ class ServerConfig:
             return True
         # The files may become these of a configuration that the server refuses.
         self._loaded = None
+        if not self.has_files:
+            _delete_removed(self._sources.store / "jetstream", _accounts(wanted.config))
         server = await self._monitor()
         if server is not None:
             await self._wait_for_copies(wanted)
@@ -196,6 +205,18 @@ class ServerConfig:
 
 def _accounts(config: str) -> set[str]:
     return set(_ACCOUNT.findall(config))
+
+
+def _delete_removed(store: Path, accounts: set[str]) -> None:
+    """The streams of teams that are not among the accounts. No server may run."""
+    folders = store.iterdir() if store.is_dir() and HOME in accounts else ()
+    for folder in [each for each in folders if _TEAM.fullmatch(each.name) and each.name not in accounts]:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            log.error("the copies of a removed team cannot be deleted", team=folder.name, why=str(error))
+        else:
+            log.info("the copies of a removed team were deleted", team=folder.name)
 
 
 def _with_streams(report: Mapping[str, Any]) -> set[str]:

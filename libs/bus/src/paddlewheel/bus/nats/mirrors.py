@@ -224,9 +224,8 @@ class Mirrors:
             if error.reason != NO_RESPONDERS:
                 raise
             # The server no longer has the account, which its reloader delays for some time only.
-            log.error(
-                "bus mirror of a removed team stays on the disks of the servers",
-                remedy="add the team to nats.subscribers again, and remove it when bus-installer is ready",
+            log.warning(
+                "bus mirror of a removed team stays on the disks of the servers until they start again",
                 stream=spec.name,
                 team=team.name,
             )
