@@ -111,7 +111,10 @@ def version_of(obj: Object) -> int:
 
 
 @pytest.mark.long
-async def test_a_ready_set_is_not_written_again_while_nothing_changes(data: DataServiceHarness) -> None:
+async def test_a_ready_set_is_not_written_again_while_nothing_changes(
+    data: DataServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddlewheel.operator.outbox.CONFIRM_GRACE_SECONDS", 1.0)
     await data.start()
     key = await data.create_set()
     await data.wait_phase(key, "Ready")

@@ -74,7 +74,10 @@ async def test_one_life_from_manifest_to_last_fact(harness: ServingServiceHarnes
 
 
 @pytest.mark.long
-async def test_a_restart_at_rest_writes_nothing(harness: ServingServiceHarness) -> None:
+async def test_a_restart_at_rest_writes_nothing(
+    harness: ServingServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddlewheel.operator.outbox.CONFIRM_GRACE_SECONDS", 1.0)
     await harness.start(**GATEWAY)
     first = await harness.served()
     await harness.wait_facts(harness.lac, "RevisionReady", "ServiceReady")

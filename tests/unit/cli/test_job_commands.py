@@ -371,8 +371,9 @@ def test_a_job_is_shown_with_all_that_its_status_says() -> None:
     assert ["NodeLost", "1"] in rows
     facts = [row for row in rows if row[0].startswith("Job")]
     assert facts == [
-        ["JobAccepted", "2026-01-01T00:00:00Z", "yes"], ["JobRunning", "2026-01-01T01:00:00Z", "not yet"]
-    ]  # fmt: skip
+        ["JobAccepted", "2026-01-01T00:00:00Z", "yes"],
+        ["JobRunning", "2026-01-01T01:00:00Z", "not confirmed"],
+    ]
 
 
 def test_how_far_a_training_is_and_who_schedules_it_are_text_of() -> None:

@@ -16,6 +16,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunPhase
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube import ports
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.memory_bus.kv import MemoryKeyValue
 from paddlewheel.testkit.samplesets import make_sample_job, make_sample_set, make_secret
 
@@ -354,7 +355,7 @@ async def test_a_crash_between_publish_and_confirmation_repeats_no_fact(data: Da
     assert ("SampleSetReady", 0, False) in await data.announcements()
     await data.restart()
     await data.drive()
-    await data.wait(5)
+    await data.wait(CONFIRM_GRACE_SECONDS)
     assert ("SampleSetReady", 0, True) in await data.announcements()
     assert data.facts() == FACTS
 

@@ -24,6 +24,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.tasks import end
 from paddlewheel.kube import ports
 from paddlewheel.kube.ports import Object, Objects, Resource
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.samplesets import make_sample_set, make_secret
 
 FACTS = ["SampleSetBound", "SampleSetMounted", "SampleSetSynced", "SampleSetReady"]
@@ -328,7 +329,7 @@ async def test_an_own_status_write_wakes_only_the_jobs_of_the_set(data: DataHarn
 
 async def test_writes_of_a_whole_path_are_few(data: DataHarness) -> None:
     await data.ready_set()
-    await data.wait(5)
+    await data.wait(CONFIRM_GRACE_SECONDS)
     # Each phase, the run that has started, the figures, and the confirmation of the last fact.
     assert data.cluster.writes["patch-status", "samplesets"] <= 11
     assert data.cluster.writes["patch", "samplesets"] == 1

@@ -11,6 +11,7 @@ import pytest
 
 from job_controller.app import build
 from job_controller.config import Settings
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.bus.streams import JOBS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.control.controller import Result
@@ -44,13 +45,20 @@ class JobHarness(Harness[OperatorReplica]):
         data: dict[str, str] = (await self.get(key, CONFIG_MAPS))["data"]
         return data
 
+    async def begin(self, job: Object) -> Key:
+        """Create a job, and wait until its pods are made and its first status is written."""
+        key = await self.create(job)
+        await self.settle(key)
+        await self.advance(FIRST_STATUS_GRACE_SECONDS)
+        return key
+
     async def restarts(self, key: Key) -> tuple[int, dict[str, int]]:
         """Epoch, and restarts by cause."""
         status = await self.status(key)
         return status.get("epoch", 0), status.get("restarts", {})
 
     async def announced(self, key: Key) -> dict[str, bool]:
-        """Recorded facts by name: whether the status says that they are published."""
+        """Whether each recorded fact is confirmed as published, by name."""
         return {a["fact"]: a["announced"] for a in (await self.status(key))["announcements"]}
 
     async def run_pods(self, *pods: str, namespace: str = "default") -> None:

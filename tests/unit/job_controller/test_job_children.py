@@ -12,6 +12,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, Object, Resource
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
 WORKERS = ["demo-worker-0", "demo-worker-1"]
@@ -99,8 +100,7 @@ async def test_scaling_up_and_down_keeps_the_config_in_step(harness: JobHarness)
 
 
 async def test_a_job_that_has_not_begun_is_scaled_pod_by_pod(harness: JobHarness) -> None:
-    key = await harness.create(make_paddle_job(intranet="Service", worker=make_role(2)))
-    await harness.settle(key)
+    key = await harness.begin(make_paddle_job(intranet="Service", worker=make_role(2)))
     await harness.patch(key, {"spec": {"worker": {"replicas": 4}}})
     await harness.settle(key)
     assert len(await harness.pod_names()) == 4
@@ -275,7 +275,7 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
     }
     assert harness.facts()[-1] == "JobStuck"
     # The fact is confirmed.
-    await harness.advance(3)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     with harness.counted_writes() as writes:
         await harness.advance(600)
     assert not writes

@@ -171,8 +171,7 @@ async def test_a_condition_says_the_same_for_as_long_as_the_trouble_lasts(harnes
         with harness.counted_writes() as writes:
             for _ in range(40):
                 await harness.advance(1)
-        # The confirmation of JobAccepted, nothing else.
-        assert writes == {("patch-status", "paddlejobs"): 1}
+        assert not writes
     warnings = [e for e in await harness.kubernetes_events() if e.type == "Warning"]
     assert len(warnings) == 1
 

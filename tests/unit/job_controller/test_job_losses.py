@@ -201,11 +201,12 @@ async def test_a_pod_that_is_going_before_the_status_has_listed_it_is_lost_at_on
     worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
     key = await harness.create(collective(worker=worker))
     await harness.reconcile(key)
-    assert (await harness.status(key))["worker"]["refs"] == []
+    assert await harness.status(key) == {}
     await harness.run_pods(FIRST.name)
     await harness.delete(SECOND, PODS)
-    await harness.reconcile(key)
+    await harness.settle(key)
     assert await harness.restarts(key) == (1, {"PodDeleted": 1})
+    assert (harness.facts()[0], harness.facts()[-1]) == ("JobAccepted", "JobRestarted")
 
 
 def test_of_jobs_that_have_ended_or_are_gone_no_pod_is_remembered() -> None:

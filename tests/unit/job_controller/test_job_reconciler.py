@@ -9,6 +9,7 @@ import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.app import RESOURCES, claim
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from job_controller.watch import BY_OWNER
 from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.contracts.keys import Key
@@ -19,6 +20,7 @@ from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import Create
 from paddlewheel.operator.executor import Executor
 from paddlewheel.operator.failures import Owner
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
@@ -30,8 +32,7 @@ def collective(**spec: Any) -> Object:
 
 
 async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
-    key = await harness.create(collective(cleanPodPolicy="Never"))
-    await harness.settle(key)
+    key = await harness.begin(collective(cleanPodPolicy="Never"))
     status = await harness.status(key)
     assert (status["phase"], status["mode"]) == ("Pending", "Collective")
     assert status["worker"]["pending"] == 2
@@ -41,7 +42,7 @@ async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
     await harness.run_pods()
     await harness.settle(key)
     assert (await harness.config(key))["PADDLE_TRAINER_ENDPOINTS"] == "10.0.0.1:36000,10.0.0.2:36000"
-    assert (await harness.status(key))["startTime"] == "2026-01-01T00:00:00Z"
+    assert (await harness.status(key))["startTime"] == "2026-01-01T00:00:01Z"
     assert await harness.service_names() == []
 
     await harness.clock.advance(90)
@@ -49,7 +50,7 @@ async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
     await harness.settle(key)
     status = await harness.status(key)
     assert status["phase"] == "Completed"
-    assert status["completionTime"] == "2026-01-01T00:01:30Z"
+    assert status["completionTime"] == "2026-01-01T00:01:31Z"
     assert status["results"] == {"accuracy": 0.97}
     assert status["worker"]["succeeded"] == 2
     assert (await harness.condition(key, "Complete"))["status"] == "True"
@@ -58,20 +59,18 @@ async def test_a_job_from_manifest_to_completed(harness: JobHarness) -> None:
     succeeded = harness.published[-1].data
     assert isinstance(succeeded, JobSucceeded)
     assert (succeeded.seconds, succeeded.results) == (90.0, {"accuracy": 0.97})
-    await harness.advance(3)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     assert all((await harness.announced(key)).values())
 
 
 async def test_the_first_status_says_how_an_autoscaler_finds_the_workers(harness: JobHarness) -> None:
-    key = await harness.create(collective(ps=make_role(1)))
     with harness.counted_writes() as writes:
-        await harness.reconcile(key)
+        key = await harness.begin(collective(ps=make_role(1)))
     assert writes["patch-status", "paddlejobs"] == 1
     selector = (await harness.status(key))["selector"]
     found = await harness.cluster.list(PODS, "default", label_selector=selector)
     assert [pod["metadata"]["name"] for pod in found] == WORKERS
-    servers = await harness.create(make_paddle_job("servers", ps=make_role(1)))
-    await harness.settle(servers)
+    servers = await harness.begin(make_paddle_job("servers", ps=make_role(1)))
     assert "selector" not in await harness.status(servers)
 
 
@@ -89,8 +88,6 @@ async def test_writes_of_a_whole_life_are_counted(harness: JobHarness) -> None:
         key = await harness.to_running(make_paddle_job(worker=make_role(20), cleanPodPolicy="Never"))
         await harness.end_pods()
         await harness.settle(key)
-        await harness.advance(3)
-        await harness.settle(key)
     # Kubelet's part: each pod is run once and ended once.
     assert writes.pop(("patch-status", "pods")) == 40
     assert writes == {
@@ -98,8 +95,8 @@ async def test_writes_of_a_whole_life_are_counted(harness: JobHarness) -> None:
         ("patch", "paddlejobs"): 1,
         ("create", "pods"): 20,
         ("create", "configmaps"): 1,
-        # Accepted, starting, running, succeeded; each confirms the facts before, one more the end.
-        ("patch-status", "paddlejobs"): 5,
+        # Running, with the facts that it was accepted and starting, and succeeded.
+        ("patch-status", "paddlejobs"): 2,
     }
 
 
@@ -124,6 +121,8 @@ async def test_all_pods_are_created_in_one_pass_and_once_though_the_caches_lag(
 
 async def test_a_crash_between_pods_and_status_neither_doubles_nor_loses(harness: JobHarness) -> None:
     key = await harness.create(collective())
+    await harness.reconcile(key)
+    await harness.clock.advance(FIRST_STATUS_GRACE_SECONDS)
     with harness.failing(Retry("Killed"), "patch-status", PADDLE_JOBS), pytest.raises(Retry):
         await harness.reconcile(key)
     assert await harness.pod_names() == WORKERS
@@ -221,6 +220,8 @@ async def test_writing_to_a_job_that_is_gone_is_a_conflict_not_a_bug(harness: Jo
 
 async def test_a_job_that_goes_before_its_status_is_written_is_a_conflict_too(harness: JobHarness) -> None:
     key = await harness.create(collective())
+    await harness.reconcile(key)
+    await harness.clock.advance(FIRST_STATUS_GRACE_SECONDS)
     with (
         harness.failing(NotFound("gone"), "patch-status", PADDLE_JOBS),
         pytest.raises(Conflict, match="default/demo is gone"),

@@ -37,8 +37,7 @@ def collective(**spec: Any) -> Object:
 
 
 async def test_a_life_as_the_table_shows_it(harness: JobHarness) -> None:
-    key = await harness.create(collective(cleanPodPolicy="Never"))
-    await harness.settle(key)
+    key = await harness.begin(collective(cleanPodPolicy="Never"))
     assert await row(harness, key) == ("Pending", "0/2", "PodsPending", "0 of 2 pods are running and ready")
     await harness.run_pods("demo-worker-0")
     await harness.settle(key)

@@ -10,7 +10,6 @@ from tests.unit.job_controller.builders import make_job, make_pod
 
 from job_controller.domain import names, status
 from job_controller.domain.events import (
-    clean_up_events,
     end_event,
     gate_events,
     refusal_events,
@@ -148,17 +147,6 @@ def test_a_refused_spec_is_reported_once_per_generation() -> None:
     )
 
 
-@pytest.mark.parametrize(("pods", "words"), [(1, "1 pod"), (2, "2 pods")])
-def test_deleted_pods_of_a_finished_job_are_counted(pods: int, words: str) -> None:
-    assert clean_up_events(pods) == (
-        KubernetesEvent("Normal", "SuccessfulDelete", f"deleted {words} of the finished job"),
-    )
-
-
-def test_nothing_deleted_is_no_event() -> None:
-    assert clean_up_events(0) == ()
-
-
 def test_the_end_is_reported_with_its_reason() -> None:
     failed = Condition(names.CONDITION_FAILED, "True", "PodFailed", "pod demo-worker-0 failed")
     assert end_event(JobStatus()) == KubernetesEvent("Normal", "Completed", "the job has succeeded")
@@ -167,11 +155,10 @@ def test_the_end_is_reported_with_its_reason() -> None:
     )
 
 
-def test_created_and_deleted_pods_are_counted() -> None:
+def test_only_another_number_of_pods_is_an_event() -> None:
     job = make_job(worker=make_role(2))
-    assert scale_events(job, (), ()) == ()
+    assert scale_events(job, (), ()) == scale_events(job, job.pod_ids, ()) == ()
     assert scale_events(job, job.pod_ids, (make_pod("worker", 2),)) == (
-        KubernetesEvent("Normal", "SuccessfulCreate", "created 2 pods"),
         KubernetesEvent("Normal", "Scaled", "deleted 1 pod"),
     )
 

@@ -295,7 +295,7 @@ async def test_a_childs_trouble_keeps_the_status_from_nothing(toy: ToyHarness) -
 
 async def test_the_earliest_wish_decides_about_the_next_pass(toy: ToyHarness) -> None:
     await toy.make(phase="Running")
-    assert (await toy.reconcile(KEY)).requeue_after == CONFIRM_GRACE_SECONDS
+    assert (await toy.reconcile(KEY)).requeue_after == 60.0
     await toy.advance(CONFIRM_GRACE_SECONDS)
     assert (await toy.reconcile(KEY)).requeue_after == 60.0
 

@@ -14,6 +14,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.wire import encode
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object, Resource
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.memory_cluster import Verb
 from paddlewheel.testkit.triggers import (
     SAMPLE_JOB_SUCCEEDED,
@@ -479,7 +480,7 @@ async def test_nothing_is_written_when_nothing_happens(harness: TriggerHarness) 
     await harness.apply(make_trigger())
     await harness.publish_ready("e-1")
     await harness.settle(WARM)
-    await harness.advance(10)
+    await harness.advance(CONFIRM_GRACE_SECONDS)
     with harness.counted_writes() as writes:
         for _ in range(3):
             await harness.reconcile(WARM)

@@ -47,6 +47,8 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 NODE_SILENCE_TIMEOUT_SECONDS = 45.0
 """A kubelet renews the Lease of its node every 10 s. The node is lost if the Lease was not renewed for this
 long after a rank on another node failed."""
+FIRST_STATUS_GRACE_SECONDS = 1.0
+"""A new job's first status may wait this long for its pods to run, so that a quick start is one write."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
 POD_PREPARATION_GRACE_SECONDS = 30.0

@@ -25,6 +25,7 @@ from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
 from paddlewheel.kube.objects import uid_of, version_of
 from paddlewheel.kube.ports import Change, Object
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, earliest
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import object_ref
 from paddlewheel.operator.watch import Watch
@@ -32,7 +33,6 @@ from paddlewheel.testkit.memory_cluster import MemoryCluster
 
 AT_ONCE = 0.25
 """Seconds: a wake that only waits for others of its burst counts as due."""
-_CONFIRM_AFTER = 3.0
 _RETRY_AFTER = 1.0
 _PUBLISH_RETRY = 5.0
 
@@ -348,7 +348,7 @@ class Passes:
         if not is_settled:
             return _PUBLISH_RETRY
         since = min(self._unconfirmed.values(), default=None)
-        return None if since is None else max(0.0, since + _CONFIRM_AFTER - self._clock.monotonic())
+        return None if since is None else max(0.0, since + CONFIRM_GRACE_SECONDS - self._clock.monotonic())
 
     def _publish(self, obj: Object, case: Case, recorded: Announcements) -> bool:
         """Whether the bus holds every recorded fact."""

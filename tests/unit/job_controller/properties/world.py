@@ -22,6 +22,7 @@ from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 from job_controller.domain import names
 from job_controller.domain.model import Options, SampleSet
 from job_controller.domain.plan import plan
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
@@ -210,6 +211,13 @@ class World:
         has_begun = status.get("phase") in {"Running", *FINAL}
         return has_begun or status.get("reason") in {"Suspended", "ScaledToZero"}
 
+    def _is_new(self, job: Object) -> bool:
+        """Its first status may wait."""
+        created = parse_stamp(job["metadata"]["creationTimestamp"])
+        return created is not None and self.clock.now() < created + timedelta(
+            seconds=FIRST_STATUS_GRACE_SECONDS
+        )
+
     def _is_small(self, key: Key) -> bool:
         world = self.status_of(key).get("world") or {}
         return bool(world.get("workers", 0) < world.get("of", 0))
@@ -231,7 +239,9 @@ class World:
         assert self.server.version == before, "something was left undone, and nothing wakes the job"
         for key, job in self.jobs.items():
             status = self.status_of(key)
-            assert status, "a job without a status"
+            if not status:
+                assert self._is_new(job), "a job without a status"
+                continue
             self._check_reason(job, status)
             self._check_patience(key)
             if self._is_free and status["phase"] != "Terminating":

@@ -123,5 +123,5 @@ def results(status: PaddleJobStatus) -> str:
 def _facts(announcements: Announcements) -> Table:
     table = Table(("fact", "at", "published"))
     for item in sorted(announcements, key=lambda item: item.at)[-_FACTS:]:
-        table.add_row(item.fact, item.at, "yes" if item.announced else "not yet")
+        table.add_row(item.fact, item.at, "yes" if item.announced else "not confirmed")
     return table

@@ -22,7 +22,6 @@ class Reason(StrEnum):
 
     # Children, of every kind
     SUCCESSFUL_CREATE = "SuccessfulCreate", "Children were created."
-    SUCCESSFUL_DELETE = "SuccessfulDelete", "Children were deleted."
     FAILED_CREATE = "FailedCreate", "A child, or a record on the bus, could not be created."
     FAILED_UPDATE = "FailedUpdate", "A child, or the object itself, could not be updated."
     FAILED_DELETE = "FailedDelete", "A child, or a record on the bus, could not be deleted."

@@ -35,8 +35,10 @@ Count = Callable[[str, Outcome], None]
 
 CLOCK_SKEW_GRACE_SECONDS: Final = 60.0
 """Assumed maximum difference between this clock and the clock of the bus server."""
-CONFIRM_GRACE_SECONDS: Final = 3.0
+CONFIRM_GRACE_SECONDS: Final = 120.0
 """Time after which a confirmation is written separately, if no other status write has included it."""
+CONFIRM_DELAYED_GRACE_SECONDS: Final = 3.0
+"""The same for facts that had to wait for the bus: waiting facts fill the outbox of an object."""
 PUBLISH_RETRY_INTERVAL_SECONDS: Final = 5.0
 """Interval between two attempts to publish facts that the bus did not accept."""
 _EVENT_ID: Final = "ce-id"
@@ -94,7 +96,7 @@ class Republished:
 class _Unconfirmed:
     """Published facts of one object that its status does not show as published yet."""
 
-    since: float
+    due: float
     facts: set[Announcement]
 
 
@@ -123,6 +125,7 @@ class Outbox:
         self._elsewhere = elsewhere
         self._count = count
         self._unconfirmed: dict[str, _Unconfirmed] = {}
+        self._delayed: set[str] = set()
         self._epoch: int | None = None
         self._since: dict[str, datetime] = {}
         self._republished: set[str] = set()
@@ -144,9 +147,7 @@ class Outbox:
     def is_confirmation_due(self, uid: str) -> bool:
         """True when the confirmation must be written separately, because no other write has included it."""
         unconfirmed = self._unconfirmed.get(uid)
-        return (
-            unconfirmed is not None and self._clock.monotonic() >= unconfirmed.since + CONFIRM_GRACE_SECONDS
-        )
+        return unconfirmed is not None and self._clock.monotonic() >= unconfirmed.due
 
     async def publish(self, source: FactSource, recorded: Announcements) -> Published:
         """Publish the pending facts in order. Stop at the first fact that the bus does not accept.
@@ -165,6 +166,7 @@ class Outbox:
                 if await self._publish(source, fact, recorded):
                     self._note_published(source.uid, fact)
         except Retry as error:
+            self._delayed.add(source.uid)
             stored = self.record(source.uid, recorded)
             left = next(f for f in pending(stored) if (source.uid, f) not in self._refused)
             log.info("fact stays pending", fact=left.fact, key=str(source.key), error=str(error))
@@ -207,6 +209,7 @@ class Outbox:
     def forget(self, uid: str) -> None:
         """Forget an object that is gone."""
         self._unconfirmed.pop(uid, None)
+        self._delayed.discard(uid)
         self._republished.discard(uid)
         self._refused = {refused for refused in self._refused if refused[0] != uid}
 
@@ -300,7 +303,10 @@ class Outbox:
         return "" if last is None else last.headers.get(_EVENT_ID, "")
 
     def _note_published(self, uid: str, fact: Announcement) -> None:
-        unconfirmed = self._unconfirmed.setdefault(uid, _Unconfirmed(self._clock.monotonic(), set()))
+        grace = CONFIRM_DELAYED_GRACE_SECONDS if uid in self._delayed else CONFIRM_GRACE_SECONDS
+        due = self._clock.monotonic() + grace
+        unconfirmed = self._unconfirmed.setdefault(uid, _Unconfirmed(due, set()))
+        unconfirmed.due = min(unconfirmed.due, due)
         unconfirmed.facts.add(fact)
 
     def _confirm_after(self, uid: str, recorded: Announcements) -> float | None:
@@ -311,8 +317,9 @@ class Outbox:
         unconfirmed.facts.intersection_update(pending(recorded))
         if not unconfirmed.facts:
             del self._unconfirmed[uid]
+            self._delayed.discard(uid)
             return None
-        return max(0.0, unconfirmed.since + CONFIRM_GRACE_SECONDS - self._clock.monotonic())
+        return max(0.0, unconfirmed.due - self._clock.monotonic())
 
 
 def _announced(facts: Announcements) -> Announcements:

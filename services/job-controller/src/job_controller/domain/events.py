@@ -89,12 +89,6 @@ def refusal_events(job: Job, problems: tuple[str, ...]) -> tuple[KubernetesEvent
     return (KubernetesEvent("Warning", Reason.INVALID_SPEC, "; ".join(problems)),)
 
 
-def clean_up_events(pods: int) -> tuple[KubernetesEvent, ...]:
-    """Pods of a finished job are deleted."""
-    message = f"deleted {_pods(pods)} of the finished job"
-    return (KubernetesEvent("Normal", Reason.SUCCESSFUL_DELETE, message),) if pods else ()
-
-
 def end_event(status: JobStatus) -> KubernetesEvent:
     """The job has ended."""
     failed = find(status.conditions, names.CONDITION_FAILED)
@@ -106,11 +100,10 @@ def end_event(status: JobStatus) -> KubernetesEvent:
 def scale_events(
     job: Job, missing: tuple[PodId, ...], surplus: tuple[Pod, ...]
 ) -> tuple[KubernetesEvent, ...]:
-    """Pods are created or deleted."""
+    """Pods are created or deleted because another number of them is wanted."""
     events = []
-    if missing:
-        reason = Reason.SCALED if is_growth(job, missing) else Reason.SUCCESSFUL_CREATE
-        events.append(KubernetesEvent("Normal", reason, f"created {_pods(len(missing))}"))
+    if is_growth(job, missing):
+        events.append(KubernetesEvent("Normal", Reason.SCALED, f"created {_pods(len(missing))}"))
     if surplus:
         events.append(KubernetesEvent("Normal", Reason.SCALED, f"deleted {_pods(len(surplus))}"))
     return tuple(events)

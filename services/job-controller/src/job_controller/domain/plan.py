@@ -10,7 +10,6 @@ from typing import Any
 from job_controller.domain import names
 from job_controller.domain.environment import config_data
 from job_controller.domain.events import (
-    clean_up_events,
     end_event,
     expiry_event,
     gang_events,
@@ -81,11 +80,12 @@ from job_controller.domain.status import (
     restarted_status,
     with_condition,
 )
-from job_controller.timing import NODE_LEASE_READ_INTERVAL_SECONDS
+from job_controller.timing import FIRST_STATUS_GRACE_SECONDS, NODE_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.errors import Conflict
 from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import (
@@ -104,6 +104,15 @@ Plan = operator.Plan[JobStatus]
 _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 _BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
 """Kinds that pods need: none is created while one of these is in trouble."""
+_BEGINNINGS = [
+    {
+        (names.CONDITION_ACCEPTED, Reason.ACCEPTED),
+        (names.CONDITION_ADMITTED, Reason.NOTHING_TO_WAIT_FOR),
+        (names.CONDITION_RUNNING, running),
+    }
+    for running in (Reason.PODS_PENDING, Reason.PODS_STARTING)
+]
+"""Conditions of a job whose pods start with nothing in their way."""
 
 
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -133,6 +142,9 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     todo = _with_unkept_logs(todo, applied)
     trouble = _trouble(seen, status, applied)
     if trouble is None:
+        left = _first_status_waits(seen, status, now)
+        if left is not None and todo.requeue_after != 0.0:
+            return replace(todo, status=None, events=(), requeue_after=earliest(todo.requeue_after, left))
         return replace(todo, status=_unblocked(seen, status, now))
     reason, message = trouble.shown_reason, trouble.shown_message
     condition = Condition(names.CONDITION_BLOCKED, "True", reason, message)
@@ -141,6 +153,21 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
     warnings = tuple(event for event in todo.events if event.type == "Warning")
     events = warnings if is_known else (*warnings, KubernetesEvent("Warning", reason, message))
     return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
+
+
+def _first_status_waits(seen: Observed, status: JobStatus, now: datetime) -> float | None:
+    """Seconds for which the first status of a job need not be written: there is nothing to say but that its
+    pods start. None: write it now."""
+    created = parse_stamp(seen.job.created_at)
+    if seen.job.status.phase or created is None or not _merely_starts(status):
+        return None
+    age = (now - created).total_seconds()
+    # An API server whose clock is ahead must not delay the status.
+    return FIRST_STATUS_GRACE_SECONDS - age if 0 <= age < FIRST_STATUS_GRACE_SECONDS else None
+
+
+def _merely_starts(status: JobStatus) -> bool:
+    return status.gang is None and {(c.type, c.reason) for c in status.conditions} in _BEGINNINGS
 
 
 def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
@@ -227,7 +254,7 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
         *delete_pod_groups(seen),
         *finished_actions(seen),
     )
-    return replace(plan, actions=actions, events=clean_up_events(len(pods)))
+    return replace(plan, actions=actions)
 
 
 def _plan_refused(seen: Observed, problems: tuple[str, ...], now: datetime) -> Plan:
@@ -260,11 +287,14 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     verdict = GoOn() if is_done else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
         return _plan_hold(verdict, now)
-    if isinstance(verdict, Restart):
+    if isinstance(verdict, Restart) and job.status.phase:
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
     gang = decide_gang(seen, options.gang_scheduling)
     gate = decide_gates(seen, block, gang, has_ended=is_done or isinstance(verdict, End))
+    if isinstance(verdict, Restart):
+        # Its facts begin with JobAccepted.
+        return Plan(active_status(seen, gate, GoOn(), now, gang), requeue_after=0.0)
     status = active_status(seen, gate, verdict, now, gang)
     base = Plan(status, metadata=_metadata_patch(job, block), events=gang_events(job, gang))
     if status.final:
