@@ -26,7 +26,7 @@ from paddle.distributed import fleet
 
 STEPS, BATCH, EVERY = int(os.environ.get("STEPS", "100")), 256, 10
 ADS, USERS, WIDTH = 20, 50, 8
-CROSSED, PATIENCE = ADS * USERS, 60
+CROSSED, SERVERS_TIMEOUT_SECONDS = ADS * USERS, 60
 TERMINATION_MESSAGE = Path("/dev/termination-log")
 Batch = dict[str, np.ndarray]
 
@@ -59,7 +59,7 @@ def wide_and_deep() -> paddle.Tensor:
 def wait_for(server: str) -> None:
     """Wait until the server listens: Paddle's trainers fail when they start before the servers."""
     host, _, port = server.rpartition(":")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + SERVERS_TIMEOUT_SECONDS
     while True:
         try:
             return socket.create_connection((host, int(port)), timeout=1).close()

@@ -15,7 +15,7 @@ from paddlewheel.bus.admin.permissions import MEASURED, ROLES, SUBSCRIBER
 from paddlewheel.bus.streams import STREAMS, matches, stream_of
 from paddlewheel.contracts.generated.registry import EVENTS
 from paddlewheel.contracts.subjects import event_subject
-from paddlewheel.testkit.chart_bus import PATIENCE, Guest
+from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, Guest
 
 AGENT, JOB, DATASET, TRIGGER = "cache-runtime", "job-controller", "dataset-controller", "trigger-controller"
 EVALUATOR, SERVING = "evaluator", "serving-controller"
@@ -257,7 +257,7 @@ async def snapshot(stand: Stand, stream: str) -> list[bytes]:
     inbox, chunks = operator.new_inbox(), list[bytes]()
     arriving = await operator.subscribe(inbox)
     await stand.operator.ask(f"{API}.STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox})
-    while chunk := await arriving.next_msg(PATIENCE):
+    while chunk := await arriving.next_msg(BUS_ANSWER_TIMEOUT_SECONDS):
         if not chunk.data:
             return chunks
         chunks.append(chunk.data)
@@ -275,8 +275,8 @@ async def changes_durables(stand: Stand, client: Guest) -> Harm:
     name = ".".join(VICTIM)
     # A position that a reset would take back.
     taken = await stand.js.pull_subscribe_bind(VICTIM[1], VICTIM[0])
-    [message] = await taken.fetch(1, PATIENCE)
-    await message.ack_sync(PATIENCE)
+    [message] = await taken.fetch(1, BUS_ANSWER_TIMEOUT_SECONDS)
+    await message.ack_sync(BUS_ANSWER_TIMEOUT_SECONDS)
     before = await stand.js.consumer_info(*VICTIM)
     # In a subscriber's account there is no such durable, and to this nobody answers.
     await tell(client, f"{API}.CONSUMER.RESET.{name}", {"seq": 1})
@@ -300,7 +300,7 @@ async def forges_acknowledgements(stand: Stand, client: Guest) -> Harm:
     """Settle a delivery that somebody else holds."""
     await stand.publish(DATASET, FACT)
     taken = await stand.js.pull_subscribe_bind(VICTIM[1], VICTIM[0])
-    [message] = await taken.fetch(1, PATIENCE)
+    [message] = await taken.fetch(1, BUS_ANSWER_TIMEOUT_SECONDS)
     for end in (b"+ACK", b"+TERM"):
         await client.refused_to_publish(message.reply, end)
         inner = f"{API}.STREAM.INFO.PW_DATASETS"

@@ -12,7 +12,14 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from paddlewheel.bus.admin.teams import Team
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, installing, sweep
+from paddlewheel.testkit.chart_bus import (
+    BUS_ANSWER_TIMEOUT_SECONDS,
+    ChartBus,
+    Guest,
+    guest,
+    installing,
+    sweep,
+)
 
 API = "$JS.API"
 Harm = bool | Mapping[str, bool]
@@ -50,7 +57,7 @@ class Stand:
     async def publish(self, role: str, subject: str, data: bytes = b"{}") -> None:
         """As the role that owns the subject does, acknowledged."""
         client = await self.enter(role)
-        await client.client.jetstream(timeout=PATIENCE).publish(subject, data)
+        await client.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS).publish(subject, data)
 
     async def hear(self, role: str, subject: str) -> list[str]:
         """Subjects that arrive at a role from now on."""
@@ -126,4 +133,4 @@ async def _installed(bus: ChartBus, teams: tuple[Team, ...]) -> AsyncIterator[St
         operator = await ends.enter_async_context(guest(bus, "operator"))
         await sweep(operator.client, teams)
         await ends.enter_async_context(installing(bus, teams=teams))
-        yield Stand(bus, operator, operator.client.jetstream(timeout=PATIENCE), ends)
+        yield Stand(bus, operator, operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS), ends)

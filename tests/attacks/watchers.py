@@ -28,7 +28,15 @@ from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.bus_auth import letting_in
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, sweep
+from paddlewheel.testkit.chart_bus import (
+    BUS_ANSWER_TIMEOUT_SECONDS,
+    BUS_CA,
+    ChartBus,
+    Guest,
+    entering,
+    install,
+    sweep,
+)
 from paddlewheel.testkit.wait import eventually
 
 HOME, TEAM, SHARED, FOREIGN = "paddle-system", "vision", "team-a", "team-b"
@@ -110,7 +118,9 @@ class Stand:
 
     async def publish_on(self, *subjects: str) -> None:
         """As job-controller."""
-        publisher = (await self.enter(PUBLISHER, PUBLISHER)).client.jetstream(timeout=PATIENCE)
+        publisher = (await self.enter(PUBLISHER, PUBLISHER)).client.jetstream(
+            timeout=BUS_ANSWER_TIMEOUT_SECONDS
+        )
         for subject in subjects:
             await publisher.publish(subject, b"{}")
 
@@ -125,7 +135,7 @@ MANY = 40
 
 async def takes_deliveries(stand: Stand) -> bool:
     """Pull from a team's durable, and delete it, under every name that may lead into its account."""
-    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
+    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     await member.pull_subscribe(HEARD, durable="work", stream="PW_JOBS")
     await stand.publish("one")
     await _has_copies(member)
@@ -185,7 +195,7 @@ async def goes_beyond_its_service(stand: Stand) -> Harm:
     """A service of others: facts of others, a durable of others, and a consumer where the services live."""
     service = await stand.enter(SERVICE, SERVICE)
     own = "pw.evt.notebooks.notebook.started.v1.team-a.u"
-    await service.client.jetstream(timeout=PATIENCE).publish(own, b"{}")
+    await service.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS).publish(own, b"{}")
     await stand.publish("one")
     # The server hands nothing to an inbox at which nobody listens.
     inbox = service.client.new_inbox()
@@ -197,7 +207,7 @@ async def goes_beyond_its_service(stand: Stand) -> Harm:
         (FACT.format("forged"), {}),
     ):
         await service.refused_to_publish(subject, json.dumps(body).encode(), inbox)
-    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=PATIENCE)
+    member = (await stand.enter("member", TEAM)).client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     await _has_copies(member)
     installer = await _as(INSTALLER, stand)
     jobs = f"{_API}.CONSUMER.INFO.PW_JOBS"
@@ -214,7 +224,7 @@ async def goes_beyond_its_service(stand: Stand) -> Harm:
 async def reads_other_namespaces(stand: Stand) -> Harm:
     """A team: facts of namespaces that are not its own, live and stored."""
     member = await stand.enter("member", TEAM)
-    js, heard = member.client.jetstream(timeout=PATIENCE), list[str]()
+    js, heard = member.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS), list[str]()
 
     async def note(msg: Any) -> None:
         heard.append(msg.subject)

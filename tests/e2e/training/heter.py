@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import paddle
 from paddle.distributed import fleet
 
-PATIENCE = 60
+SERVER_TIMEOUT_SECONDS = 60
 
 
 def listen() -> None:
@@ -28,7 +28,7 @@ def listen() -> None:
 
 def reach(endpoints: Sequence[str]) -> None:
     """Raises OSError when one does not listen in time."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + SERVER_TIMEOUT_SECONDS
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
         while True:

@@ -77,7 +77,7 @@ def vanishing(bus: NatsBus, monkeypatch: pytest.MonkeyPatch) -> list[None]:
             await (await bus._connection.jetstream()).purge_stream(stream)
         return info
 
-    monkeypatch.setattr(ephemeral, "PATIENCE", 0.5)
+    monkeypatch.setattr(ephemeral, "STORED_MESSAGE_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(bus._provision, "consumer", consumer)
     return times
 

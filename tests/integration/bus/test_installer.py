@@ -12,14 +12,12 @@ import pytest
 from tests.integration.bus.suite import bus_of
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.permissions import RETIRED
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.installer import Settings, serve
 from paddlewheel.bus.nats import NatsBus, direct
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.ports import Subscription
-from paddlewheel.bus.streams import DATASETS, JOBS, REPLAYS, RUNS_BUCKET, SERVING, WORK
+from paddlewheel.bus.streams import JOBS, RUNS_BUCKET, SERVING, WORK
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.subjects import event_filter, work_filter, work_subject
@@ -112,31 +110,6 @@ async def test_a_stream_lost_alone_returns_with_its_durables(
         await eventually(whole, what="installed")
         await (await service._connection.jetstream()).delete_stream("PW_DATASETS")
         await eventually(whole, what="all durables are back")
-
-
-async def test_durables_of_earlier_releases_are_removed_and_no_others(
-    nats_server: NatsServer, service: NatsBus
-) -> None:
-    """A replay to a durable without a reader would lose the letter."""
-    [retired] = RETIRED
-    others = Subscription("somebodys", DATASETS.name, retired.subjects)
-    async with bus_of(Access(nats_server.url)) as bus:
-        for each in (retired, replays(retired), others):
-            await bus._provision.consumer(each.stream, durable_config(each))
-
-    async def names() -> set[str]:
-        js = await service._connection.jetstream()
-        return {c.name for stream in (DATASETS, REPLAYS) for c in await js.consumers_info(stream.name)}
-
-    assert {retired.durable, replays(retired).durable, others.durable} <= await names()
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-        kept = {d.durable for d in declared_with(()).durables if d.stream in (DATASETS.name, REPLAYS.name)}
-
-        async def are_gone() -> bool:
-            return await names() == {*kept, others.durable}
-
-        await eventually(are_gone, what="removed")
 
 
 async def test_a_durable_that_nobody_declared_is_not_made_by_a_service(

@@ -29,7 +29,7 @@ from paddlewheel.testkit.wait import eventually
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ALL = Reading(("pw.evt.jobs.>",), LONG_AGO)
 DURABLE = replace(ALL, durable="sub-me")
-PATIENCE = 90.0
+EVENTS_TIMEOUT_SECONDS = 90.0
 
 fetch = Feed.fetch
 
@@ -42,7 +42,7 @@ def number_of(delivery: Delivery) -> int:
 async def read_numbers(bus: NatsBus, reading: Reading, most: int) -> list[int]:
     """The next `most` events, or those until the reading ends."""
     found: list[int] = []
-    async with asyncio.timeout(PATIENCE), aclosing(bus.read(reading)) as events:
+    async with asyncio.timeout(EVENTS_TIMEOUT_SECONDS), aclosing(bus.read(reading)) as events:
         async for delivery in events:
             found.append(number_of(delivery))
             if len(found) == most:
@@ -91,7 +91,7 @@ async def test_an_event_repeated_before_it_is_read_stays_unacknowledged_until_it
     monkeypatch.setattr(Feed, "fetch", fetch_with_repetition)
     await bus.publish(make_gated(0))
     await bus.publish(make_gated(1))
-    async with asyncio.timeout(PATIENCE), aclosing(bus.read(DURABLE)) as events:
+    async with asyncio.timeout(EVENTS_TIMEOUT_SECONDS), aclosing(bus.read(DURABLE)) as events:
         assert number_of(await anext(events)) == 0
         assert await durable_position(bus) == (0, 1)
         assert number_of(await anext(events)) == 1
@@ -115,7 +115,7 @@ async def test_events_that_arrive_together_are_acknowledged_one_by_one(
     monkeypatch.setattr(Feed, "fetch", fetch_both)
     await bus.publish(make_gated(0))
     await bus.publish(make_gated(1))
-    async with asyncio.timeout(PATIENCE), aclosing(bus.read(DURABLE)) as events:
+    async with asyncio.timeout(EVENTS_TIMEOUT_SECONDS), aclosing(bus.read(DURABLE)) as events:
         assert [number_of(await anext(events)) for _ in range(2)] == [0, 1]
         assert await durable_position(bus) == (1, 1)
 
@@ -141,7 +141,7 @@ async def test_an_event_is_not_held_up_by_a_quiet_stream_after_a_lost_connection
     monkeypatch.setattr(Feed, "fetch", fetch_quiet_stream_last)
     await bus.publish(make_gated(0))
     reading = replace(ALL, subjects=("pw.evt.jobs.>", "pw.evt.datasets.>"))
-    async with asyncio.timeout(PATIENCE), aclosing(bus.read(reading)) as events:
+    async with asyncio.timeout(EVENTS_TIMEOUT_SECONDS), aclosing(bus.read(reading)) as events:
         assert number_of(await anext(events)) == 0
         waiting = asyncio.ensure_future(anext(events))
         for stream in (JOBS.name, DATASETS.name):
@@ -169,7 +169,7 @@ async def test_reading_stored_events_ends_although_the_server_is_slow(
         return await fetch(feed, room)
 
     monkeypatch.setattr(Feed, "fetch", fetch_slowly)
-    monkeypatch.setattr(cursors, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(cursors, "STORED_MESSAGE_TIMEOUT_SECONDS", EVENTS_TIMEOUT_SECONDS)
     await bus.publish(make_gated(0))
     assert await read_numbers(bus, replace(ALL, follow=False), most=2) == [0]
     assert len(feeds) == 1
@@ -183,7 +183,7 @@ async def test_a_consumer_that_delivers_nothing_is_deleted_when_it_is_replaced(
         await asyncio.Event().wait()
         raise AssertionError("never returns")
 
-    monkeypatch.setattr(cursors, "PATIENCE", 0.3)
+    monkeypatch.setattr(cursors, "STORED_MESSAGE_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(Feed, "fetch", fetch_nothing)
     await bus.publish(make_gated(0))
     js = await bus._connection.jetstream()
@@ -213,7 +213,7 @@ async def test_reading_from_now_on_begins_when_it_is_started_not_when_the_bus_an
     monkeypatch.setattr(bus._provision, "consumer", refuse)
     await publisher.publish(make_gated(0))
     async with (
-        asyncio.timeout(PATIENCE),
+        asyncio.timeout(EVENTS_TIMEOUT_SECONDS),
         aclosing(bus.read(replace(ALL, since=None, durable=durable))) as events,
     ):
         waiting = asyncio.ensure_future(anext(events))

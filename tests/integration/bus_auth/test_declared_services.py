@@ -16,7 +16,15 @@ from paddlewheel.bus.admin.services import declared_with
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.testkit.bus_auth import letting_in, standing
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, ChartBus, Guest, entering, install, running
+from paddlewheel.testkit.chart_bus import (
+    BUS_ANSWER_TIMEOUT_SECONDS,
+    BUS_CA,
+    ChartBus,
+    Guest,
+    entering,
+    install,
+    running,
+)
 from paddlewheel.testkit.facts import make_gated
 
 SERVICES = (
@@ -42,11 +50,11 @@ REFUSED = (
 
 async def works(service: Guest) -> None:
     """It does what it may, with one fact that waits for it."""
-    js = service.client.jetstream(timeout=PATIENCE)
+    js = service.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     assert (await js.publish(FACT, b"{}")).stream == "PW_NOTEBOOKS"
     jobs = await js.pull_subscribe_bind("notebooks-jobs", "PW_JOBS")
-    [fact] = await jobs.fetch(1, timeout=PATIENCE)
-    await fact.ack_sync(timeout=PATIENCE)
+    [fact] = await jobs.fetch(1, timeout=BUS_ANSWER_TIMEOUT_SECONDS)
+    await fact.ack_sync(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     assert (await js.consumer_info("PW_JOBS", "notebooks-jobs")).num_ack_pending == 0
 
 
@@ -105,5 +113,5 @@ async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path
                 heard = await watcher.client.subscribe("pw.evt.*.*.*.*.team-a.*")
                 await watcher.client.flush()
                 await works(service)
-                assert (await heard.next_msg(PATIENCE)).subject == FACT
+                assert (await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)).subject == FACT
                 await is_kept_within(service)

@@ -13,7 +13,7 @@ from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.bus_auth import letting_in
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, entering, running
+from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, BUS_CA, entering, running
 from paddlewheel.testkit.facts import make_gated
 from paddlewheel.testkit.wait import patiently
 
@@ -44,7 +44,7 @@ async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_p
             async with entering(
                 bus, folder, prefix="_INBOX_operator", user="operator", password="x"
             ) as operator:
-                js = operator.client.jetstream(timeout=PATIENCE)
+                js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
                 for spec in STREAMS:
                     await js.add_stream(name=spec.name, subjects=list(spec.subjects), allow_direct=True)
             access = bus.access(PUBLISHER, tls_dir=str(folder), token_file=str(token))
@@ -59,6 +59,8 @@ async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_p
             async with entering(
                 bus, folder, prefix="_INBOX_operator", user="operator", password="x"
             ) as operator:
-                info = await operator.client.jetstream(timeout=PATIENCE).stream_info("PW_JOBS")
+                info = await operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS).stream_info(
+                    "PW_JOBS"
+                )
 
     assert info.state.messages == published

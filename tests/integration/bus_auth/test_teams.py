@@ -10,7 +10,7 @@ from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.testkit.bus_auth import letting_in
-from paddlewheel.testkit.chart_bus import BUS_CA, PATIENCE, entering, install, running
+from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, BUS_CA, entering, install, running
 from paddlewheel.testkit.facts import make_gated
 
 
@@ -37,8 +37,8 @@ async def test_a_subscriber_with_a_token_reads_what_was_stored_before_it_came(tm
             async with entering(
                 bus, folder, prefix="_INBOX_subscriber", user=SUBSCRIBER, password="x"
             ) as reader:
-                js = reader.client.jetstream(timeout=PATIENCE)
+                js = reader.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
                 consumer = await js.pull_subscribe("pw.evt.jobs.>", durable="mine", stream="PW_JOBS")
-                [read] = await consumer.fetch(1, PATIENCE)
+                [read] = await consumer.fetch(1, BUS_ANSWER_TIMEOUT_SECONDS)
 
     assert read.subject == fact.subject

@@ -22,7 +22,7 @@ FILES = 1500
 """More than a page of the listing."""
 CUT_AFTER = 240_000
 """Bytes from the store: the listing has 295,000, two thirds of them in its first page."""
-AWAY = 20.0
+STORE_OUTAGE_TIMEOUT_SECONDS = 20.0
 """Seconds: longer than three tries of a copy take."""
 
 
@@ -58,7 +58,7 @@ async def test_a_store_that_goes_away_in_the_middle_of_a_listing_costs_no_file(
     await link.is_cut.wait()
     assert not (await harness.state("cut")).listed
 
-    await asyncio.sleep(AWAY)
+    await asyncio.sleep(STORE_OUTAGE_TIMEOUT_SECONDS)
 
     async def is_told() -> bool:
         return (await harness.state("cut")).reason == "ListingRetried"

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-PATIENCE = 90.0
+COMMAND_TIMEOUT_SECONDS = 90.0
 OWN_SIGNALS = ("env", "--default-signal=INT,HUP,TERM")
 """What starts the tests, `nohup` or a shell's `&`, may ignore signals, and a child would inherit that."""
 _VARIABLES = (
@@ -76,7 +76,7 @@ async def start(
 
 async def ended(process: Process) -> Ended:
     """Wait for its end."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         out, err = await process.communicate()
     return Ended(process.returncode or 0, (out or b"").decode(), (err or b"").decode())
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
+from tests.integration.cli.command import COMMAND_TIMEOUT_SECONDS, Ended, ended, run, start
 
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Bus, RawMessage
@@ -54,7 +54,7 @@ async def nobody_reads() -> AsyncIterator[int]:
 
 async def first_line(process: Process) -> str:
     assert process.stdout
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         return (await process.stdout.readline()).decode()
 
 
@@ -67,7 +67,7 @@ def close_output(process: Process) -> None:
 async def end_of(process: Process) -> Ended:
     """Its end, when nobody reads its output."""
     assert process.stderr
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         said = await process.stderr.read()
         return Ended(await process.wait(), "", said.decode())
 
@@ -125,7 +125,7 @@ async def test_output_that_cannot_be_written_is_an_error_of_one_line() -> None:
         process = await asyncio.create_subprocess_exec(
             PROGRAM, "--version", stdout=full, stderr=asyncio.subprocess.PIPE
         )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
             _, said = await process.communicate()
     assert (process.returncode, said) == (1, b"error: cannot write the output: No space left on device\n")
 
@@ -160,7 +160,7 @@ async def test_a_command_ends_when_nobody_reads_its_errors(nats_server: NatsServ
     nats_server.kill()
     async with nobody_reads() as pipe:
         process = await start("events", env={"NATS_URL": nats_server.url}, stderr=pipe)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
             assert await process.wait() == CLOSED_PIPE
 
 
@@ -208,7 +208,7 @@ async def test_ctrl_c_at_a_question_changes_nothing(bus: NatsBus, nats_url: str)
     terminal, stdin = pty.openpty()
     process = await start("dlq", "drop", "--all", env={"NATS_URL": nats_url}, stdin=stdin)
     assert process.stderr
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         assert b"Delete 2 dead letters?" in await process.stderr.readuntil(b"?")
     process.send_signal(signal.SIGINT)
     found = await ended(process)
@@ -366,7 +366,7 @@ async def test_kill_9_leaves_no_port_forward_and_the_next_command_removes_the_ke
     other = await forwarded.follow()
     process.kill()
     await process.wait()
-    await eventually(lambda: not runs(forward), within=PATIENCE)
+    await eventually(lambda: not runs(forward), within=COMMAND_TIMEOUT_SECONDS)
     left = len(forwarded.secrets)
     again = await run(
         "events", "-A", "--no-follow", "--since", "all", env=forwarded.env, tool=forwarded.kubectl

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 from pydantic import BaseModel
-from tests.integration.cli.command import PATIENCE, Ended, ended, run, start
+from tests.integration.cli.command import COMMAND_TIMEOUT_SECONDS, Ended, ended, run, start
 
 from paddlewheel.bus import Access
 from paddlewheel.bus.admin.services import DeclaredService, Publication
@@ -84,7 +84,7 @@ async def consumer(bus: Bus) -> AsyncIterator[Consumer]:
     await bus.publish(make_ready(2))
     for poison in (b"not json\nat all", b"\x00\xff" * 3000):
         await bus.publish_raw(RawMessage(make_ready(3).subject, poison))  # type: ignore[attr-defined]
-    await eventually(lambda: parked(bus, 4), within=PATIENCE)
+    await eventually(lambda: parked(bus, 4), within=COMMAND_TIMEOUT_SECONDS)
     yield made
     await end(task)
 
@@ -116,8 +116,10 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
     assert "99: no such dead letter" in replayed.err
     all_ = await paddlewheel(nats_url, "dlq", "replay", "--durable", DURABLE, "--all", "-o", "json")
     assert (all_.code, [outcome["done"] for outcome in all_.json]) == (0, [True] * 3)
-    await eventually(lambda: consumer.handled == ["ready/1", "ready/2"], within=PATIENCE)
-    await eventually(lambda: parked(bus, 2), within=PATIENCE, what="what cannot be read is parked again")
+    await eventually(lambda: consumer.handled == ["ready/1", "ready/2"], within=COMMAND_TIMEOUT_SECONDS)
+    await eventually(
+        lambda: parked(bus, 2), within=COMMAND_TIMEOUT_SECONDS, what="what cannot be read is parked again"
+    )
 
     unsure = await paddlewheel(nats_url, "dlq", "drop", "--all")
     assert unsure.code == 2
@@ -131,7 +133,7 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(
 async def test_a_replay_that_no_process_takes_is_said_aloud(bus: Bus, nats_url: str) -> None:
     task = asyncio.create_task(bus.consume(SUBSCRIPTION, Consumer()))
     await bus.publish(make_ready(1))
-    await eventually(lambda: parked(bus, 1), within=PATIENCE)
+    await eventually(lambda: parked(bus, 1), within=COMMAND_TIMEOUT_SECONDS)
     await end(task)
 
     replayed = await paddlewheel(nats_url, "dlq", "replay", "1")
@@ -209,7 +211,7 @@ async def test_rebuild_says_who_did_what_and_who_did_not_answer(bus: Bus, nats_u
         ended = await paddlewheel(nats_url, "bus", "rebuild", "--service", "job-controller", "-o", "json")
         return ended if ended.code == 0 else None
 
-    found = (await eventually(answered, within=PATIENCE)).json
+    found = (await eventually(answered, within=COMMAND_TIMEOUT_SECONDS)).json
     assert found[0]["replicas"] == [
         {
             "service": "job-controller",
@@ -225,7 +227,7 @@ async def test_rebuild_says_who_did_what_and_who_did_not_answer(bus: Bus, nats_u
         ended = await paddlewheel(nats_url, "bus", "rebuild")
         return ended if "job-0" in ended.out else None
 
-    ended = await eventually(told, within=PATIENCE)
+    ended = await eventually(told, within=COMMAND_TIMEOUT_SECONDS)
     await end(task)
     assert ended.code == 1
     assert "dataset-controller: no replica answered: start it" in ended.err
@@ -314,7 +316,7 @@ async def test_stored_facts_are_ordered_and_bounded_by_when_they_became_true(
 
     process = await start("events", "-o", "json", follow, env={"NATS_URL": nats_url})
     assert process.stdout
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         ids = [orjson.loads(await process.stdout.readline())["id"] for _ in range(3)]
         assert ids == ["ready/2", "ready/1", "u1/JobGated"]
         if follow == "--follow":
@@ -360,7 +362,7 @@ async def test_to_follow_waits_for_a_bus_that_is_away_and_says_so(nats_server: N
     process = await start("events", "--since", "all", env={"NATS_URL": nats_server.url})
     assert process.stdout
     assert process.stderr
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
         said = (await process.stderr.readline()).decode()
         assert said.startswith(f"no connection to {nats_server.url}: ConnectionRefusedError")
         assert said.endswith("; the address is from NATS_URL; still trying, Ctrl-C ends it\n")

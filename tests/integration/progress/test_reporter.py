@@ -23,7 +23,7 @@ from paddlewheel_progress import Reporter
 
 SOURCES = Path(paddlewheel_progress.__file__).parent.parent
 TOKEN = "0f" * 32
-PATIENCE = 90.0
+REPORTER_TIMEOUT_SECONDS = 90.0
 """Seconds until a test fails."""
 
 
@@ -43,7 +43,7 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.tokens.add(self.headers["Authorization"])
                 receiver.bodies.append(json.loads(body))
-                receiver.gate.wait(PATIENCE)
+                receiver.gate.wait(REPORTER_TIMEOUT_SECONDS)
                 self.send_response(receiver.status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -95,7 +95,9 @@ def run(script: str, url: str, *options: str, **environment: str) -> subprocess.
         **environment,
     }
     command = [sys.executable, *options, "-c", f"import paddlewheel_progress as progress\n{script}"]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=REPORTER_TIMEOUT_SECONDS, check=False
+    )
 
 
 async def test_reports_during_a_request_replace_each_other(receiver: Receiver) -> None:
@@ -109,7 +111,7 @@ async def test_reports_during_a_request_replace_each_other(receiver: Receiver) -
     assert receiver.steps == [1]
 
     receiver.gate.set()
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(REPORTER_TIMEOUT_SECONDS)
     assert receiver.steps == [1, 1000]
     assert receiver.bodies[-1]["total_steps"] == 1000
     assert receiver.tokens == {f"Bearer {TOKEN}"}
@@ -119,7 +121,7 @@ async def test_nothing_is_sent_again_while_nothing_is_reported(receiver: Receive
     reporter = Reporter(receiver.url, TOKEN, interval=0.01)
     for step in (1, 2, 3):
         reporter.report(step=step)
-        assert reporter.flush(PATIENCE)
+        assert reporter.flush(REPORTER_TIMEOUT_SECONDS)
 
     assert receiver.steps == [1, 2, 3]
 
@@ -175,11 +177,11 @@ async def test_once_the_job_has_ended_nothing_more_is_sent(receiver: Receiver) -
     receiver.status = 410
     reporter = Reporter(receiver.url, TOKEN, interval=0.01)
     reporter.report(step=1)
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(REPORTER_TIMEOUT_SECONDS)
 
     reporter.report(step=2)
 
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(REPORTER_TIMEOUT_SECONDS)
     assert receiver.steps == [1]
 
 

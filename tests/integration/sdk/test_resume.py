@@ -18,7 +18,7 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.sdk import JobGated, ObjectRef
 
 PROGRAM = Path(__file__).parent / "subscriber.py"
-PATIENCE = 120.0
+SUBSCRIBER_TIMEOUT_SECONDS = 120.0
 
 
 def make_gated(number: int) -> envelope.Event:
@@ -38,7 +38,7 @@ class Subscriber:
     async def line(self) -> str:
         """The next line; "" at the end."""
         assert self._process.stdout
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SUBSCRIBER_TIMEOUT_SECONDS):
             return (await self._process.stdout.readline()).decode().strip()
 
     async def lines(self, count: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from paddlewheel.bus.streams import STREAMS
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, emptied, guest, running
+from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, ChartBus, emptied, guest, running
 
 
 @pytest.fixture(scope="package")
@@ -27,7 +27,7 @@ async def empty_bus(bus: ChartBus) -> ChartBus:
 async def provided(empty_bus: ChartBus) -> ChartBus:
     """The server with every declared stream, empty."""
     async with guest(empty_bus, "operator") as operator:
-        js = operator.client.jetstream(timeout=PATIENCE)
+        js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         for spec in STREAMS:
             await js.add_stream(name=spec.name, subjects=list(spec.subjects), allow_direct=True)
     return empty_bus

@@ -27,8 +27,8 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated, JobSucceeded
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
+    BUS_ANSWER_TIMEOUT_SECONDS,
     PASSWORD,
-    PATIENCE,
     ChartBus,
     Guest,
     emptied,
@@ -101,23 +101,23 @@ async def test_it_publishes_facts_of_its_own_and_handles_those_of_others(bus: Ch
         await controller.close()
 
     async with plain(bus, "notebooks") as client, plain(bus, "reports") as other:
-        js = client.client.jetstream(timeout=PATIENCE)
+        js = client.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         assert [await start_notebook(js, "1"), await start_notebook(js, "1")] == [False, True]
         assert (await js.stream_info("PW_NOTEBOOKS")).state.messages == 1
 
         jobs = await js.pull_subscribe_bind("notebooks-jobs", "PW_JOBS")
-        [fact] = await jobs.fetch(1, timeout=PATIENCE)
+        [fact] = await jobs.fetch(1, timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         assert (fact.headers or {})["ce-type"].endswith(JobGated.__name__)
-        await fact.ack_sync(timeout=PATIENCE)
+        await fact.ack_sync(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         info = await js.consumer_info("PW_JOBS", "notebooks-jobs")
         assert (info.num_pending, info.num_ack_pending) == (0, 0)
 
-        notebooks = await other.client.jetstream(timeout=PATIENCE).pull_subscribe_bind(
+        notebooks = await other.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS).pull_subscribe_bind(
             "reports-notebooks", "PW_NOTEBOOKS"
         )
-        [fact] = await notebooks.fetch(1, timeout=PATIENCE)
+        [fact] = await notebooks.fetch(1, timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         assert (fact.headers or {})["ce-id"] == "1"
-        await fact.ack_sync(timeout=PATIENCE)
+        await fact.ack_sync(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
 
 
 async def test_it_is_refused_what_is_anothers(bus: ChartBus) -> None:
@@ -148,12 +148,12 @@ async def test_teams_hear_its_facts_live_and_have_copies(bus: ChartBus) -> None:
     async with plain(bus, "notebooks") as client, guest(bus, "vision", prefix="_INBOX_subscriber") as team:
         heard = await team.client.subscribe("pw.evt.>")
         await team.client.flush()
-        js = client.client.jetstream(timeout=PATIENCE)
+        js = client.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         await start_notebook(js, "1", "elsewhere")
         await start_notebook(js, "2", "vision")
 
-        assert ((await heard.next_msg(PATIENCE)).headers or {})["ce-id"] == "2"
-        copies = team.client.jetstream(timeout=PATIENCE)
+        assert ((await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)).headers or {})["ce-id"] == "2"
+        copies = team.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
 
         async def arrived() -> bool:
             return (await copies.stream_info("PW_NOTEBOOKS")).state.messages == 1
@@ -180,7 +180,7 @@ async def test_its_stream_and_durable_are_corrected_made_anew_and_left_when_it_i
 ) -> None:
     await install(bus)
     async with guest(bus, "operator") as operator:
-        js = operator.client.jetstream(timeout=PATIENCE)
+        js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         made = (await js.stream_info("PW_NOTEBOOKS")).config
         assert (made.subjects, made.max_bytes, made.max_age) == (
             ["pw.evt.notebooks.>"],
@@ -218,10 +218,11 @@ async def test_without_its_entry_its_access_ends_and_teams_keep_their_copies(tmp
             guest(bus, "operator") as operator,
             guest(bus, "vision", prefix="_INBOX_subscriber") as team,
         ):
-            js = operator.client.jetstream(timeout=PATIENCE)
+            js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
             assert await js.consumer_info("PW_JOBS", "notebooks-jobs")
             copies = {
-                info.config.name for info in await team.client.jetstream(timeout=PATIENCE).streams_info()
+                info.config.name
+                for info in await team.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS).streams_info()
             }
             assert copies == {*(spec.name for spec in FACTS), "PW_NOTEBOOKS"}
             assert await left(bus, *declared) == {}
@@ -248,7 +249,7 @@ async def left(bus: ChartBus, *declared: DeclaredService) -> dict[str, tuple[str
 
 async def remove(operator: Guest, command: str) -> None:
     """What NATS' own program does with this command."""
-    js = operator.client.jetstream(timeout=PATIENCE)
+    js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     program, option, inboxes, *words = shlex.split(command)
     assert [program, option, inboxes] == ["nats", "--inbox-prefix", inbox_prefix("operator")]
     match words:
@@ -315,7 +316,7 @@ async def succeed(bus: ChartBus, uid: str) -> None:
 async def offered(bus: ChartBus, uid: str) -> None:
     """The example has published its fact of that job, as the next one of all."""
     async with plain(bus, "reports") as client:
-        js = client.client.jetstream(timeout=PATIENCE)
+        js = client.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         reports = await js.pull_subscribe_bind("reports-notebooks", "PW_NOTEBOOKS")
         [told] = await reports.fetch(1, timeout=60)
         await told.ack()
@@ -336,7 +337,7 @@ async def test_the_example_publishes_a_fact_for_each_job_that_succeeded(bus: Cha
 async def test_the_example_outlasts_what_passes_and_gives_up_what_does_not(bus: ChartBus) -> None:
     await install(bus)
     async with guest(bus, "operator") as operator, example(bus) as said:
-        js = operator.client.jetstream(timeout=PATIENCE)
+        js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         await js.delete_stream("PW_NOTEBOOKS")
         await succeed(bus, "uid-1")
 

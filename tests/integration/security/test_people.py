@@ -44,7 +44,7 @@ def release(kubectl: Kubectl) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("user", list(FOR_PEOPLE))
-def test_people_get_tokens_of_the_accounts_for_people_and_of_no_other(
+def test_people_get_tokens_of_the_accounts_for_people_and_ports_of_the_servers_and_no_others(
     kubectl: Kubectl, release: str, user: str
 ) -> None:
     def asked(account: str) -> subprocess.CompletedProcess[str]:
@@ -56,8 +56,15 @@ def test_people_get_tokens_of_the_accounts_for_people_and_of_no_other(
 
     assert {name for name, answer in answers.items() if answer.returncode == 0} == granted
     assert all(answers[name].stdout.startswith("ey") for name in granted)
+    forwarded = {pod for pod in ("nats-0", "job-controller-0") if can_forward(kubectl, release, user, pod)}
+    assert forwarded == {"nats-0"}
     refusals = [answer.stderr for name, answer in answers.items() if name not in granted]
     assert all("forbidden" in refusal for refusal in refusals), refusals
+
+
+def can_forward(kubectl: Kubectl, release: str, user: str, pod: str) -> bool:
+    question = ("auth", "can-i", "create", f"pods/{pod}", "--subresource=portforward")
+    return kubectl(*question, "--as", user, "--namespace", release).returncode == 0
 
 
 def ok(done: subprocess.CompletedProcess[str]) -> None:

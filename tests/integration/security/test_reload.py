@@ -23,7 +23,7 @@ from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.core.tasks import end
 from paddlewheel.testkit.chart_bus import (
-    PATIENCE,
+    BUS_ANSWER_TIMEOUT_SECONDS,
     ChartBus,
     Guest,
     guest,
@@ -80,8 +80,7 @@ async def test_teams_namespaces_services_and_a_larger_store_come_without_a_lost_
                 before = bus.process
                 await change(bus, config, *AFTER)
 
-                declared = render("paddlewheel", "crds.install=false", *AFTER)
-                after = ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
+                after = changed(bus, *AFTER)
                 await install(after)
                 newcomer = NatsBus(bus.access("subscriber", url=after.url_of("audio")), name="audio")
                 readers.append(newcomer)
@@ -141,6 +140,68 @@ async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: P
 
 
 @pytest.mark.long
+async def test_the_copies_of_a_removed_team_are_deleted_with_their_files(tmp_path: Path) -> None:
+    """A team that later gets the same name reads none of these facts."""
+    removed = BEFORE[:1]
+    again = (*BEFORE[:2], "nats.subscribers[1].namespaces={team-c}", BEFORE[3])
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        await publish_two(bus, 1)
+        async with reloading(bus, tmp_path / "mounted") as config:
+            streams = bus.folder / "store" / "jetstream"
+            assert stored(streams, "vision") == stored(streams, "subscriber") != set()
+            before = reloads(bus)
+            config.write_text(configured(bus, *removed))
+            # The server still has the account.
+            await install(changed(bus, *removed))
+            await eventually(lambda: reloads(bus) >= before + 1, within=120, what="the team is removed")
+            await eventually(lambda: not stored(streams, "vision"), what="its files are gone")
+
+            await change(bus, config, *again)
+            after = changed(bus, *again)
+            async with guest(after, "vision", prefix="_INBOX_subscriber") as member:
+                found = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+            assert found["error"]["code"] == 404
+            await eventually(lambda: has_both(after), what="the facts of the other team")
+
+
+@pytest.mark.long
+async def test_a_server_that_starts_without_a_team_has_none_of_its_copies(tmp_path: Path) -> None:
+    """An upgrade that removes a team may replace the pod of the server, too."""
+    with running(tmp_path / "bus", *BEFORE) as bus:
+        await install(bus)
+        await publish_two(bus, 1)
+        bus.stop()
+        files, config = mounted(bus, tmp_path / "mounted"), bus.home / "nats.conf"
+        files[0].write_text(configured(bus, *BEFORE[:1]))
+        streams = bus.folder / "store" / "jetstream"
+        assert stored(streams, "vision")
+        async with reloader(bus, files, without_files=True):
+            await eventually(config.exists, within=90, what="the new configuration")
+            bus.start()
+            assert not (streams / "vision").exists()
+            await eventually(lambda: has_both(bus), what="the facts of the other team")
+
+
+async def has_both(bus: ChartBus) -> bool:
+    """The other team has both facts in its copy."""
+    async with guest(bus, "subscriber", prefix="_INBOX_subscriber") as member:
+        found = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
+    return bool(found["state"]["messages"] == 2)
+
+
+def stored(streams: Path, account: str) -> set[str]:
+    """The streams of an account on the server's disk."""
+    return {each.name for each in (streams / account).glob("streams/*")}
+
+
+def changed(bus: ChartBus, *values: str) -> ChartBus:
+    """The server as it is after other values."""
+    declared = render("paddlewheel", "crds.install=false", *values)
+    return ChartBus(bus.folder, bus.port, bus.home, teams_of(declared), services_of(declared))
+
+
+@pytest.mark.long
 async def test_a_refused_change_is_reported_and_the_next_one_is_loaded(tmp_path: Path) -> None:
     with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
@@ -167,7 +228,7 @@ async def test_attack_a_pod_reads_the_clients_of_a_server(tmp_path: Path) -> Non
             with pytest.raises(ClientConnectorError):
                 await session.get(f"http://127.0.0.2:{monitor_of(bus).split(':')[1]}/connz")
             assert [await status(path) for path in ("/healthz", "/readyz", "/connz")] == [200, 200, 404]
-            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0),)
+            assert await ask_monitors(url) == (ServerFacts(url, False, 120.0, config_loaded=True),)
 
             bus.stop()
             assert [await status(path) for path in ("/healthz", "/readyz")] == [503, 503]
@@ -178,8 +239,25 @@ async def reloading(
     bus: ChartBus, folder: Path, log: Path | None = None, port: int = 0
 ) -> AsyncIterator[Path]:
     """Run the container `config` beside the server. Yields the mounted nats.conf, when it is loaded."""
-    config, *others = mounted(bus, folder)
-    arguments = (config, *others, bus.home, f"http://{monitor_of(bus)}", port)
+    files = mounted(bus, folder)
+    async with reloader(bus, files, log, port):
+        await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
+        yield files[0]
+
+
+@asynccontextmanager
+async def reloader(
+    bus: ChartBus,
+    files: tuple[Path, Path, Path],
+    log: Path | None = None,
+    port: int = 0,
+    *,
+    without_files: bool = False,
+) -> AsyncIterator[None]:
+    """The container `config` with these mounted files, in a pod that may be new."""
+    arguments = (*files, bus.home, f"http://{monitor_of(bus)}", port, bus.folder / "store")
+    if without_files:
+        (bus.home / "nats.conf").unlink()
     with (log or Path(os.devnull)).open("wb") as output:
         beside = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -191,8 +269,7 @@ async def reloading(
             stderr=output,
         )
         try:
-            await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
-            yield config
+            yield
         finally:
             beside.terminate()
             await beside.wait()
@@ -231,7 +308,7 @@ async def publish_two(bus: ChartBus, number: int) -> None:
 
 async def next_namespaces(heard: Subscription, most: int) -> list[str]:
     """The namespaces of the next facts, sorted."""
-    messages = [await heard.next_msg(PATIENCE) for _ in range(most)]
+    messages = [await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS) for _ in range(most)]
     return sorted(message.subject.split(".")[-2] for message in messages)
 
 

@@ -10,7 +10,7 @@ import pytest
 from paddlewheel.bus.admin.permissions import ROLES, inbox_prefix
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.streams import RUNS_BUCKET, STREAMS
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, guest, install
+from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, ChartBus, Guest, guest, install
 
 JOB, DATASET, AGENT, TRIGGER = "job-controller", "dataset-controller", "cache-runtime", "trigger-controller"
 SERVING = "serving-controller"
@@ -135,9 +135,6 @@ CALLS: dict[str, set[str]] = {
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.CREATE.PW_REPLAY.trigger-controller-jobs-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.MSG.NEXT.PW_REPLAY.trigger-controller-datasets-again": {TRIGGER, OPERATOR},
-    # An earlier release had this durable.
-    f"{API}.CONSUMER.MSG.NEXT.PW_DATASETS.job-controller-datasets": {OPERATOR},
-    f"{API}.CONSUMER.DELETE.PW_REPLAY.job-controller-datasets-again": {INSTALLER, OPERATOR},
     f"{API}.CONSUMER.DELETE.PW_REPLAY.trigger-controller-datasets-again": {OPERATOR},
     f"{API}.SERVER.REMOVE": {OPERATOR},
     f"{API}.ACCOUNT.PURGE.PADDLEWHEEL": {OPERATOR},
@@ -290,7 +287,7 @@ async def test_the_servers_answers_cannot_be_sent_where_the_asker_may_not_publis
         await js.publish(subject, b"{}")
         taken = await js.pull_subscribe_bind(durable, "PW_DATASETS")
         await js.publish(f"pw.evt.datasets.sampleset.ready.{FACT}", b"{}")
-        [taken_now] = await taken.fetch(1, timeout=PATIENCE)
+        [taken_now] = await taken.fetch(1, timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         pending = (await js.consumer_info("PW_DATASETS", durable)).num_ack_pending
     before = await contents(provided)
 
@@ -345,8 +342,8 @@ async def test_accounts_keep_core_messages_apart(empty_bus: ChartBus) -> None:
         heard = await subscriber.client.subscribe("pw.evt.>")
         await subscriber.client.flush()
         await controller.client.jetstream().publish(subject, b"{}")
-        assert (await heard.next_msg(PATIENCE)).subject == subject
+        assert (await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)).subject == subject
 
         assert await subscriber.refused_to_publish(subject, b"forged")
         await controller.client.jetstream().publish(subject, b"next")
-        assert (await heard.next_msg(PATIENCE)).data == b"next"
+        assert (await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)).data == b"next"

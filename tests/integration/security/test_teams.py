@@ -23,7 +23,15 @@ from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.jobs_v1 import JobGated
-from paddlewheel.testkit.chart_bus import PATIENCE, ChartBus, Guest, emptied, guest, install, running
+from paddlewheel.testkit.chart_bus import (
+    BUS_ANSWER_TIMEOUT_SECONDS,
+    ChartBus,
+    Guest,
+    emptied,
+    guest,
+    install,
+    running,
+)
 from paddlewheel.testkit.wait import eventually, patiently
 
 TEAMS = (
@@ -75,7 +83,7 @@ async def read(bus: ChartBus, team: str, most: int, **how: Any) -> list[Delivery
     client = NatsBus(bus.access("subscriber", url=bus.url_of(team)), name=team)
     found: list[Delivery] = []
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(BUS_ANSWER_TIMEOUT_SECONDS):
             async with aclosing(client.read(Reading(("pw.evt.>",), since=BEGINNING, **how))) as facts:
                 async for delivery in facts:
                     found.append(delivery)
@@ -150,7 +158,7 @@ async def test_a_team_hears_only_its_namespaces_live(bus: ChartBus) -> None:
         heard = await client.client.subscribe("pw.evt.>")
         await client.client.flush()
         await publish(bus, make_fact(1, "c"), make_fact(2, "b"))
-        message = await heard.next_msg(PATIENCE)
+        message = await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)
     assert message.headers
     assert message.headers["ce-id"] == "b/2"
 
@@ -177,7 +185,7 @@ async def test_live_facts_of_every_context_are_what_the_stream_stored_once(bus: 
         for fact, role in LIVE.items():
             async with guest(bus, role) as publisher:
                 await publish_repeatedly(publisher, f"pw.evt.{fact}.v1.a.u", fact)
-        messages = [await heard.next_msg(PATIENCE) for _ in range(2 * len(LIVE))]
+        messages = [await heard.next_msg(BUS_ANSWER_TIMEOUT_SECONDS) for _ in range(2 * len(LIVE))]
         await team.client.flush()
         left = heard.pending_msgs
 
@@ -188,7 +196,7 @@ async def test_live_facts_of_every_context_are_what_the_stream_stored_once(bus: 
 
 async def publish_repeatedly(publisher: Guest, subject: str, fact: str) -> None:
     """One three times under one id, one that the server refuses, and another one."""
-    js = publisher.client.jetstream(timeout=PATIENCE)
+    js = publisher.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
     for _ in range(3):
         await js.publish(subject, b"{}", headers={"Nats-Msg-Id": f"{fact}/1"})
     with pytest.raises(APIError):
@@ -200,7 +208,7 @@ async def test_copies_of_lossy_streams_are_in_memory_as_these_are(bus: ChartBus)
     """The streams of the last release are files. They are replaced, and so are the copies."""
     older = tuple(replace(each, storage="file") for each in STREAMS if each.storage == "memory")
     async with guest(bus, "operator") as operator:
-        js = operator.client.jetstream(timeout=PATIENCE)
+        js = operator.client.jetstream(timeout=BUS_ANSWER_TIMEOUT_SECONDS)
         for each in older:
             await js.add_stream(name=each.name, subjects=list(each.subjects), storage=each.storage)
     await install(bus)

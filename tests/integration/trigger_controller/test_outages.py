@@ -44,7 +44,7 @@ from paddlewheel.testkit.wait import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-AWAY = 30.0
+OUTAGE_TIMEOUT_SECONDS = 30.0
 """Seconds: longer than all retries of a message together take by the consumer's backoff."""
 MANY = 60
 DEADLINE = "5"
@@ -114,7 +114,7 @@ async def test_the_bus_is_away_for_30_s(
         await harness.publish_ready(f"e-{number}", name=f"set-{number}")
         if number == MANY // 2:
             await asyncio.to_thread(harness.nats.stop)
-            await asyncio.sleep(AWAY)
+            await asyncio.sleep(OUTAGE_TIMEOUT_SECONDS)
             await asyncio.to_thread(harness.nats.start)
     await _all_are_handled(harness, key)
     await _have_survived(harness, beside)
@@ -132,7 +132,7 @@ async def test_the_api_server_is_away_for_30_s(
     try:
         for number in range(MANY):
             await harness.publish_ready(f"e-{number}", name=f"set-{number}")
-        await asyncio.sleep(AWAY)
+        await asyncio.sleep(OUTAGE_TIMEOUT_SECONDS)
 
         async def is_seen() -> bool:
             status, text = await harness.readiness()

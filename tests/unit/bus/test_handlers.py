@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from structlog.testing import capture_logs
 
 from paddlewheel.bus.consume.handlers import Handlers
-from paddlewheel.bus.consume.settle import AWAY_CAP
+from paddlewheel.bus.consume.settle import BACKEND_RETRY_MAX_INTERVAL_SECONDS
 from paddlewheel.bus.instruments import HANDLING, Instruments
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.bus.streams import JOBS
@@ -95,7 +95,7 @@ async def test_a_handler_that_never_finds_an_answer_is_late_and_called_less_and_
     for _ in range(60):
         await fakes.clock.advance(1)
     assert fakes.handlers.late() == {"d": Subscription.handle_within + 60}
-    assert len(script.attempts) == 5 + 360 // AWAY_CAP - 1
+    assert len(script.attempts) == 5 + 360 // BACKEND_RETRY_MAX_INTERVAL_SECONDS - 1
     await end(task)
     assert fakes.handlers.late() == {}
 
@@ -110,7 +110,7 @@ async def test_what_is_away_for_one_message_only_uses_up_its_attempts() -> None:
     settler = fakes.settler(handle)
     task = asyncio.create_task(settler.settle(FakeMessage(sequence=1)))
     for number in range(2, 40):
-        await fakes.clock.advance(AWAY_CAP)
+        await fakes.clock.advance(BACKEND_RETRY_MAX_INTERVAL_SECONDS)
         await settler.settle(FakeMessage(sequence=number))
     await task
     assert fakes.dead.parked == [(1, "StoreUnavailable", 3)]

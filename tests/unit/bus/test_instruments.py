@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.instruments import (
+    CONFIG_LOADED,
     DURABLE_LAG,
     HANDLING,
     METRIC_NAMES,
@@ -92,6 +93,7 @@ async def test_metrics_and_spans_are_recorded() -> None:
         MIRROR_LAG,
         MIRROR_BROKEN,
         DURABLE_LAG,
+        CONFIG_LOADED,
     }
     assert [(*labels, count) for (_, labels), count in sorted(points.items())] == [
         ("PW_JOBS", "failed", 1),
@@ -121,6 +123,14 @@ def test_what_durables_have_not_acknowledged_is_measured() -> None:
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     Instruments(meter, lags=lambda: {"trigger-controller-sources": 7})
     assert counted(reader)[DURABLE_LAG, ("trigger-controller-sources",)] == 7
+
+
+def test_whether_servers_have_loaded_their_configuration_is_measured() -> None:
+    reader = InMemoryMetricReader()
+    meter = MeterProvider(metric_readers=[reader]).get_meter("test")
+    Instruments(meter, loaded=lambda: {"a": False, "b": True})
+    points = {place: n for place, n in counted(reader).items() if place[0] == CONFIG_LOADED}
+    assert points == {(CONFIG_LOADED, ("a",)): 0, (CONFIG_LOADED, ("b",)): 1}
 
 
 def test_a_full_stream_is_told_from_other_failures() -> None:

@@ -19,6 +19,11 @@ URL = "http://nats-0.nats-servers.paddle-system.svc:8222"
     [
         ({"jetstream": {"config": {"sync_always": True}}}, ServerFacts(URL, True)),
         ({"jetstream": {"config": {"sync_interval": 120 * 10**9}}}, ServerFacts(URL, False, 120.0)),
+        (
+            {"jetstream": {"config": {"sync_always": True}}, "config_loaded": True},
+            ServerFacts(URL, True, 0.0, True),
+        ),
+        ({"jetstream": {"config": {}}, "config_loaded": False}, ServerFacts(URL, None, 0.0, False)),
         # Its monitor answers before JetStream is up.
         ({"jetstream": {}}, ServerFacts(URL, None)),
         ({}, ServerFacts(URL, None)),

@@ -21,8 +21,6 @@ from paddlewheel.bus.admin.accounts_gen import main
 from paddlewheel.bus.admin.permissions import (
     EVALUATOR,
     FACTS,
-    OURS,
-    RETIRED,
     ROLES,
     SUBSCRIBER,
     permissions_of,
@@ -30,7 +28,6 @@ from paddlewheel.bus.admin.permissions import (
 )
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.admin.teams import within
-from paddlewheel.bus.consume.dead_letters import replays
 from paddlewheel.bus.streams import overlaps
 from paddlewheel.core.errors import Permanent
 
@@ -174,9 +171,3 @@ def test_the_generator_reports_outdated_accounts(tmp_path: Path) -> None:
     assert main(["--check", "--out", str(out)]) == 0
     out.write_text(out.read_text().replace("pw.work.cache.", "pw."))
     assert main(["--check", "--out", str(out)]) == 1
-
-
-def test_no_retired_durable_is_declared() -> None:
-    """The installer would make and remove it in turn."""
-    declared = {(each.stream, each.durable) for each in OURS.durables}
-    assert not declared & {(each.stream, each.durable) for each in (*RETIRED, *map(replays, RETIRED))}

@@ -235,6 +235,56 @@ async def test_the_authority_is_renewed_with_its_key_two_years_before_its_end(
             assert is_accepted(made["nats-tls-server"]["tls.crt"], authority, clock)
 
 
+class Emptied(MemoryCluster):
+    """The data of the authority's Secret are removed after the first look at them."""
+
+    looks = 0
+
+    @override
+    async def get(self, resource: Resource, key: Key) -> Object:
+        found = await super().get(resource, key)
+        if key.name == "nats-ca":
+            self.looks += 1
+            if self.looks == 1:
+                await self.patch(SECRETS, key, {"data": None})
+        return found
+
+
+async def test_an_authority_that_is_emptied_during_its_renewal_is_filled_again(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    await with_objects(cluster := Emptied())
+    cluster.looks = 2
+    await certificates(cluster, tmp_path, clock).begin()
+    first = await data_of(cluster)
+    await clock.advance(timedelta(days=3000).total_seconds())
+    cluster.looks = 0
+    await certificates(cluster, tmp_path, clock).begin()
+
+    made = await data_of(cluster)
+    assert made["nats-ca"]["tls.key"] == first["nats-ca"]["tls.key"]
+    authority = x509.load_pem_x509_certificate(made["nats-ca"]["tls.crt"])
+    assert authority.not_valid_after_utc > clock.now() + timedelta(days=3000)
+    assert is_accepted(made["nats-tls-server"]["tls.crt"], authority, clock)
+
+
+@pytest.mark.parametrize("days", [0, 3000])
+async def test_an_authority_with_a_key_of_another_kind_ends_with_a_message(
+    cluster: MemoryCluster, tmp_path: Path, clock: ManualClock, days: int
+) -> None:
+    """An RSA key, for example: a ValueError would end the task that checks all Secrets."""
+    await certificates(cluster, tmp_path, clock).begin()
+    made = await data_of(cluster)
+    files = {"tls.crt": made["nats-ca"]["tls.crt"], "tls.key": made["bus-auth-key"]["tls.key"]}
+    encoded = {file: base64.b64encode(content).decode() for file, content in files.items()}
+    await cluster.patch(SECRETS, Key(HOME, "nats-ca"), {"data": encoded})
+    await cluster.patch(SECRETS, Key(HOME, "nats-tls-server"), {"data": None})
+    await clock.advance(timedelta(days=days).total_seconds())
+
+    with pytest.raises(Permanent, match="Secret paddle-system/nats-ca: the authority's key is not an EC key"):
+        await certificates(cluster, tmp_path / "new", clock).begin()
+
+
 async def test_an_authority_that_has_ended_is_renewed(
     cluster: MemoryCluster, tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -23,7 +23,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch, path: str, answers: dict[str, Any
         return answers.get(path)
 
     monkeypatch.setattr(server_monitor, "ask_monitor", ask_monitor)
-    [route] = [each for each in server_monitor.routes(MONITOR) if each.path == path]
+    [route] = [each for each in server_monitor.routes(MONITOR, lambda: False) if each.path == path]
     answer = await route.handler(make_mocked_request("GET", path))
     assert isinstance(answer, web.Response)
     return answer
@@ -49,12 +49,12 @@ async def test_a_probe_gets_the_health_of_the_server(
 @pytest.mark.parametrize(
     ("answers", "text"),
     [
-        (UP, '{"jetstream": {"config": {"sync_always": true}}}'),
-        ({"varz": {"jetstream": {}}}, '{"jetstream": {"config": {}}}'),
-        ({}, '{"jetstream": {"config": {}}}'),
+        (UP, '{"jetstream": {"config": {"sync_always": true}}, "config_loaded": false}'),
+        ({"varz": {"jetstream": {}}}, '{"jetstream": {"config": {}}, "config_loaded": false}'),
+        ({}, '{"jetstream": {"config": {}}, "config_loaded": false}'),
     ],
 )
-async def test_services_read_the_sync_interval_and_nothing_else(
+async def test_services_read_the_sync_interval_and_whether_the_configuration_is_loaded_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], text: str
 ) -> None:
     assert (await ask(monkeypatch, "/varz", answers)).text == text
@@ -71,7 +71,7 @@ def test_the_monitor_of_the_server_listens_on_loopback_and_its_port_is_that_of_t
     pod = named(manifests, "StatefulSet", "nats")["spec"]["template"]["spec"]
     [beside], [server] = pod["initContainers"], pod["containers"]
     config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
-    [*_, monitor, port] = beside["args"]
+    [*_, monitor, port, _] = beside["args"]
 
     assert f'http: "{monitor.removeprefix("http://")}"' in config
     assert monitor.startswith("http://127.0.0.1:")

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 from tests.integration.cache_runtime.fault_matrix.cases import (
-    AWAY,
+    AGENT_REPLACEMENT_GRACE_SECONDS,
     Case,
     Fault,
     Operation,
@@ -70,7 +70,7 @@ def test_a_warmup_may_lack_the_cache_of_an_agent_that_was_really_away_for_long()
     found = well(scenario)
     partly = replace(found, state=found.state.model_copy(update={"reason": "PartlyCached"}))
     assert judge(scenario, {}, partly) != []
-    assert judge(scenario, {}, replace(partly, outage=AWAY + 1)) == []
+    assert judge(scenario, {}, replace(partly, outage=AGENT_REPLACEMENT_GRACE_SECONDS + 1)) == []
 
 
 def test_every_pair_is_in_the_matrix() -> None:

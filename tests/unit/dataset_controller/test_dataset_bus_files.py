@@ -1,4 +1,4 @@
-"""The files with which runtime pods connect to the bus: the authority, and a token of their own."""
+"""The files with which runtime pods connect to the bus: an authority, a token of their own, credentials."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.unit.dataset_controller.builders import RUNTIME, make_set, spec_of
 
 from dataset_controller.config import Settings
 from dataset_controller.domain.sampleset import render
-from dataset_controller.domain.sampleset.model import RuntimeConfig
+from dataset_controller.domain.sampleset.model import BusFiles, RuntimeConfig
 
-TOKEN = RuntimeConfig("runtime:1", "tls://nats:4222", bus_authority="bus-ca")
+TOKEN = RuntimeConfig("runtime:1", "tls://nats:4222", bus=BusFiles("bus-ca", tokens=True))
 
 
 def pod_of(config: RuntimeConfig) -> dict[str, Any]:
@@ -55,7 +55,29 @@ def test_agents_have_nothing_to_reach_kubernetes_with() -> None:
     assert [v["name"] for v in pod["volumes"] if "projected" in v] == ["bus"]
 
 
-def test_the_setting_names_the_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings().runtime.bus_authority == ""
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (BusFiles(), []),
+        (BusFiles("bus-ca"), ["NATS_TLS_DIR"]),
+        (BusFiles(credentials="mine"), ["NATS_CREDS_FILE"]),
+        (BusFiles("bus-ca", credentials="mine"), ["NATS_TLS_DIR", "NATS_CREDS_FILE"]),
+        (BusFiles("bus-ca", tokens=True), ["NATS_TLS_DIR", "NATS_TOKEN_FILE"]),
+    ],
+)
+def test_a_server_of_ones_own_gets_no_token(files: BusFiles, expected: list[str]) -> None:
+    """Such a server could show the token to the server of the chart, and act as an agent there."""
+    pod = pod_of(RuntimeConfig("runtime:1", "tls://bus:4222", bus=files))
+    bus = ("NATS_TLS_DIR", "NATS_TOKEN_FILE", "NATS_CREDS_FILE")
+    assert [name for name in bus if f"CACHE_RUNTIME_{name}" in environment_of(pod)] == sorted(
+        expected, key=bus.index
+    )
+    assert len([v for v in pod["volumes"] if v["name"] == "bus"]) == bool(expected)
+
+
+def test_the_settings_name_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().runtime.bus == BusFiles()
     monkeypatch.setenv("DATASET_CONTROLLER_RUNTIME_NATS_AUTHORITY", "bus-ca")
-    assert Settings().runtime.bus_authority == "bus-ca"
+    monkeypatch.setenv("DATASET_CONTROLLER_RUNTIME_NATS_TOKENS", "true")
+    monkeypatch.setenv("DATASET_CONTROLLER_RUNTIME_NATS_CREDENTIALS", "mine")
+    assert Settings().runtime.bus == BusFiles("bus-ca", tokens=True, credentials="mine")

@@ -200,6 +200,15 @@ def test_people_get_tokens_of_the_accounts_for_people_alone(
     }
 
 
+@pytest.mark.parametrize(("profile", "servers"), [("development", 1), ("production", 3)])
+@pytest.mark.parametrize("role", ["bus-readers", "bus-operators"])
+def test_people_forward_ports_to_the_servers_alone(role: str, profile: str, servers: int) -> None:
+    """The release has pods with other ports: metrics, webhooks and the agents of data sets."""
+    rules = named(render("paddlewheel", *TOKENS, f"profile={profile}"), "Role", role)["rules"]
+    [rule] = [rule for rule in rules if "pods/portforward" in rule["resources"]]
+    assert rule["resourceNames"] == [f"nats-{number}" for number in range(servers)]
+
+
 @pytest.mark.parametrize("role", sorted({role.name for role in ROLES} - {"cache-runtime"}))
 def test_the_account_of_each_role_is_in_the_releases_namespace(manifests: Manifests, role: str) -> None:
     """dataset-controller's part of the chart has the account of agents."""

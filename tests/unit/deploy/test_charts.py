@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from dataset_controller.config import Settings as DatasetSettings
+from dataset_controller.domain.sampleset.model import BusFiles
 from job_controller.config import KEY_LENGTH
 from job_controller.config import Settings as JobSettings
 from paddlewheel.contracts.crds import KINDS
@@ -189,9 +190,37 @@ def test_programs_report_progress_to_the_service_with_a_key_that_the_chart_makes
     assert len(base64.b64decode(key["data"]["key"])) >= KEY_LENGTH
 
 
+OWN = ("nats.enabled=false", "nats.url=tls://bus.example:4222")
+
+
+@pytest.mark.parametrize(
+    ("values", "files"),
+    [
+        ((), BusFiles("bus-ca", tokens=True)),
+        (OWN, BusFiles()),
+        ((*OWN, "nats.credentialsSecret=mine"), BusFiles(credentials="mine")),
+        (
+            (*OWN, "nats.credentialsSecret=mine", "nats.tls.existing=true"),
+            BusFiles("bus-ca", credentials="mine"),
+        ),
+    ],
+)
+def test_agents_connect_to_the_bus_as_the_services_do(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], files: BusFiles
+) -> None:
+    for name, value in environment("dataset-controller", *values).items():
+        if isinstance(value, str):
+            monkeypatch.setenv(name, value)
+    assert DatasetSettings().runtime.bus == files
+
+
 def test_the_webhook_has_a_port_of_its_own_and_tokens_that_may_come_later() -> None:
-    manifests = services()
+    path = "triggerController.webhook.sources[0]"
+    manifests = render("paddlewheel", "crds.install=false", f"{path}.name=images", f"{path}.namespaces={{a}}")
     (port,) = named(manifests, "Service", "trigger-controller")["spec"]["ports"]
+    assert not [
+        m for m in services() if (m["kind"], m["metadata"]["name"]) == ("Service", "trigger-controller")
+    ]
     pod = dict(pod_specs(manifests))["trigger-controller"]
     folder = environment("trigger-controller")["TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from paddlewheel_progress import Reporter, module
 
-PATIENCE = 10.0
+FLUSH_TIMEOUT_SECONDS = 10.0
 """Seconds until a test fails."""
 
 
@@ -34,10 +34,10 @@ def test_what_could_not_be_sent_is_sent_again_without_another_report() -> None:
 
     reporter.report(step=1)
 
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(FLUSH_TIMEOUT_SECONDS)
     assert reporter.accepted == [1]
     reporter.report(step=2)
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(FLUSH_TIMEOUT_SECONDS)
     assert reporter.accepted == [1, 2]
 
 
@@ -54,27 +54,27 @@ class Interrupted(float):
 def returns(work: Callable[[], object]) -> bool:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(FLUSH_TIMEOUT_SECONDS)
     return not thread.is_alive()
 
 
 def test_a_signal_handler_that_reports_during_a_report_does_not_hold_up_the_training() -> None:
     reporter = Answered()
     reporter.report(step=0)
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(FLUSH_TIMEOUT_SECONDS)
     loss = Interrupted()
 
     def handler() -> None:
         reporter.report(step=2)
-        assert not reporter.flush(PATIENCE)
+        assert not reporter.flush(FLUSH_TIMEOUT_SECONDS)
 
     loss.handler = handler
     assert returns(lambda: reporter.report(step=1, loss=loss))
 
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(FLUSH_TIMEOUT_SECONDS)
     assert reporter.accepted == [0, 1]
     reporter.report(step=3)
-    assert reporter.flush(PATIENCE)
+    assert reporter.flush(FLUSH_TIMEOUT_SECONDS)
     assert reporter.accepted == [0, 1, 3]
 
 

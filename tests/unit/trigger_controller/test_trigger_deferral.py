@@ -30,7 +30,7 @@ from paddlewheel.testkit.triggers import (
     make_store_trigger,
     make_trigger,
 )
-from trigger_controller.domain import names, pages
+from trigger_controller.domain import marks, names, pages
 from trigger_controller.domain.model import Deferred, Occurrence, Origin
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, Inbox
@@ -695,6 +695,28 @@ async def test_origins_of_the_last_release_are_known() -> None:
     origin = Origin("trigger", ("t",))
     await LastRelease(InOneBucket(bus), clock).remember_origin("child", origin)
     assert await Memory(bus, clock).origin("child") == origin
+
+
+async def test_events_that_the_last_release_has_handled_are_known() -> None:
+    """It has an entry for each event."""
+    bus, trigger = MemoryBus(), Key("team-a", "t")
+    await bus.key_value("pw_triggers").put("event.uid.digest", b"{}")
+    memory = Memory(bus, ManualClock())
+    assert await memory.knows(trigger, "uid", "digest")
+    assert not await memory.knows(trigger, "uid", "other")
+
+
+async def test_replicas_that_mark_events_of_one_entry_at_once_lose_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marks, "PREFIX_LENGTH", 1)
+    bus, trigger = MemoryBus(), Key("team-a", "t")
+    replicas = [Memory(bus, ManualClock()) for _ in range(4)]
+    digests = [f"{number:016}" for number in range(40)]
+    await asyncio.gather(
+        *(replicas[n % 4].remember(trigger, digests[n : n + 2]) for n in range(len(digests)))
+    )
+    assert all([await replicas[0].knows(trigger, "uid", digest) for digest in digests])
 
 
 class InOneBucket:

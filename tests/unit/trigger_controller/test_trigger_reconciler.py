@@ -94,7 +94,7 @@ async def test_the_status_remembers_when_the_bus_lost_everything(harness: Trigge
     [job] = await harness.sample_jobs()
     await harness.delete_job(job)
     bucket = harness.bus.key_value("pw_triggers")
-    for entry in await bucket.entries("event.>"):
+    for entry in await bucket.entries("marks.>"):
         await bucket.delete(entry.key)
     await harness.publish_again(event)
     assert harness.jobs_created() == 1

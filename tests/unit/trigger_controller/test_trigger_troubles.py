@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, TriggerHarness, event_of, events_of
 
-from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Permanent, Retry
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
@@ -26,15 +25,22 @@ def server_error() -> Retry:
 
 
 @contextmanager
-def forgetful(monkeypatch: pytest.MonkeyPatch, *calls: str) -> Iterator[None]:
-    """These calls of the key-value bucket fail within the block; facts go on."""
+def forgetful(monkeypatch: pytest.MonkeyPatch, *calls: str, keys: str = "") -> Iterator[None]:
+    """These calls for keys that begin so fail within the block; facts go on."""
 
-    async def fail(*_: object) -> Entry:
-        raise Retry("KeyValueUnavailable", "no leader")
+    def failing(call: str) -> Callable[..., Awaitable[object]]:
+        real = getattr(MemoryKeyValue, call)
+
+        async def fail(bucket: MemoryKeyValue, key: str, *rest: object) -> object:
+            if key.startswith(keys):
+                raise Retry("KeyValueUnavailable", "no leader")
+            return await real(bucket, key, *rest)
+
+        return fail
 
     with monkeypatch.context() as patch:
         for call in calls:
-            patch.setattr(MemoryKeyValue, call, fail)
+            patch.setattr(MemoryKeyValue, call, failing(call))
         yield
 
 
@@ -190,19 +196,19 @@ async def test_a_message_is_kept_until_its_event_is_remembered(
     await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
     assert (await harness.status_of())["fired"] == 1
     assert harness.jobs_created() == 1
-    assert len(await harness.bus.key_value("pw_triggers").entries("event.>")) == 1
+    assert len(await harness.bus.key_value("pw_triggers").entries("marks.>")) == 1
 
 
 async def test_a_skipped_event_is_remembered_before_its_message_goes(
     harness: TriggerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.apply(make_trigger(suspend=True))
-    with forgetful(monkeypatch, "put"):
+    with forgetful(monkeypatch, "create", "update", keys="marks."):
         await harness.publish_ready("e-1")
         assert (await harness.status_of())["skipped"] == 1
         assert list(harness.delays.values()) == [RELEASE_RETRY_INTERVAL_SECONDS]
     await harness.advance(RELEASE_RETRY_INTERVAL_SECONDS)
-    assert len(await harness.bus.key_value("pw_triggers").entries("event.>")) == 1
+    assert len(await harness.bus.key_value("pw_triggers").entries("marks.>")) == 1
     assert (await harness.status_of())["events"] == 1
 
 

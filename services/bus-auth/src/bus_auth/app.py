@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 
 from bus_auth.authority import KubernetesAuthority
 from bus_auth.authorize import Authorizer, Policy
@@ -17,6 +18,7 @@ from paddlewheel import kube
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import inbox_prefix
 from paddlewheel.bus.admin.services import declared_with
+from paddlewheel.bus.callout.certificates import AUTHORITY
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
@@ -38,7 +40,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             key = CalloutKey(settings.key_file)
             authority = KubernetesAuthority(cluster, settings.audience)
             authorizer = Authorizer(authority, policy_of(settings), clock)
-            metrics = Metrics(measures.meter)
+            metrics = Metrics(measures.meter, (settings.nats_tls_dir or Path()) / AUTHORITY)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
             callout = NatsCallout(access_of(settings, key), server, clock, name=settings.pod_name)
             watch = KeyWatch(settings.key_file, key, callout, clock)

@@ -7,8 +7,8 @@ them, once.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ MADE_BY = "paddlepaddle.org/made-by"
 """Annotation of a Secret whose data the chart leaves alone."""
 
 log = LibraryLogger(__name__)
+
+
+def _has_key(files: Files) -> bool:
+    return {CERTIFICATE, KEY} <= set(files)
 
 
 class Certificates:
@@ -95,19 +99,29 @@ class Certificates:
             return found
         log.warning("the authority of the bus is renewed: copies of ConfigMap bus-ca must be, too")
         # Another replica may be faster.
-        return await self._kept("nats-ca", lambda files: files != found, lambda: renew_authority(found, now))
+        return await self._kept_key(
+            "nats-ca", lambda: renew_authority(found, now), lambda files: _has_key(files) and files != found
+        )
 
-    async def _kept_key(self, name: str, make: Callable[[], Files]) -> Files:
+    async def _kept_key(
+        self, name: str, make: Callable[[], Files], is_good: Callable[[Files], bool] = _has_key
+    ) -> Files:
         """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""
-        files = await self._kept(name, _has_key, make)
-        try:
+        files = await self._kept(name, is_good, make)
+        with self._readable(name):
             check_readable(files)
+        return files
+
+    @contextmanager
+    def _readable(self, name: str) -> Iterator[None]:
+        """Raises Permanent when the block finds the files of the Secret unreadable."""
+        try:
+            yield
         except ValueError as error:
             remedy = "restore it, or remove its data: bus-auth then makes another"
             raise Permanent(
                 "BusSecretUnreadable", f"Secret {self._namespace}/{name}: {error}; {remedy}"
             ) from error
-        return files
 
     async def _kept(self, name: str, is_good: Callable[[Files], bool], make: Callable[[], Files]) -> Files:
         """The Secret's files; made first when they are missing or not good."""
@@ -116,7 +130,9 @@ class Certificates:
             files = {file: base64.b64decode(text) for file, text in (found.get("data") or {}).items()}
             if is_good(files):
                 return files
-            made = make()
+            # All that is signed is signed with the authority's key.
+            with self._readable("nats-ca"):
+                made = make()
             try:
                 await self._fill(
                     SECRETS, found, {file: base64.b64encode(text).decode() for file, text in made.items()}
@@ -163,10 +179,6 @@ class Certificates:
             metadata["annotations"] = {MADE_BY: "bus-auth"}
         await self._cluster.patch(resource, key, {"metadata": metadata, "data": dict(data)})
         log.info("an object of the bus has been filled", kind=resource.kind, name=key.name)
-
-
-def _has_key(files: Files) -> bool:
-    return {CERTIFICATE, KEY} <= set(files)
 
 
 def _write(file: Path, content: bytes) -> None:

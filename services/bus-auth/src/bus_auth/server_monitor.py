@@ -2,27 +2,28 @@
 
 The monitor asks for no login and names all clients with their addresses and subjects. So it listens on
 loopback, and the container beside the server answers the probes of the kubelet, and reports to the services
-whether acknowledged messages are on disk.
+whether acknowledged messages are on disk, and whether the server has loaded its configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from paddlewheel.bus.nats.monitor import ask_monitor
+from paddlewheel.bus.nats.monitor import CONFIG_LOADED, ask_monitor
 
 _ALIVE, _READY = "healthz?js-enabled-only=true", "healthz?js-server-only=true"
 _PUBLIC = ("sync_always", "sync_interval")
 """Fields of the server's state: whether acknowledged messages are on disk."""
 
 
-def routes(monitor: str) -> Iterable[web.RouteDef]:
+def routes(monitor: str, is_loaded: Callable[[], bool]) -> Iterable[web.RouteDef]:
     """`/healthz` and `/readyz` of the server, and those fields at the path where a server has its state.
 
     Args:
         monitor: address of the server's monitor.
+        is_loaded: whether the server has loaded its configuration.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -34,7 +35,7 @@ def routes(monitor: str) -> Iterable[web.RouteDef]:
     async def varz(_: web.Request) -> web.Response:
         config = ((await ask_monitor(monitor) or {}).get("jetstream") or {}).get("config") or {}
         public = {name: config[name] for name in _PUBLIC if name in config}
-        return web.json_response({"jetstream": {"config": public}})
+        return web.json_response({"jetstream": {"config": public}, CONFIG_LOADED: is_loaded()})
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/varz", varz)]
 

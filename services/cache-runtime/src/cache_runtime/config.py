@@ -59,7 +59,8 @@ class CacheRuntimeSettings(ServiceSettings):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         """Caches, sources and the mount are neither in nor above what holds keys and state."""
-        own = (self.secrets_dir, self.state_dir, *([self.nats_tls_dir] if self.nats_tls_dir else ()))
+        bus = (self.nats_tls_dir, self.nats_creds_file and self.nats_creds_file.parent)
+        own = (self.secrets_dir, self.state_dir, *(folder for folder in bus if folder))
         for path in (*self.cache_dir_list, *self.local_sources, str(self.mount_path)):
             if not is_normalized(path) or any(_overlap(path, str(held)) for held in own):
                 raise ValueError(f"{path!r}: must be absolute, without '..', and apart from keys and state")

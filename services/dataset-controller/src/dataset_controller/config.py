@@ -9,7 +9,12 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from dataset_controller.domain.paths import Places
-from dataset_controller.domain.sampleset.model import FREE_SPACE_RATIO, RESOURCES, RuntimeConfig
+from dataset_controller.domain.sampleset.model import (
+    FREE_SPACE_RATIO,
+    RESOURCES,
+    BusFiles,
+    RuntimeConfig,
+)
 from paddlewheel.contracts.places import CACHE_ROOTS, checked_root
 from paddlewheel.operator.settings import OperatorSettings
 
@@ -46,7 +51,11 @@ class Settings(OperatorSettings):
     runtime_nats_url: str = ""
     """Address of the bus for runtime pods, when it differs from this service's."""
     runtime_nats_authority: str = ""
-    """ConfigMap of this namespace with ca.crt; runtime pods then show service-account tokens."""
+    """ConfigMap of this namespace with ca.crt, for a bus with TLS."""
+    runtime_nats_tokens: bool = False
+    """Runtime pods show service-account tokens, for the server of the chart."""
+    runtime_nats_credentials: str = ""
+    """Secret of this namespace with nats.creds, for a server of your own."""
     runtime_service_account: str = ""
     """Service account of the runtime pods in this namespace; "" means the default one."""
     runtime_priority_class: str = "system-node-critical"
@@ -81,7 +90,9 @@ class Settings(OperatorSettings):
             nats_url,
             self.runtime_pull_policy,
             self.runtime_settings,
-            bus_authority=self.runtime_nats_authority,
+            bus=BusFiles(
+                self.runtime_nats_authority, self.runtime_nats_tokens, self.runtime_nats_credentials
+            ),
             places=self.places,
             resources=self.runtime_resources.model_dump(exclude_unset=True),
             service_account=self.runtime_service_account,

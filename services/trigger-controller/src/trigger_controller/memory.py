@@ -2,13 +2,14 @@
 
 | bucket | key | entry |
 |---|---|---|
-| pw_triggers | event.<trigger uid>.<digest> | the trigger has dealt with the event |
-| pw_triggers | known.<trigger uid> | since when the bucket has all of them; a missing entry shows a loss |
+| pw_triggers | marks.<namespace>.<beginning of digests> | the events that triggers have dealt with |
+| pw_triggers | known.<trigger uid> | since when the bucket has all marks; a missing entry shows a loss |
 | pw_trigger_deferred | deferred.<trigger uid>[.<page>] | events that could not be handled yet |
 | pw_trigger_origins | origin.<object uid> | the trigger that created the object |
 
 Entries expire after 14 days, which is longer than a stream keeps any event. When pw_triggers is full, its
-oldest entries make room; the other two refuse, so that no trigger can push out what another one needs.
+oldest entries make room; the other two refuse, so that no trigger can push out what another one needs. A
+namespace has a bounded number of marks (`domain.marks`), which cannot fill pw_triggers.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ import orjson
 
 from paddlewheel.bus.ports import Entry, KeyValue
 from paddlewheel.bus.streams import BUS_FULL, DEFERRED_BUCKET, ORIGINS_BUCKET, TRIGGERS_BUCKET
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import EPOCH
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.concurrency import gather_bounded
-from trigger_controller.domain import pages
+from trigger_controller.domain import marks, pages
 from trigger_controller.domain.model import Deferred, Origin, Page
 from trigger_controller.domain.policies.deferral import Change, changed
 from trigger_controller.timing import DEFERRED_CHECK_INTERVAL_SECONDS, MARK_REFRESH_INTERVAL_SECONDS
@@ -55,8 +57,12 @@ class Memory:
         self._breaker = CircuitBreaker(clock)
         self._without_deferred: dict[str, float] = {}
 
-    async def knows(self, trigger_uid: str, digest: str) -> bool:
+    async def knows(self, trigger: Key, trigger_uid: str, digest: str) -> bool:
         """The trigger has dealt with the event."""
+        found = await self._entry(self._marks, marks.key_of(trigger.namespace, digest))
+        if found is not None and digest in marks.read(found.value):
+            return True
+        # The last release has an entry for each event.
         return await self._entry(self._marks, f"event.{trigger_uid}.{digest}") is not None
 
     async def lost_until(self, trigger_uid: str, newest: datetime | None) -> datetime:
@@ -86,10 +92,29 @@ class Memory:
     def _mark(self, until: datetime) -> bytes:
         return orjson.dumps([until, self._clock.now()])
 
-    async def remember(self, trigger_uid: str, digests: Collection[str]) -> None:
+    async def remember(self, trigger: Key, digests: Collection[str]) -> None:
         """The trigger has dealt with the events. Idempotent."""
-        puts = (self._marks.put(f"event.{trigger_uid}.{digest}", b"{}") for digest in digests)
-        await gather_bounded(self._call(put) for put in puts)
+        entries: dict[str, list[str]] = {}
+        for digest in digests:
+            entries.setdefault(marks.key_of(trigger.namespace, digest), []).append(digest)
+        await gather_bounded(self._mark_all(key, own) for key, own in entries.items())
+
+    async def _mark_all(self, key: str, digests: Collection[str]) -> None:
+        """Other triggers of the namespace may add to the entry at the same time."""
+        while True:
+            entry = await self._entry(self._marks, key)
+            before = marks.read(entry.value if entry else None)
+            after = marks.added(before, digests)
+            if after == before:
+                return
+            try:
+                if entry is None:
+                    await self._call(self._marks.create(key, marks.write(after)))
+                else:
+                    await self._call(self._marks.update(key, marks.write(after), entry.revision))
+            except (AlreadyExists, Conflict):
+                continue
+            return
 
     async def origin(self, uid: str) -> Origin:
         """Who created an object that may be gone; empty when no trigger did."""

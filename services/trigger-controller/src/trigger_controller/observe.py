@@ -109,7 +109,9 @@ class TriggerObserver:
             occurrence = await self._with_origin(offered)
             if not concerns(trigger, occurrence):
                 return None
-            is_known = await self._memory.knows(trigger.uid, names.digest(trigger.uid, occurrence.id))
+            is_known = await self._memory.knows(
+                trigger.key, trigger.uid, names.digest(trigger.uid, occurrence.id)
+            )
         except (Retry, Permanent) as error:
             return _trouble(trigger, error)
         return None if is_known else occurrence
@@ -190,7 +192,7 @@ class TriggerObserver:
         if digest in trigger.status.recent or created_at is None or is_too_old(created_at, self._clock.now()):
             return True
         try:
-            return await self._memory.knows(trigger.uid, digest)
+            return await self._memory.knows(trigger.key, trigger.uid, digest)
         except (Retry, Permanent):
             return False
 

@@ -125,7 +125,7 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         done = self._handled.pop(key, Handled())
         again = Result(earliest(result.requeue_after, RELEASE_RETRY_INTERVAL_SECONDS))
         try:
-            await self._memory.remember(done.trigger_uid, done.digests)
+            await self._memory.remember(key, done.digests)
         except Retry:
             return again
         if done.ended:

@@ -31,7 +31,7 @@ ENDING = 0.6
 """Share of the faults that come during the deletion, for syncs that delete."""
 WRITEBACK = 0.4
 """Share of the syncs on a set whose pods write to the caches of their nodes first."""
-AWAY = 10.0
+AGENT_REPLACEMENT_GRACE_SECONDS = 10.0
 """Seconds of an outage after which an agent may be away long enough to be replaced, on a busy machine."""
 ODD_NAMES = (
     "two words", "-leading dash", "中文/图片 一.png", "new\nline", " leading space", "percent%20",
@@ -167,7 +167,7 @@ def ends_of(case: Case, outage: float) -> tuple[End, ...]:
         return (SUCCEEDED,)
     if case.fault is Fault.DISK:
         return SUCCEEDED, PARTLY, FILES_FAILED
-    is_away = case.fault in (Fault.AGENT, Fault.MASTER) and outage > AWAY
+    is_away = case.fault in (Fault.AGENT, Fault.MASTER) and outage > AGENT_REPLACEMENT_GRACE_SECONDS
     return (SUCCEEDED, PARTLY) if is_away else (SUCCEEDED,)
 
 

@@ -22,7 +22,8 @@ HANDLING = "paddlewheel.bus.handling"
 MIRROR_LAG = "paddlewheel.bus.mirror.lag"
 MIRROR_BROKEN = "paddlewheel.bus.mirror.broken"
 DURABLE_LAG = "paddlewheel.bus.durable.lag"
-METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN, DURABLE_LAG)
+CONFIG_LOADED = "paddlewheel.bus.server.config.loaded"
+METRIC_NAMES = (PUBLISHED, SETTLED, STOPPED, HANDLING, MIRROR_LAG, MIRROR_BROKEN, DURABLE_LAG, CONFIG_LOADED)
 
 HANDLE = "paddlewheel.bus.handle"
 SPAN_NAMES = (HANDLE,)
@@ -40,11 +41,13 @@ class Instruments:
         longest: Callable[[], Mapping[str, float]] = dict,
         mirrors: Callable[[], Sequence[MirrorStatus]] = tuple,
         lags: Callable[[], Mapping[str, int]] = dict,
+        loaded: Callable[[], Mapping[str, bool]] = dict,
     ) -> None:
         """Args:
         longest: seconds for which the oldest handler of each durable has run.
         mirrors: teams' copies of streams.
         lags: messages that each durable has not acknowledged.
+        loaded: whether each server has loaded the configuration of the chart.
         """
         meter = meter or metrics.get_meter(__name__)
         self._tracer = tracer or trace.get_tracer(__name__)
@@ -75,6 +78,14 @@ class Instruments:
             MIRROR_BROKEN,
             callbacks=[lambda _: [Observation(int(bool(each.trouble)), _place(each)) for each in mirrors()]],
             description="1 when a team's copy of a stream gets no more facts",
+        )
+
+        meter.create_observable_gauge(
+            CONFIG_LOADED,
+            callbacks=[
+                lambda _: [Observation(int(is_so), {"server": name}) for name, is_so in loaded().items()]
+            ],
+            description="0 when a server has not loaded the configuration of the chart",
         )
 
     @contextmanager

@@ -189,7 +189,7 @@ RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
 # Several times what a report has, a message of 1,000 characters included.
 NODES = replace(_bucket(NODES_BUCKET, 16 * _MIB, max_msg_size=16 * 1024), declaration=4)
 # Marks of handled events expire, after twice the time that any stream keeps a fact. A full bucket drops the
-# oldest of all triggers, so nothing else is in it.
+# oldest of all triggers, so nothing else is in it. The marks of one namespace take 5 MiB at most.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 # Deferred events and the creators of objects cannot be restored: a full bucket refuses more.
 DEFERRED = replace(_bucket(DEFERRED_BUCKET, 64 * _MIB), max_age=14 * _DAY)

@@ -46,7 +46,7 @@ from paddlewheel.testkit.charts import Manifests, named, pod_specs, render
 from paddlewheel.testkit.nats import NatsProcess
 from paddlewheel.testkit.wait import patiently
 
-PATIENCE = 90.0
+BUS_ANSWER_TIMEOUT_SECONDS = 90.0
 """Seconds that a server may take to answer on a busy machine."""
 BUS_CA = "bus-ca"
 """ConfigMap with the authority's certificate."""
@@ -325,7 +325,7 @@ class Guest:
 
     async def was_refused(self, what: str, subject: str) -> bool:
         """Whether the server refused the last request of that kind: it answers in order."""
-        await self.client.flush(int(PATIENCE))
+        await self.client.flush(int(BUS_ANSWER_TIMEOUT_SECONDS))
         text = f'permissions violation for {what} to "{subject.lower()}"'
         refused = any(text in refusal for refusal in self.refusals)
         self.refusals.clear()
@@ -345,7 +345,7 @@ class Guest:
             await self.client.publish(subject, data, inbox, dict(headers or {}) or None)
             if await self.was_refused("publish", subject):
                 return {}
-            answer = await subscription.next_msg(PATIENCE)
+            answer = await subscription.next_msg(BUS_ANSWER_TIMEOUT_SECONDS)
             found: dict[str, Any] = json.loads(answer.data or b"{}")
             return found
         finally:
@@ -375,7 +375,7 @@ async def entering(
             tls_hostname="nats",
             inbox_prefix=prefix,
             allow_reconnect=False,
-            connect_timeout=int(PATIENCE),
+            connect_timeout=int(BUS_ANSWER_TIMEOUT_SECONDS),
             error_cb=note,
             **who,
         )

@@ -54,7 +54,7 @@ SECRETS_DIR = "/etc/paddlewheel/secrets"
 STATE_DIR = "/run/paddlewheel"
 """The runtime pod's own files."""
 BUS_DIR = "/etc/paddlewheel/bus"
-AUTHORITY = "ca.crt"
+AUTHORITY, CREDENTIALS = "ca.crt", "nats.creds"
 """The file by which a runtime pod recognizes the bus."""
 
 

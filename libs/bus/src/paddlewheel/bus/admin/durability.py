@@ -27,11 +27,13 @@ class ServerFacts:
         monitor: its address.
         sync_always: data are on disk before they are acknowledged; None = the monitor gave no answer.
         sync_interval: seconds between writes to disk otherwise.
+        config_loaded: it has loaded the configuration of the chart; None for a server of another kind.
     """
 
     monitor: str
     sync_always: bool | None
     sync_interval: float = 0.0
+    config_loaded: bool | None = None
 
 
 @dataclass(frozen=True)

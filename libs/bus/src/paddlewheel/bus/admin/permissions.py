@@ -216,7 +216,6 @@ def _installs(declared: Declared) -> Permissions:
             # Streams that it may replace, and the copy of the unread messages in them.
             *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_replaceable),
             *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
-            *(f"{consumer}.DELETE.{each.stream}.{each.durable}" for each in map(replays, RETIRED)),
         ),
         subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
     )
@@ -352,11 +351,6 @@ ROLES = (
     Role(INSTALLER),
 )
 """All roles. A service has no other durables than those declared here."""
-
-RETIRED = (
-    Subscription("job-controller-datasets", streams.DATASETS.name, (event_filter("datasets", "sampleset"),)),
-)
-"""Durables of earlier releases. The installer removes them, with their replays."""
 
 OURS = Declared(ROLES, streams.STREAMS)
 """What this project has on the bus; services of others are declared beside it: `bus.admin.services`."""

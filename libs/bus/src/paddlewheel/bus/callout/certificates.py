@@ -111,6 +111,11 @@ def is_lasting(authority: Files, now: datetime) -> bool:
     return now < made.not_valid_after_utc - timedelta(days=_AUTHORITY_RENEWAL_DAYS)
 
 
+def first_end(certificates: bytes) -> datetime:
+    """When the first of them ends. Raises ValueError."""
+    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
+
+
 def is_current(server: Files, authority: Files, names: Sequence[str], now: datetime) -> bool:
     """Whether the servers' certificate is of the authority, for these names, and does not end soon."""
     if not {AUTHORITY, CERTIFICATE, KEY} <= set(server) or server[AUTHORITY] != authority[CERTIFICATE]:

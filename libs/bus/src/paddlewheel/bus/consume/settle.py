@@ -21,10 +21,10 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 BACKOFF_BASE = 0.2
 BACKOFF_CAP = 60.0
-AWAY = 2.0
+BACKEND_RETRY_INTERVAL_SECONDS = 2.0
 """Seconds until a handler is called again that found the API server, or the bus, away; twice as many each
 time."""
-AWAY_CAP = 30.0
+BACKEND_RETRY_MAX_INTERVAL_SECONDS = 30.0
 _REMEMBERED = 4096
 _TYPES_TOLD = 64
 """Unknown types that are logged; a publisher may invent any number."""
@@ -192,7 +192,11 @@ class Settler:
                     return await self._again(message, Failure(error.reason, str(error), error.after), tries)
                 self._instruments.settled(self._durable, "retried")
                 log.info("message waits", subject=message.subject, why=str(error))
-                delay = min(AWAY * 2.0**away, AWAY_CAP) if error.after is None else error.after
+                delay = (
+                    min(BACKEND_RETRY_INTERVAL_SECONDS * 2.0**away, BACKEND_RETRY_MAX_INTERVAL_SECONDS)
+                    if error.after is None
+                    else error.after
+                )
             away = min(away + 1, 16)
             await self._clock.sleep(delay)
 

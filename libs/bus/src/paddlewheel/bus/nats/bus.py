@@ -66,6 +66,7 @@ class NatsBus:
             longest=self._handlers.longest,
             mirrors=lambda: self._mirrors.status,
             lags=lambda: self._provision.lags,
+            loaded=lambda: self._provision.loaded,
         )
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)

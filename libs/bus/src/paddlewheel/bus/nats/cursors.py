@@ -15,7 +15,12 @@ from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed, stored_at
 from paddlewheel.bus.nats.direct import DirectFeed
-from paddlewheel.bus.nats.ephemeral import BATCH, PATIENCE, discard_ephemeral, open_ephemeral
+from paddlewheel.bus.nats.ephemeral import (
+    BATCH,
+    STORED_MESSAGE_TIMEOUT_SECONDS,
+    discard_ephemeral,
+    open_ephemeral,
+)
 from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import SELECTION, SELECTION_KEY, Provision
@@ -182,7 +187,7 @@ class Cursor:
     async def _fill(self, feed: Feed | DirectFeed) -> None:
         is_due = self.behind or not self._reading.follow
         try:
-            async with asyncio.timeout(PATIENCE if is_due else None):
+            async with asyncio.timeout(STORED_MESSAGE_TIMEOUT_SECONDS if is_due else None):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             # What was left may have been removed by the stream's limits: open and count again.

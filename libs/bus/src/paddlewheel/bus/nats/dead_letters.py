@@ -36,7 +36,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-PATIENCE = 20.0
+DEAD_LETTERS_TIMEOUT_SECONDS = 20.0
 """Seconds a listing waits for a server that is unreachable."""
 
 _FIRST_LINE = b"NATS/1.0\r\n"
@@ -184,7 +184,7 @@ class NatsDeadLetterBox:
         return reply
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
-        deadline = self._clock.monotonic() + PATIENCE
+        deadline = self._clock.monotonic() + DEAD_LETTERS_TIMEOUT_SECONDS
         while True:
             try:
                 return await action()

@@ -16,7 +16,7 @@ from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.streams import stream_named
 
 BATCH = 256
-PATIENCE = 5.0
+STORED_MESSAGE_TIMEOUT_SECONDS = 5.0
 """Seconds without a message after which stored messages still due are taken to have vanished: the stream's
 limits, or somebody, may have removed them since they were counted."""
 _INACTIVE = 60.0

@@ -16,7 +16,7 @@ HEADERS_TOO_LARGE = 10097
 STORE_FULL = 10077
 WRONG_LAST_SEQUENCE = (10071, 10164)
 CONSUMER_EXISTS = 10148
-"""With another configuration than the one to create."""
+"""The existing consumer has another configuration than the one to create."""
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE = 10037
 STREAM_NOT_FOUND = 10059
@@ -31,6 +31,9 @@ NO_STORAGE = (10023, 10047)
 STORAGE_TOO_SMALL = "BusStorageTooSmall"
 """Reason of the Retry that it becomes."""
 STORAGE_REMEDY = "raise nats.jetstream.maxFileStore"
+
+NO_RESPONDERS = "NoResponders"
+"""Reason of the Retry for a subject without a subscriber, such as one of an account that does not exist."""
 
 _MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 
@@ -61,7 +64,7 @@ def translated(what: str, error: nats.errors.Error | OSError) -> Permanent | Ret
     if isinstance(error, _MALFORMED):
         return Permanent("NotStorable", f"{what}: {error}")
     if isinstance(error, nats.errors.NoRespondersError):
-        return Retry("BusRefused", f"{what}: no responders")
+        return Retry(NO_RESPONDERS, f"{what}: no responders")
     return Unavailable("BusUnreachable", f"{what}: {str(error) or type(error).__name__}")
 
 

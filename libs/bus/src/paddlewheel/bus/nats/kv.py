@@ -221,7 +221,7 @@ def _is_deletion(headers: Mapping[str, str]) -> bool:
 async def _read_on(consumer: Ephemeral, listing: Listing) -> None:
     """Raises FeedLostError or Retry."""
     try:
-        async with asyncio.timeout(None if listing.complete else ephemeral.PATIENCE):
+        async with asyncio.timeout(None if listing.complete else ephemeral.STORED_MESSAGE_TIMEOUT_SECONDS):
             listing.read(await consumer.feed.fetch(BATCH))
     except TimeoutError:
         raise FeedLostError("stored entries vanished before they were delivered") from None

@@ -10,6 +10,8 @@ from typing import Any
 
 from paddlewheel.bus.admin.durability import ServerFacts
 
+CONFIG_LOADED = "config_loaded"
+"""The field by which the container beside a server of the chart reports on the server's configuration."""
 _ANSWER_TIMEOUT_SECONDS = 2.0
 
 
@@ -33,12 +35,13 @@ async def ask_monitor(url: str, path: str = "varz") -> dict[str, Any] | None:
 async def _ask(url: str) -> ServerFacts:
     reply = await ask_monitor(url)
     jetstream = reply.get("jetstream") if reply else None
+    loaded = reply.get(CONFIG_LOADED) if reply else None
     config = jetstream.get("config") if isinstance(jetstream, dict) else None
     if not isinstance(config, dict) or not config:
         # It starts: the monitor answers before JetStream is up.
-        return ServerFacts(url, None)
+        return ServerFacts(url, None, config_loaded=loaded)
     # The server leaves the field out when it is false.
-    return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9)
+    return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9, loaded)
 
 
 def _get(url: str) -> Any:

@@ -7,7 +7,6 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from nats.js import JetStreamContext
@@ -16,8 +15,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, judge_durability
-from paddlewheel.bus.admin.permissions import FACTS, RETIRED, Declared
-from paddlewheel.bus.consume.dead_letters import replays
+from paddlewheel.bus.admin.permissions import FACTS, Declared
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
@@ -76,6 +74,8 @@ class Provision:
         self._missing_durables: set[str] = set()
         self.lags: dict[str, int] = {}
         """Messages that each durable had not acknowledged, when the installer last looked."""
+        self.loaded: dict[str, bool] = {}
+        """Whether each server of the chart has loaded its configuration, by its last report."""
         self._lock = asyncio.Lock()
         connection.on_missing(self.forget)
 
@@ -235,7 +235,6 @@ class Provision:
         if self._access.streams == "make":
             await self._judge(self._ensure_each(js))
             await self._ensure_durables(js)
-            await self._remove_retired(js)
         elif self._access.streams == "check":
             await self._judge(self._find_each(js))
         self._done, self._checked_at = True, generation
@@ -274,14 +273,6 @@ class Provision:
                 info = await self._ensure_consumer(js, each.stream, durable_config(each))
                 self.lags[each.durable] = (info.num_pending or 0) + (info.num_ack_pending or 0)
 
-    async def _remove_retired(self, js: JetStreamContext) -> None:
-        """Each time: the installer of an earlier release may make them again until it has ended."""
-        for each in (*RETIRED, *map(replays, RETIRED)):
-            async with self._connection.calling(f"consumer {each.durable} of {each.stream}"):
-                with suppress(NotFoundError):
-                    await js.delete_consumer(each.stream, each.durable)
-                    log.info("bus consumer removed", stream=each.stream, consumer=each.durable)
-
     async def _find_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
         """A stream that does not exist keeps no other from being used. Raises Retry when there is none."""
         found, missing = {}, set()
@@ -316,6 +307,9 @@ class Provision:
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
         self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
+        self.loaded |= {
+            each.monitor: each.config_loaded for each in servers if each.config_loaded is not None
+        }
         verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:

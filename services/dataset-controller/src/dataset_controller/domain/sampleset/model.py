@@ -38,11 +38,25 @@ FREE_SPACE_RATIO = "0.2"
 
 
 @dataclass(frozen=True)
+class BusFiles:
+    """The files with which runtime pods connect to the bus.
+
+    Args:
+        authority: the ConfigMap with `ca.crt`; "" means no TLS.
+        tokens: the pods show service-account tokens.
+        credentials: the Secret with `nats.creds`; "" means none.
+    """
+
+    authority: str = ""
+    tokens: bool = False
+    credentials: str = ""
+
+
+@dataclass(frozen=True)
 class RuntimeConfig:
     """The installation's settings of runtime pods.
 
     Args:
-        bus_authority: the ConfigMap with the bus' `ca.crt`; the pods then show service-account tokens.
         places: directories of the nodes that they may use.
         resources: requests and limits of each pod, like a container's.
         service_account: "" means the namespace's default.
@@ -55,7 +69,7 @@ class RuntimeConfig:
     nats_url: str
     pull_policy: str = "IfNotPresent"
     settings: Mapping[str, str] = field(default_factory=dict)
-    bus_authority: str = ""
+    bus: BusFiles = BusFiles()
     places: Places = DEFAULT_PLACES
     resources: Mapping[str, Mapping[str, str | int | float]] = field(default_factory=lambda: RESOURCES)
     service_account: str = ""

@@ -13,6 +13,7 @@ from dataset_controller.domain.names import (
     AUTHORITY,
     BUS_DIR,
     CREATED_BY,
+    CREDENTIALS,
     CSI_DRIVER,
     MANAGED_LABELS,
     MOUNT_ROOT,
@@ -28,7 +29,7 @@ from dataset_controller.domain.names import (
 )
 from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
-from dataset_controller.domain.sampleset.model import RuntimeConfig, SetSpec
+from dataset_controller.domain.sampleset.model import BusFiles, RuntimeConfig, SetSpec
 from dataset_controller.timing import RUNTIME_TERMINATION_GRACE_SECONDS
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
 from paddlewheel.contracts.crds.options import CLIENT_NAMES
@@ -281,7 +282,7 @@ def _pod(owner: SetIdentity, runtime: Key, spec: SetSpec, config: RuntimeConfig)
             _host_path("mnt", mount_parent(owner.uid)),
             {"name": "state", "emptyDir": {"medium": "Memory", "sizeLimit": STATE_LIMIT}},
             {"name": "secrets", "secret": {"secretName": runtime.name, "defaultMode": 0o400}},
-            *([_bus_volume(config)] if config.bus_authority else ()),
+            *([_bus_volume(sources)] if (sources := _bus_sources(config.bus)) else ()),
             *(_host_path(volume_name("cache", root), root) for root in _roots(spec)),
             *map(_source_volume, config.places.local_sources),
         ],
@@ -299,12 +300,20 @@ def _grace_seconds(spec: SetSpec) -> int:
     return RUNTIME_TERMINATION_GRACE_SECONDS + last
 
 
-def _bus_volume(config: RuntimeConfig) -> Manifest:
-    """The token is bound to the pod, renewed by the kubelet, and not accepted by the API server."""
-    authority = {"name": config.bus_authority, "items": [{"key": AUTHORITY, "path": AUTHORITY}]}
-    token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
-    sources = [{"configMap": authority}, {"serviceAccountToken": token}]
+def _bus_volume(sources: list[Manifest]) -> Manifest:
     return {"name": "bus", "projected": {"sources": sources, "defaultMode": 0o400}}
+
+
+def _bus_sources(bus: BusFiles) -> list[Manifest]:
+    """The token is bound to the pod, renewed by the kubelet, and not accepted by the API server."""
+    authority = {"name": bus.authority, "items": [{"key": AUTHORITY, "path": AUTHORITY}]}
+    token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
+    credentials = {"name": bus.credentials, "items": [{"key": CREDENTIALS, "path": CREDENTIALS}]}
+    return [
+        *([{"configMap": authority}] if bus.authority else ()),
+        *([{"serviceAccountToken": token}] if bus.tokens else ()),
+        *([{"secret": credentials}] if bus.credentials else ()),
+    ]
 
 
 def _one_per_node(owner: SetIdentity, runtime: Key) -> Manifest:
@@ -336,7 +345,7 @@ def _container(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> Mani
             {"name": "mnt", "mountPath": mount_parent(owner.uid), "mountPropagation": "Bidirectional"},
             {"name": "state", "mountPath": STATE_DIR},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
-            *([BUS_MOUNT] if config.bus_authority else ()),
+            *([BUS_MOUNT] if _bus_sources(config.bus) else ()),
             *map(_cache_mount, spec.cache.directories),
             *map(_source_mount, config.places.local_sources),
         ],
@@ -349,7 +358,6 @@ def _probe(path: str, *, period: int, failures: int) -> Manifest:
 
 
 def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> list[Manifest]:
-    bus_files = {"NATS_TLS_DIR": BUS_DIR, "NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"}
     values = {
         **config.settings,
         "NATS_URL": config.nats_url,
@@ -366,7 +374,9 @@ def _environment(owner: SetIdentity, spec: SetSpec, config: RuntimeConfig) -> li
         "FLUSH_WAIT": str(_flush_seconds(spec)),
         "STATE_DIR": STATE_DIR,
         "HTTP_PORT": str(RUNTIME_PORT),
-        **(bus_files if config.bus_authority else {}),
+        **({"NATS_TLS_DIR": BUS_DIR} if config.bus.authority else {}),
+        **({"NATS_TOKEN_FILE": f"{BUS_DIR}/{TOKEN}"} if config.bus.tokens else {}),
+        **({"NATS_CREDS_FILE": f"{BUS_DIR}/{CREDENTIALS}"} if config.bus.credentials else {}),
     }
     fields = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
     return [
