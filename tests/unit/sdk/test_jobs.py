@@ -113,7 +113,7 @@ def test_times_are_seconds_or_durations(given: Any, seconds: int) -> None:
         ({"image": ""}, "image", "pass one such as"),
         ({"image": "a b"}, "image", "is no image"),
         ({"workers": 0}, "workers", "pass at least 1"),
-        ({"workers": 10_001}, "workers", "must be at most 10000, is 10001"),
+        ({"workers": 10_001}, "workers", "replicas is too large"),
         ({"servers": -1}, "servers", "pass at least 0"),
         ({"gpus": -1}, "gpus", "pass at least 0"),
         ({"cpu": "four"}, "cpu", "pass one such as 4 or 500m"),

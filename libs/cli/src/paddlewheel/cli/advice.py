@@ -24,6 +24,8 @@ ADVICE: Mapping[Reason, str] = {
     Reason.INTERNAL_ERROR: "report it with the log of job-controller",
     Reason.TERMINATING: _BY_ITSELF,
     Reason.COMPLETED: "nothing: it has succeeded",
+    Reason.MODEL_NOT_REPORTED: "add the line in the message to the program and run the job again, or name the"
+    " files in the PaddleService: spec.default.model.uri",
     Reason.ALL_PODS_RUNNING: "nothing: it is running",
     Reason.PODS_PENDING: f"nothing, while they are new; else {_SEE_THE_PODS}",
     Reason.PODS_STARTING: f"nothing, while they are new; else {_SEE_THE_PODS}",
