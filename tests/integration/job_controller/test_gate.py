@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -162,15 +162,25 @@ async def test_probes_are_answered_while_a_thousand_gates_wait(jobs: JobServiceH
     await jobs.wait_pods(key, 2)
     uid = (await jobs.get(key))["metadata"]["uid"]
     question = f"{url}/v1/gate/{key.namespace}/{key.name}/worker/0?uid={uid}&epoch=0&ip=10.0.0.1"
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector) as gates, aiohttp.ClientSession() as probe:
-        waiting = [asyncio.create_task(_status(gates, question)) for _ in range(1200)]
+    # One address may have 300 connections, and each pod has its own.
+    hosts = [f"127.0.0.{number}" for number in range(2, 8)]
+    connectors = [aiohttp.TCPConnector(limit=0, local_addr=(host, 0)) for host in hosts]
+    async with AsyncExitStack() as sessions:
+        gates = [
+            await sessions.enter_async_context(aiohttp.ClientSession(connector=connector))
+            for connector in connectors
+        ]
+        probe = await sessions.enter_async_context(aiohttp.ClientSession())
+        waiting = [asyncio.create_task(_status(session, question)) for session in gates for _ in range(200)]
         try:
-            await eventually(lambda: len(connector._acquired) == 1200, what="all gates wait")
+            await eventually(
+                lambda: sum(len(connector._acquired) for connector in connectors) == 1200,
+                what="all gates wait",
+            )
             assert await _status(probe, f"http://127.0.0.1:{probed}/healthz") == 200
             assert not any(task.done() for task in waiting)
             made_up = question.replace(uid, "another")
-            assert await _status(probe, made_up) == 202, "nobody waits for a job that there is not"
+            assert await _status(probe, made_up) == 202, "nobody waits for a job that does not exist"
         finally:
             for task in waiting:
                 task.cancel()
