@@ -140,59 +140,24 @@ async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: P
 
 
 @pytest.mark.long
-async def test_the_copies_of_a_removed_team_are_deleted_with_their_files(tmp_path: Path) -> None:
-    """A team that later gets the same name reads none of these facts."""
-    removed = BEFORE[:1]
-    again = (*BEFORE[:2], "nats.subscribers[1].namespaces={team-c}", BEFORE[3])
+async def test_a_team_that_was_left_out_by_mistake_goes_on_where_it_was(tmp_path: Path) -> None:
+    """As by an upgrade without the file of values that has the teams."""
     with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
         await publish_two(bus, 1)
         async with reloading(bus, tmp_path / "mounted") as config:
-            streams = bus.folder / "store" / "jetstream"
-            assert stored(streams, "vision") == stored(streams, "subscriber") != set()
-            before = reloads(bus)
-            config.write_text(configured(bus, *removed))
-            # The server still has the account.
-            await install(changed(bus, *removed))
-            await eventually(lambda: reloads(bus) >= before + 1, within=120, what="the team is removed")
-            await eventually(lambda: not stored(streams, "vision"), what="its files are gone")
-
-            await change(bus, config, *again)
-            after = changed(bus, *again)
-            async with guest(after, "vision", prefix="_INBOX_subscriber") as member:
-                found = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
-            assert found["error"]["code"] == 404
-            await eventually(lambda: has_both(after), what="the facts of the other team")
-
-
-@pytest.mark.long
-async def test_a_server_that_starts_without_a_team_has_none_of_its_copies(tmp_path: Path) -> None:
-    """An upgrade that removes a team may replace the pod of the server, too."""
-    with running(tmp_path / "bus", *BEFORE) as bus:
-        await install(bus)
-        await publish_two(bus, 1)
-        bus.stop()
-        files, config = mounted(bus, tmp_path / "mounted"), bus.home / "nats.conf"
-        files[0].write_text(configured(bus, *BEFORE[:1]))
-        streams = bus.folder / "store" / "jetstream"
-        assert stored(streams, "vision")
-        async with reloader(bus, files, without_files=True):
-            await eventually(config.exists, within=90, what="the new configuration")
-            bus.start()
-            assert not (streams / "vision").exists()
-            await eventually(lambda: has_both(bus), what="the facts of the other team")
-
-
-async def has_both(bus: ChartBus) -> bool:
-    """The other team has both facts in its copy."""
-    async with guest(bus, "subscriber", prefix="_INBOX_subscriber") as member:
-        found = await member.ask("$JS.API.STREAM.INFO.PW_JOBS")
-    return bool(found["state"]["messages"] == 2)
-
-
-def stored(streams: Path, account: str) -> set[str]:
-    """The streams of an account on the server's disk."""
-    return {each.name for each in (streams / account).glob("streams/*")}
+            async with guest(bus, "vision", prefix="_INBOX_subscriber") as member:
+                heard = await member.client.jetstream().pull_subscribe("pw.evt.>", "work", stream="PW_JOBS")
+                [first] = await heard.fetch(1, BUS_ANSWER_TIMEOUT_SECONDS)
+                await first.ack_sync(BUS_ANSWER_TIMEOUT_SECONDS)
+            await change(bus, config, *BEFORE[:1])
+            await install(changed(bus, *BEFORE[:1]))
+            await change(bus, config, *BEFORE)
+            await install(bus)
+            async with guest(bus, "vision", prefix="_INBOX_subscriber") as member:
+                position = await member.client.jetstream().consumer_info("PW_JOBS", "work")
+            assert position.ack_floor is not None
+            assert (position.ack_floor.consumer_seq, position.num_pending) == (1, 0)
 
 
 def changed(bus: ChartBus, *values: str) -> ChartBus:
@@ -251,13 +216,9 @@ async def reloader(
     files: tuple[Path, Path, Path],
     log: Path | None = None,
     port: int = 0,
-    *,
-    without_files: bool = False,
 ) -> AsyncIterator[None]:
-    """The container `config` with these mounted files, in a pod that may be new."""
-    arguments = (*files, bus.home, f"http://{monitor_of(bus)}", port, bus.folder / "store")
-    if without_files:
-        (bus.home / "nats.conf").unlink()
+    """The container `config` with these mounted files."""
+    arguments = (*files, bus.home, f"http://{monitor_of(bus)}", port)
     with (log or Path(os.devnull)).open("wb") as output:
         beside = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -12,7 +12,6 @@ from paddlewheel.bus.admin.mirrors import MirrorStatus, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.nats import mirrors
-from paddlewheel.bus.nats.errors import NO_RESPONDERS
 from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.core.errors import Retry
 
@@ -41,10 +40,6 @@ class Server:
     delivered: int = 5
     active: int = _SECOND
     error: dict[str, Any] | None = None
-    strangers: tuple[str, ...] = ()
-    """Consumers of each stream beside its feeds."""
-    unanswered: str = "-"
-    """The beginning of subjects without a subscriber."""
     kept: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     sent: list[tuple[str, bytes]] = field(default_factory=list)
@@ -52,15 +47,13 @@ class Server:
     async def request(self, subject: str, data: bytes) -> bytes:
         self.asked.append(subject)
         self.sent.append((subject, data))
-        if subject.startswith(self.unanswered):
-            raise Retry(NO_RESPONDERS, subject)
         return json.dumps(self._answer(subject, json.loads(data or b"{}"))).encode()
 
     def _answer(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         call = subject.removeprefix(f"{TEAM.api}.").removeprefix("$JS.API.")
         place = ("mirror " if subject.startswith(TEAM.api) else "") + call.split(".", 2)[2]
         if call.startswith("CONSUMER.NAMES"):
-            return {"consumers": list(self.strangers)}
+            return {"consumers": []}
         if ".DELETE." in call:
             self.kept.pop(place, None)
             return {}
@@ -134,40 +127,6 @@ async def test_facts_of_a_removed_namespace_are_deleted_again_while_some_are_on_
     server.sent.clear()
     await fewer.ensure()
     assert not any(".PURGE." in subject for subject, _ in server.sent)
-
-
-GONE = Team("gone")
-
-
-@pytest.mark.parametrize("has_account", [True, False])
-async def test_the_copies_of_a_removed_team_are_deleted_before_its_feeds(has_account: bool) -> None:
-    """Nothing else names the team, and an installation that fails between the two is repeated."""
-    server = Server(strangers=(GONE.feed, "trigger-controller-jobs", "sub-mine"))
-    if not has_account:
-        server.unanswered = GONE.api
-    await make_mirrors(server).ensure()
-    deleted = [each for each in server.asked if ".DELETE." in each]
-    assert deleted == [
-        subject
-        for spec in FACTS
-        for subject in (
-            f"{GONE.api}.STREAM.DELETE.{spec.name}",
-            f"$JS.API.CONSUMER.DELETE.{spec.name}.{GONE.feed}",
-        )
-    ]
-
-
-async def test_the_feed_of_a_removed_team_stays_while_its_copy_cannot_be_deleted() -> None:
-    class Refusing(Server):
-        async def request(self, subject: str, data: bytes) -> bytes:
-            if subject.startswith(GONE.api):
-                raise Retry("BusRefused", "no leader")
-            return await super().request(subject, data)
-
-    server = Refusing(strangers=(GONE.feed,))
-    with pytest.raises(Retry, match="no leader"):
-        await make_mirrors(server).ensure()
-    assert not any(".DELETE." in each for each in server.asked)
 
 
 async def test_the_feed_of_a_mirror_gets_as_many_replicas_as_are_asked_for() -> None:

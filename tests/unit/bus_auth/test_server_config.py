@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from bus_auth.__main__ import keep_files
-from bus_auth.server_config import CONFIG, KEYS, PID, STREAMS, ServerConfig, Sources, keep_store
-from paddlewheel.bus.admin.accounts import HOME
+from bus_auth.server_config import CONFIG, KEYS, PID, ServerConfig, Sources, keep_store
 from paddlewheel.testkit.charts import named, render
 
 SERVER, OTHER = 42, 7
@@ -29,8 +28,6 @@ class Server:
     runs: bool = False
     signals: list[tuple[int, int]] = field(default_factory=list)
     loaded: str = ""
-    streams: list[set[str]] = field(default_factory=list)
-    """The accounts with streams at each question; the last answer stays."""
 
     def start(self) -> None:
         self.runs = True
@@ -42,12 +39,9 @@ class Server:
         if not self.refuses:
             self.loaded = (self.folder / CONFIG).read_text()
 
-    async def report(self, path: str = "varz") -> dict[str, Any] | None:
+    async def report(self) -> dict[str, Any] | None:
         if not self.runs:
             return None
-        if path == STREAMS:
-            names = self.streams.pop(0) if len(self.streams) > 1 else self.streams[0]
-            return {"account_details": [{"name": name, "stream_detail": [{}]} for name in names]}
         [*_, tags] = self.loaded.rsplit("server_tags: ", 1)
         return {"tags": [tags.strip('[]"\n')], "jetstream": {"config": {"max_storage": 2 << 30}}}
 
@@ -62,7 +56,7 @@ class NoTime:
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
     """The files that the kubelet mounts."""
-    made = Sources(tmp_path / "nats.conf", tmp_path / "tls.crt", tmp_path / "tls", tmp_path / "data")
+    made = Sources(tmp_path / "nats.conf", tmp_path / "tls.crt", tmp_path / "tls")
     made.config.write_text("port: 4222")
     made.certificate.write_text("A: 1")
     made.tls.mkdir()
@@ -155,61 +149,6 @@ async def test_a_reloader_that_starts_again_reloads_the_server_once(
     assert await again.update()
     assert await again.update()
     assert server.signals == [(SERVER, signal.SIGHUP)]
-
-
-def with_accounts(*names: str) -> str:
-    return "accounts {\n" + "".join(f'  "{name}": {{}}\n' for name in names) + "}"
-
-
-@pytest.mark.parametrize(
-    ("reports", "asked"),
-    [
-        ([{"HOME", "gone"}, {"HOME", "gone"}, {"HOME"}], 3),
-        # bus-installer is away: the team does not keep its access for long.
-        ([{"HOME", "gone"}], 240),
-    ],
-)
-async def test_a_team_is_removed_when_its_copies_are_deleted_or_after_the_grace(
-    config: ServerConfig, sources: Sources, server: Server, reports: list[set[str]], asked: int
-) -> None:
-    """The server keeps the streams of an account that it has forgotten, and no client can delete them."""
-    sources.config.write_text(with_accounts("HOME", "gone"))
-    await config.update()
-    server.start()
-    assert await config.update()
-    sources.config.write_text(with_accounts("HOME", "new"))
-    server.streams = reports
-    loaded: list[str] = []
-    report = server.report
-
-    async def watched(path: str = "varz") -> dict[str, Any] | None:
-        if path == STREAMS:
-            loaded.append((server.folder / CONFIG).read_text())
-        return await report(path)
-
-    again = ServerConfig(sources, server.folder, watched, NoTime())  # type: ignore[arg-type]
-    assert await again.update()
-    assert len(loaded) == asked
-    assert all('"gone"' in text for text in loaded)
-    assert '"gone"' not in server.loaded
-
-
-async def test_what_a_server_has_of_removed_teams_is_deleted_before_it_starts_and_nothing_else(
-    config: ServerConfig, sources: Sources, server: Server
-) -> None:
-    """A pod that starts with a new configuration keeps the volume of the pod before."""
-    streams = sources.store / "jetstream"
-    for account in (HOME, "vision", "gone", "$SYS", "$G"):
-        (streams / account / "streams" / "PW_JOBS").mkdir(parents=True)
-    sources.config.write_text(with_accounts(HOME, "vision"))
-    assert await config.update()
-    assert {each.name for each in streams.iterdir()} == {HOME, "vision", "$SYS", "$G"}
-
-    (streams / "gone").mkdir()
-    server.start()
-    server.streams = [set()]
-    assert await config.update()
-    assert (streams / "gone").exists(), "a server that runs has it open"
 
 
 async def test_a_refused_configuration_does_not_stay_when_the_operator_takes_it_back(

@@ -27,7 +27,7 @@ from paddlewheel.core.settings import load_settings
 
 USAGE = (
     "bus-auth server-config <nats.conf> <bus-auth's tls.crt> <folder of the server's certificate> <folder>"
-    " <address of the server's monitor> <port for probes> <folder of the streams>"
+    " <address of the server's monitor> <port for probes>"
 )
 PROBES = http.Limits(connections=500, idle=10.0, of_one_address=10, headers=16)
 """Limits of the port with the server's probes: other pods must not keep the kubelet from asking."""
@@ -39,9 +39,9 @@ def main() -> int:
     match sys.argv[1:]:
         case []:
             return _answer()
-        case ["server-config", config, certificate, tls, folder, monitor, port, store]:
+        case ["server-config", config, certificate, tls, folder, monitor, port]:
             logging.set_up(SERVICE)
-            sources = Sources(Path(config), Path(certificate), Path(tls), Path(store))
+            sources = Sources(Path(config), Path(certificate), Path(tls))
             server = ServerConfig(sources, Path(folder), partial(ask_monitor, monitor), SystemClock())
             return run_service(partial(_keep, server, routes(monitor, lambda: server.is_loaded), int(port)))
     sys.stderr.write(f"usage: {USAGE}\n")

@@ -2,10 +2,6 @@
 
 The server reads accounts, a larger store and its certificate again without losing a connection. The chart's
 configuration and certificates are mounted files, which the kubelet replaces.
-
-A server keeps the streams of an account that its configuration no longer has, and no client can delete them.
-So a reload that removes a team waits until bus-installer has deleted the copies of the team. What a server
-still has of removed teams is deleted before it starts the next time.
 """
 
 from __future__ import annotations
@@ -13,19 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bus_auth.timing import (
-    REMOVED_TEAM_GRACE_SECONDS,
-    SERVER_RELOAD_CHECK_INTERVAL_SECONDS,
-    SERVER_RELOAD_TIMEOUT_SECONDS,
-)
-from paddlewheel.bus.admin.accounts import HOME
+from bus_auth.timing import SERVER_RELOAD_CHECK_INTERVAL_SECONDS, SERVER_RELOAD_TIMEOUT_SECONDS
 from paddlewheel.bus.callout.keys import PublicKeys
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
@@ -37,36 +27,28 @@ CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
 """Files in the folder of the server: its configuration, what that includes, and what the server writes."""
 
 _STORE = re.compile(r'^(\s*max_(memory|file)_store: )"(\d+)([KMGT])"$', re.MULTILINE)
-_ACCOUNT = re.compile(r'^  "([^"]+)": \{', re.MULTILINE)
-_TEAM = re.compile(r"[a-z0-9][a-z0-9-]*")
-"""An account that is not of the server itself, nor that with the streams."""
 _RUNNING_STORE = {"memory": "max_memory", "file": "max_storage"}
 """A store in the configuration, and its name in what the server reports."""
 
 log = LibraryLogger(__name__)
 
-Monitor = Callable[..., Awaitable[Mapping[str, Any] | None]]
-"""Asks the server's monitor for a path, `varz` unless given. None when no server answers."""
-
-STREAMS = "jsz?accounts=true&streams=true"
-"""The path at which the monitor reports the streams of each account."""
+Monitor = Callable[[], Awaitable[Mapping[str, Any] | None]]
+"""The state that the server reports (`/varz`). None when no server answers."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The files and the folder that the chart mounts.
+    """The files that the chart mounts.
 
     Args:
         config: `nats.conf`.
         certificate: the certificate of the key of bus-auth.
         tls: the folder with the server's own certificate, which the server reads itself.
-        store: the folder in which the server keeps streams.
     """
 
     config: Path
     certificate: Path
     tls: Path
-    store: Path
 
     def read(self) -> Content:
         """Raises Permanent or OSError."""
@@ -126,11 +108,7 @@ class ServerConfig:
             return True
         # The files may become these of a configuration that the server refuses.
         self._loaded = None
-        if not self.has_files:
-            _delete_removed(self._sources.store / "jetstream", _accounts(wanted.config))
         server = await self._monitor()
-        if server is not None:
-            await self._wait_for_copies(wanted)
         self._write(wanted, server)
         if server is None:
             return not self._is_silent()
@@ -143,20 +121,6 @@ class ServerConfig:
             return False
         self._loaded = wanted
         return True
-
-    async def _wait_for_copies(self, wanted: Content) -> None:
-        """Until the accounts that the server is to forget have no streams, or for the grace at most."""
-        removed = self._accounts() - _accounts(wanted.config)
-        for _ in range(int(REMOVED_TEAM_GRACE_SECONDS / SERVER_RELOAD_CHECK_INTERVAL_SECONDS)):
-            report = await self._monitor(STREAMS) if removed else {}
-            if report is not None and not removed & _with_streams(report):
-                return
-            await self._clock.sleep(SERVER_RELOAD_CHECK_INTERVAL_SECONDS)
-        log.error("bus-installer has not deleted the copies of removed teams", teams=sorted(removed))
-
-    def _accounts(self) -> set[str]:
-        """The accounts in the configuration that the server has."""
-        return _accounts((self._folder / CONFIG).read_text()) if self.has_files else set()
 
     def _write(self, wanted: Content, server: Mapping[str, Any] | None) -> None:
         text = keep_store(wanted.config, server) if server else wanted.config
@@ -201,28 +165,6 @@ class ServerConfig:
             return pid if _name_of(pid) == PROGRAM else None
         except (OSError, ValueError):
             return None
-
-
-def _accounts(config: str) -> set[str]:
-    return set(_ACCOUNT.findall(config))
-
-
-def _delete_removed(store: Path, accounts: set[str]) -> None:
-    """The streams of teams that are not among the accounts. No server may run."""
-    folders = store.iterdir() if store.is_dir() and HOME in accounts else ()
-    for folder in [each for each in folders if _TEAM.fullmatch(each.name) and each.name not in accounts]:
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:
-            log.error("the copies of a removed team cannot be deleted", team=folder.name, why=str(error))
-        else:
-            log.info("the copies of a removed team were deleted", team=folder.name)
-
-
-def _with_streams(report: Mapping[str, Any]) -> set[str]:
-    """Accounts with streams, by the monitor's report."""
-    details = report.get("account_details") or ()
-    return {each["name"] for each in details if each.get("stream_detail")}
 
 
 def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:

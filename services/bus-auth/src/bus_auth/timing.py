@@ -15,7 +15,5 @@ SERVER_RELOAD_TIMEOUT_SECONDS = 10.0
 """The longest time that the NATS server may take to load them."""
 SERVER_RELOAD_RETRY_INTERVAL_SECONDS = 30.0
 """The time after which a server that has not loaded its files is signalled again."""
-REMOVED_TEAM_GRACE_SECONDS = 120.0
-"""The longest time for which a removed team stays in the server's files, until its copies are deleted."""
 CERTIFICATES_CHECK_INTERVAL_SECONDS = 30.0
 """The time between two looks at the Secrets of the bus's certificates."""

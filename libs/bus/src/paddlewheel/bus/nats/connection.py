@@ -16,7 +16,7 @@ from nats.js import JetStreamContext
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import EVALUATOR
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.errors import NO_RESPONDERS, STREAM_MISSING, mapped
+from paddlewheel.bus.nats.errors import STREAM_MISSING, mapped
 from paddlewheel.bus.nats.renewal import Renewal
 from paddlewheel.bus.nats.tls import WrongCertificateError, explain, load_tls
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
@@ -84,7 +84,7 @@ class Connection:
         """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""
         answer = await (await self.client()).ask(subject, data, TIMEOUT, repeat=True)
         if answer is None:
-            raise Retry(NO_RESPONDERS, f"{subject}: no responders")
+            raise Retry("BusRefused", f"{subject}: no responders")
         return answer.data
 
     @asynccontextmanager

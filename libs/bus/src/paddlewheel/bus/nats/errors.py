@@ -32,9 +32,6 @@ STORAGE_TOO_SMALL = "BusStorageTooSmall"
 """Reason of the Retry that it becomes."""
 STORAGE_REMEDY = "raise nats.jetstream.maxFileStore"
 
-NO_RESPONDERS = "NoResponders"
-"""Reason of the Retry for a subject without a subscriber, such as one of an account that does not exist."""
-
 _MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 
 
@@ -64,7 +61,7 @@ def translated(what: str, error: nats.errors.Error | OSError) -> Permanent | Ret
     if isinstance(error, _MALFORMED):
         return Permanent("NotStorable", f"{what}: {error}")
     if isinstance(error, nats.errors.NoRespondersError):
-        return Retry(NO_RESPONDERS, f"{what}: no responders")
+        return Retry("BusRefused", f"{what}: no responders")
     return Unavailable("BusUnreachable", f"{what}: {str(error) or type(error).__name__}")
 
 

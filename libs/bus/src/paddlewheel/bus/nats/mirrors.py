@@ -11,9 +11,9 @@ from nats.js.errors import APIError
 
 from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
-from paddlewheel.bus.admin.teams import ORIGIN_API, Team, fed_by
+from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import NO_RESPONDERS, from_server
+from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.streams import StreamSpec, matches, overlaps
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -34,7 +34,7 @@ Place = tuple[str, str]
 
 
 class Mirrors:
-    """Makes the copies of the teams, and deletes those of teams that were removed."""
+    """Makes the copies of the teams, and removes the feeds of teams that are gone."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Mirrors:
             origin = await ask(self._connection, f"{_API}.STREAM.INFO.{spec.name}")
             if origin is None:
                 continue
-            await self._drop_removed(spec)
+            await self._drop_strangers(spec)
             for team in self._teams:
                 try:
                     seen.append(await self._ensure(team, spec, origin))
@@ -205,30 +205,13 @@ class Mirrors:
             "num_replicas": self._replicas,
         }
 
-    async def _drop_removed(self, spec: StreamSpec) -> None:
-        """Delete the copies of removed teams, and then their feeds, by which the teams are known."""
+    async def _drop_strangers(self, spec: StreamSpec) -> None:
         answer = await ask(self._connection, f"{_API}.CONSUMER.NAMES.{spec.name}") or {}
         known = {team.feed for team in self._teams}
         for name in answer.get("consumers") or ():
-            team = fed_by(name)
-            if team is None or name in known:
-                continue
-            await self._delete_copy(team, spec)
-            await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
-            log.info("bus mirror of a removed team was deleted", stream=spec.name, team=team.name)
-
-    async def _delete_copy(self, team: Team, spec: StreamSpec) -> None:
-        try:
-            await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
-        except Retry as error:
-            if error.reason != NO_RESPONDERS:
-                raise
-            # The server no longer has the account, which its reloader delays for some time only.
-            log.warning(
-                "bus mirror of a removed team stays on the disks of the servers until they start again",
-                stream=spec.name,
-                team=team.name,
-            )
+            if name.startswith(FEED_PREFIX) and name not in known:
+                await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
+                log.info("bus mirror is no longer fed", stream=spec.name, consumer=name)
 
 
 async def mirror_status(connection: Connection, team: Team, stream: str) -> MirrorStatus:

@@ -307,8 +307,11 @@ class Provision:
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
         self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
-        self.loaded |= {
-            each.monitor: each.config_loaded for each in servers if each.config_loaded is not None
+        # A server of another kind never reports it.
+        self.loaded = {
+            each.monitor: bool(each.config_loaded)
+            for each in servers
+            if each.config_loaded is not None or each.monitor in self.loaded
         }
         verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
