@@ -45,9 +45,13 @@ class Outage:
         self._bus.publish = self._publish  # type: ignore[method-assign]
 
 
+def uri_of(name: str) -> str:
+    return f"s3://models/{name}/1"
+
+
 async def begin(jobs: JobHarness) -> None:
     for name in JOBS:
-        model = {"name": name, "uri": f"s3://models/{name}/1"}
+        model = {"name": name, "uri": uri_of(name)}
         spec = make_paddle_job(
             name, worker=make_role(2), backoffLimit=3, outputModel=model, ttlSecondsAfterFinished=60
         )
@@ -72,7 +76,7 @@ async def fail(jobs: JobHarness) -> None:
 async def succeed(jobs: JobHarness) -> None:
     for name in JOBS:
         own = [pod for pod in await jobs.pod_names() if pod.startswith(name)]
-        await jobs.end_pods(*own, message=json.dumps({"accuracy": len(name)}))
+        await jobs.end_pods(*own, message=json.dumps({"accuracy": len(name), "model": {"uri": uri_of(name)}}))
     await jobs.advance(1)
 
 

@@ -15,7 +15,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobSucceeded
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, NotFound, Retry
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.objects import controller_id, id_of, uid_of
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, Object, Resource
 from paddlewheel.operator.domain.plan import Create
 from paddlewheel.operator.executor import Executor
@@ -156,14 +156,15 @@ async def test_a_crash_in_the_middle_of_the_pods_goes_on_where_it_stopped(harnes
 async def test_our_own_pod_from_before_a_crash_counts_as_created(harness: JobHarness) -> None:
     key = await harness.create(collective())
     await harness.settle(key)
-    job = uid_of(await harness.get(key))
+    pod_owner = await harness.get(key)
+    job = uid_of(pod_owner)
     pod = await harness.get(Key("default", "demo-worker-0"), PODS)
     # Just started, its caches still empty.
-    pods = Informer(harness.cluster, PODS, clock=harness.clock, indexes={BY_OWNER: controller_uid})
+    pods = Informer(harness.cluster, PODS, clock=harness.clock, indexes={BY_OWNER: controller_id})
     executor = Executor(harness.cluster, RESOURCES, {PODS.kind: pods}, harness.clock, claim)
     applied = await executor.apply(Owner(job, 1), [Create(PODS.kind, pod)])
     assert (applied.created, applied.troubles) == (("Pod",), ())
-    assert [uid_of(p) for p in pods.by_index(BY_OWNER, job)] == [uid_of(pod)]
+    assert [uid_of(p) for p in pods.by_index(BY_OWNER, id_of(pod_owner))] == [uid_of(pod)]
     assert harness.cluster.writes["create", "pods"] == 2
 
 

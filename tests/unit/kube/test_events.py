@@ -122,6 +122,13 @@ async def test_a_failure_to_write_is_not_raised_and_the_next_event_is_written(ha
     assert [event["reason"] for event in await harness.events()] == ["Kept"]
 
 
+async def test_a_text_that_cannot_be_written_ends_the_events_of_no_other_object(harness: Harness) -> None:
+    async with writing(harness.recorder):
+        harness.recorder.warning(PADDLE_JOBS, JOB, "Half", "half a character: \ud800")
+        harness.recorder.warning(PADDLE_JOBS, JOB, "Kept", "kept")
+    assert [event["reason"] for event in await harness.events()] == ["Kept"]
+
+
 async def test_without_a_writer_events_are_dropped_instead_of_kept(harness: Harness) -> None:
     for i in range(5000):
         obj = {"metadata": {"name": f"j{i}", "namespace": "team", "uid": str(i)}}

@@ -8,6 +8,7 @@ from tests.unit.serving_controller.conftest import LAC, ServingHarness, to_secon
 
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.ports import CONTROLLER_REVISIONS, DEPLOYMENTS, HTTP_ROUTES, PADDLE_SERVICES
+from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.testkit.paddleservices import make_endpoint, make_service
 
 
@@ -76,7 +77,7 @@ async def test_a_fact_that_an_older_release_recorded_is_published_with_its_parts
     await plain.set_status(LAC, {"announcements": [fact | {"revision": "lac-1", "percent": 25, "step": 2}]})
     await plain.drain_queue()
     assert (plain.last.revision, plain.last.percent, plain.last.step) == ("lac-1", 25, 2)
-    await plain.advance(3)
+    await plain.advance(CONFIRM_GRACE_SECONDS)
     [kept] = (await plain.status(LAC))["announcements"]
     assert kept["announced"]
     assert "revision" not in kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -25,7 +24,7 @@ from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, WORKLOADS, Change, Object
+from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, WORKLOADS, Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
 from paddlewheel.operator.metrics import ControllerMetrics
@@ -33,6 +32,7 @@ from paddlewheel.operator.outbox import Count
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.reconciler import Reconciler
 from paddlewheel.operator.serve import Host, Operator
+from paddlewheel.operator.watch import each
 
 RESOURCES = {
     **{resource.kind: resource for resource in (PODS, SERVICES, CONFIG_MAPS)},
@@ -72,16 +72,6 @@ def build(settings: Settings, host: Host) -> Operator:
     if routes:
         operator.listen(settings.pods_port, routes)
     return operator
-
-
-def each(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
-    """Tells several of each change, in their order."""
-
-    def changed(kind: str, change: Change) -> None:
-        for one in hear:
-            one(kind, change)
-
-    return changed
 
 
 def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> web.RouteDef:

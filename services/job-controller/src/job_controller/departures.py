@@ -13,7 +13,7 @@ from job_controller.domain.pods import Pod, PodId, parse_pod
 from job_controller.watch import BY_UID, JOB
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Change, Object
 
 
@@ -70,6 +70,8 @@ class Departures:
         pod = self._parse(obj)
         for uid in controller_uid(obj):
             job = self._job(uid)
+            if job and key_of(job).namespace != key_of(obj).namespace:
+                continue
             departed = _Departed(pod, was_listed=False).reviewed(job) if pod and job else None
             if departed and job and departed.pod.uid in (status_of(job).get("replacing") or ()):
                 continue

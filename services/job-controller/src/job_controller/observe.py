@@ -76,7 +76,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.objects import controller_uid, id_of, uid_of
 from paddlewheel.kube.ports import (
     CONFIG_MAPS,
     EVENTS,
@@ -254,7 +254,7 @@ class JobObserver:
         return replace(seen, workload=workload, has_kueue=store.installed)
 
     def _children(self, kind: str, job: Job) -> list[Object]:
-        return self._watch.of(kind).by_index(BY_OWNER, job.uid)
+        return self._watch.of(kind).by_index(BY_OWNER, id_of(job.obj))
 
     def _with_former(self, seen: Observed) -> Observed:
         """Looks only at names under which something is to be created."""
@@ -468,7 +468,7 @@ class JobObserver:
 
     def _needs_ports(self, obj: Object) -> bool:
         """The job has pods, or may create some. A user can write the annotation of a claim on any job."""
-        if self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(obj)) > 0:
+        if self._watch.of(names.POD).count_by_index(BY_OWNER, id_of(obj)) > 0:
             return True
         job = self._parsed(obj)
         if job is None or job.network is not Network.HOST or job.problems:

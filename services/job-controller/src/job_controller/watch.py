@@ -22,7 +22,7 @@ from paddlewheel.contracts.objects import deleted_at, status_of
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_of
+from paddlewheel.kube.objects import controller_id, controller_of, controller_uid, id_of, key_of, uid_of
 from paddlewheel.kube.ports import (
     CONFIG_MAPS,
     PADDLE_JOBS,
@@ -89,7 +89,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
             namespace,
             clock=clock,
             label_selector=selector,
-            indexes={BY_OWNER: controller_uid, BY_ROOM: _room_of_pod},
+            indexes={BY_OWNER: controller_id, BY_ROOM: _room_of_pod},
         )
         for resource, selector in _CHILDREN.items()
     }
@@ -155,7 +155,7 @@ class Wakes:
 
     def _waits_for_ports(self, job: Object) -> bool:
         """It has claimed host ports and has no pods yet."""
-        has_pods = self._watch.of(names.POD).count_by_index(BY_OWNER, uid_of(job)) > 0
+        has_pods = self._watch.of(names.POD).count_by_index(BY_OWNER, id_of(job)) > 0
         return claimed_port(job) is not None and not has_pods
 
     async def sample_set_changed(self, delivery: Delivery) -> None:

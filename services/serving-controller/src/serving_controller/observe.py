@@ -10,7 +10,7 @@ from paddlewheel.contracts.crds.paddleservice import RolloutStatus
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Retry
-from paddlewheel.kube.objects import key_of, uid_of
+from paddlewheel.kube.objects import id_of, key_of, uid_of
 from paddlewheel.kube.ports import Object
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.watch import Watch
@@ -80,7 +80,7 @@ class Observer:
         """Knative's revisions and the endpoints of Services are controlled by others, and carry the label of
         the service."""
         is_others = kind in (names.KNATIVE_REVISION, names.SLICE)
-        index, value = (BY_SERVICE, str(own.key)) if is_others else (BY_OWNER, uid_of(own.obj))
+        index, value = (BY_SERVICE, str(own.key)) if is_others else (BY_OWNER, id_of(own.obj))
         return {str(obj["metadata"]["name"]): obj for obj in self._watch.of(kind).by_index(index, value)}
 
     async def _with_figures(self, seen: Observed) -> Observed:

@@ -9,7 +9,7 @@ from paddlewheel.contracts.objects import labels_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.indexed import Index
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_uid, key_of, uid_of
+from paddlewheel.kube.objects import controller_id, key_of, uid_of
 from paddlewheel.kube.ports import (
     AUTOSCALERS,
     CONTROLLER_REVISIONS,
@@ -60,7 +60,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
             namespace,
             clock=clock,
             label_selector=names.LABEL_SERVICE,
-            indexes={BY_OWNER: controller_uid, BY_SERVICE: _service_of},
+            indexes={BY_OWNER: controller_id, BY_SERVICE: _service_of},
             optional=kind in OPTIONAL,
         )
         for kind, resource in {**CHILDREN, names.POD: PODS, names.SLICE: ENDPOINT_SLICES}.items()

@@ -10,7 +10,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.objects import controller_uid, uid_of
+from paddlewheel.kube.objects import controller_uid, id_of, uid_of
 from paddlewheel.kube.ports import Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
 from paddlewheel.operator.domain.plan import Trouble
@@ -172,8 +172,8 @@ class TriggerObserver:
         return replace(seen, children=tuple(map(parse_child, listed)))
 
     def _with_cached(self, seen: Observed) -> Observed:
-        uid = seen.trigger.uid
-        cached = (obj for kind in CHILDREN for obj in self._watch.of(kind).by_index(BY_OWNER, uid))
+        owner = id_of(seen.trigger.obj)
+        cached = (obj for kind in CHILDREN for obj in self._watch.of(kind).by_index(BY_OWNER, owner))
         return replace(seen, children=tuple(map(parse_child, cached)))
 
     async def _with_unrecorded(self, seen: Observed) -> Observed:

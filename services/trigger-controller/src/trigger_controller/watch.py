@@ -10,7 +10,7 @@ from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
-from paddlewheel.kube.objects import controller_of, controller_uid, key_of
+from paddlewheel.kube.objects import controller_id, controller_of, key_of
 from paddlewheel.kube.ports import PADDLE_JOBS, SAMPLE_JOBS, TRIGGERS, Change, Object, Watches
 from paddlewheel.operator.watch import Watch
 from trigger_controller.catch_up import CatchUp
@@ -35,7 +35,7 @@ SUBSCRIPTIONS = tuple(
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
     """Informers of triggers and of what they created. `namespace` "" means all."""
-    by_source, by_owner = {BY_SOURCE: index_values}, {BY_OWNER: controller_uid}
+    by_source, by_owner = {BY_SOURCE: index_values}, {BY_OWNER: controller_id}
     triggers = Informer(watches, TRIGGERS, namespace, clock=clock, indexes=by_source)
     children = {
         kind: Informer(

@@ -83,6 +83,21 @@ def controller_uid(obj: Object) -> list[str]:
     return [str(owner["uid"])] if owner else []
 
 
+def controller_id(obj: Object) -> list[str]:
+    """An informer's index function: the `id_of` of the controlling owner, which is in the same namespace. An
+    object of another namespace can name any owner."""
+    return [_id(obj, uid) for uid in controller_uid(obj)]
+
+
+def id_of(obj: Object) -> str:
+    """The namespace and uid."""
+    return _id(obj, uid_of(obj))
+
+
+def _id(obj: Object, uid: str) -> str:
+    return f"{obj['metadata'].get('namespace', '')}/{uid}"
+
+
 def is_controlled_by(obj: Object, owner_uid: str) -> bool:
     """The owner of this uid controls the object."""
     return controller_uid(obj) == [owner_uid]

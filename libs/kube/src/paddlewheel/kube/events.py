@@ -89,6 +89,9 @@ class EventRecorder:
                 await self._write(event)
             except PaddlewheelError as error:
                 log.warning("event not written", reason=event.reason, key=str(event.key), error=str(error))
+            except Exception:
+                # One text must not end the Events of all objects.
+                log.exception("event not written", reason=event.reason, key=str(event.key))
             finally:
                 self._waiting.task_done()
 

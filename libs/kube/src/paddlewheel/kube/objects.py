@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from paddlewheel.contracts.objects import (
+    controller_id,
     controller_of,
     controller_uid,
     generation_of,
+    id_of,
     is_deleting,
     key_of,
     labels_of,
@@ -17,9 +19,11 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.kube.ports import Object, Resource
 
 __all__ = [
+    "controller_id",
     "controller_of",
     "controller_uid",
     "generation_of",
+    "id_of",
     "is_deleting",
     "key_of",
     "labels_of",

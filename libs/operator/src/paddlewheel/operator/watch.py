@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import structlog
+
 from paddlewheel.kube.informer import Informer
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import Change
+
+log = structlog.get_logger(__name__)
 
 OnChange = Callable[[Change], None]
 
@@ -59,5 +64,22 @@ class Watch:
         return all(informer.synced for informer in self._informers.values())
 
 
+def each(*hear: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
+    """Passes each change to several functions, in their order.
+
+    A function that raises is logged and skipped: one object that it cannot handle must not end the watch of
+    all others.
+    """
+
+    def changed(kind: str, change: Change) -> None:
+        for one in hear:
+            try:
+                one(kind, change)
+            except Exception:
+                log.exception("a change was not handled", kind=kind, key=str(key_of(change.obj)))
+
+    return changed
+
+
 def _for_kind(on_change: Callable[[str, Change], None], kind: str) -> OnChange:
-    return lambda change: on_change(kind, change)
+    return partial(each(on_change), kind)

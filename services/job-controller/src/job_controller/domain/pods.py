@@ -42,6 +42,8 @@ _BY_KUBELET = "TerminationByKubelet"
 _NO_ROOM = "OutOf"
 """The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
 _DEFAULT_POD_GRACE_SECONDS = 30
+_LONGEST_POD_GRACE_SECONDS = 10**8
+"""Kubernetes accepts any int64, which no date can take."""
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -293,7 +295,7 @@ def _deletion_asked_at(meta: Raw) -> datetime | None:
 
 def _grace_seconds(meta: Raw) -> int:
     """0 once the kubelet has confirmed the pod's end: the API server then moves the time back as well."""
-    return int(meta.get("deletionGracePeriodSeconds") or 0)
+    return min(int(meta.get("deletionGracePeriodSeconds") or 0), _LONGEST_POD_GRACE_SECONDS)
 
 
 def _all_started(raw: Raw) -> bool:
@@ -339,7 +341,8 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     if ended_at is None:
         return None
     grace = (raw.get("spec") or {}).get("terminationGracePeriodSeconds")
-    wait = (_DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)) + PROGRAM_END_GRACE_SECONDS
+    asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else min(int(grace), _LONGEST_POD_GRACE_SECONDS)
+    wait = asked + PROGRAM_END_GRACE_SECONDS
     failure = _failure_of(raw) if ended.get("exitCode") else None
     state = PodState.FAILED if failure else PodState.SUCCEEDED
     return ProgramEnd(state, failure, ended_at, timedelta(seconds=wait))

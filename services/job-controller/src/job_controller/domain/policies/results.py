@@ -109,6 +109,8 @@ def _read(message: str) -> dict[Any, Any]:
     """Empty for what is no JSON object."""
     try:
         content = json.loads(message)
+        # Escapes in JSON can be half a character, which cannot be stored.
+        json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
