@@ -70,7 +70,8 @@ def stranger() -> Object:
         "metadata": {
             "name": STRANGER.name,
             "namespace": STRANGER.namespace,
-            "labels": {names.LABEL_NAME: "stranger"},
+            "labels": {names.LABEL_NAME: STRANGER.name, names.LABEL_TYPE: "worker"},
+            "ownerReferences": [{"kind": "PaddleJob", "name": "fake", "uid": "any", "controller": True}],
         },
         "spec": {
             "containers": containers,
