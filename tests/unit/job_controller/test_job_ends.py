@@ -316,7 +316,20 @@ async def test_an_expired_job_that_waits_for_the_bus_gives_up_its_pods(harness: 
     harness.bus.down = True
     await harness.advance(61)
     assert (await harness.condition(key, "Failed"))["reason"] == "DeadlineExceeded"
+    await harness.advance(6)
     assert await harness.pod_names() == []
     harness.bus.down = False
     await harness.advance(60)
     assert not await harness.exists(key)
+
+
+async def test_the_pods_of_an_expired_job_are_not_deleted_one_by_one(harness: JobHarness) -> None:
+    """Its facts are published, and not confirmed yet."""
+    job = make_paddle_job(worker=make_role(3), ttlSecondsAfterFinished=30, cleanPodPolicy="Never")
+    key = await harness.to_running(job)
+    await harness.end_pods()
+    await harness.settle(key)
+    before = harness.cluster.writes["delete", "pods"]
+    await harness.advance(31)
+    assert not await harness.exists(key)
+    assert harness.cluster.writes["delete", "pods"] == before

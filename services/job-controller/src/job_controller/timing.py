@@ -53,6 +53,8 @@ NODE_SILENCE_TIMEOUT_SECONDS = 45.0
 long."""
 NODE_DOUBT_TIMEOUT_SECONDS = 60.0
 """The failure of a rank is judged after this time, also when the Leases of other nodes could not be read."""
+EXPIRED_PODS_GRACE_SECONDS = 5.0
+"""The pods of an expired job go with the job, or after this time when its facts have to wait for the bus."""
 FIRST_STATUS_GRACE_SECONDS = 1.0
 """A new job's first status may wait this long for its pods to run, so that a quick start is one write."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,11 @@ from job_controller.domain.status import (
     restarted_status,
     with_condition,
 )
-from job_controller.timing import FIRST_STATUS_GRACE_SECONDS, NODE_LEASE_READ_INTERVAL_SECONDS
+from job_controller.timing import (
+    EXPIRED_PODS_GRACE_SECONDS,
+    FIRST_STATUS_GRACE_SECONDS,
+    NODE_LEASE_READ_INTERVAL_SECONDS,
+)
 from paddlewheel.contracts.announcements import pending
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
@@ -268,8 +272,9 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
     status, expires = present_status(seen), expires_at(job)
     pods = pods_to_delete(seen)
     if expires is not None and now >= expires:
-        # The pods go with the job, which may have to wait until the bus is back.
-        actions = _delete_pods(job, pods) if pending(status.announcements) else ()
+        # The pods go with the job, unless the bus has refused its facts once.
+        waits = now >= expires + timedelta(seconds=EXPIRED_PODS_GRACE_SECONDS)
+        actions = _delete_pods(job, pods) if waits and pending(status.announcements) else ()
         return Plan(status, actions=actions, expiry=expiry_event(job))
     plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
     needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
