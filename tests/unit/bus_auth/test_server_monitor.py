@@ -71,7 +71,7 @@ def test_the_monitor_of_the_server_listens_on_loopback_and_its_port_is_that_of_t
     pod = named(manifests, "StatefulSet", "nats")["spec"]["template"]["spec"]
     [beside], [server] = pod["initContainers"], pod["containers"]
     config = named(manifests, "ConfigMap", "nats-config")["data"]["nats.conf"]
-    [*_, monitor, port, _] = beside["args"]
+    [*_, monitor, port] = beside["args"]
 
     assert f'http: "{monitor.removeprefix("http://")}"' in config
     assert monitor.startswith("http://127.0.0.1:")
