@@ -340,6 +340,19 @@ async def test_a_claim_on_a_job_that_creates_no_pods_takes_no_ports(
         assert await ports_of(harness, [key]) in ([35020], [35040])
 
 
+async def test_jobs_that_wait_for_data_hold_no_ports(open_harness: OpenHarness) -> None:
+    async with open_harness(port_range_start=35000, port_range_end=35060) as harness:
+        for number in range(2):
+            role, ref = make_role(1), {"name": "none", "mountPath": "/data"}
+            waiting = make_paddle_job(f"w-{number}", intranet="Host", worker=role, sampleSetRef=ref)
+            key = await harness.create(waiting)
+            await harness.settle(key)
+            assert (await harness.status(key))["reason"] == "SampleSetNotFound"
+        key = await harness.create(make_paddle_job("real", intranet="Host", worker=make_role(1)))
+        await harness.settle(key)
+        assert await ports_of(harness, [key]) in ([35020], [35040])
+
+
 async def test_a_job_that_goes_on_leaves_the_ports_that_another_has_taken_meanwhile(
     open_harness: OpenHarness,
 ) -> None:

@@ -327,7 +327,9 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         # Its facts begin with JobAccepted.
         return Plan(active_status(seen, gate, GoOn(), now, gang), requeue_after=0.0)
     status = active_status(seen, gate, verdict, now, gang)
-    base = Plan(status, metadata=_metadata_patch(job, block), events=gang_events(job, gang))
+    # A job that waits for something else holds no ports that others could use.
+    may_claim = gate.is_open or gate.reason == Reason.HOST_PORTS_EXHAUSTED
+    base = Plan(status, metadata=_metadata_patch(job, block, may_claim), events=gang_events(job, gang))
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
     next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
@@ -397,12 +399,16 @@ def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     return (*config, *_delete_pods(job, pods))
 
 
-def _metadata_patch(job: Job, block: PortBlock) -> Mapping[str, Any] | None:
+def _metadata_patch(job: Job, block: PortBlock, may_claim: bool) -> Mapping[str, Any] | None:
     patch: dict[str, Any] = {}
     if names.FINALIZER not in job.finalizers:
         patch["finalizers"] = [*job.finalizers, names.FINALIZER]
     wanted = None if block.port is None else str(block.port)
-    if job.network is Network.HOST and job.annotations.get(names.ANNOTATION_HOST_PORT) != wanted:
+    if (
+        may_claim
+        and job.network is Network.HOST
+        and job.annotations.get(names.ANNOTATION_HOST_PORT) != wanted
+    ):
         patch["annotations"] = {names.ANNOTATION_HOST_PORT: wanted}
     return patch or None
 
