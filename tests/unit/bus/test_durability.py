@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, judge_durability
+from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, find_loaded, judge_durability
 from paddlewheel.bus.streams import Drift
 
 NO_DRIFT = Drift({}, {})
@@ -67,3 +67,11 @@ def test_a_server_without_a_reachable_monitor_is_a_doubt() -> None:
     silent = judge_durability(SAFE, make_streams(), [SYNCED, ServerFacts("http://other:8222", None)])
     assert silent.faults == ()
     assert "http://other:8222: no answer" in silent.doubts[0]
+
+
+def test_a_server_that_no_longer_answers_has_not_loaded_its_configuration() -> None:
+    first = [ServerFacts("a", True, config_loaded=True), ServerFacts("b", False, config_loaded=False)]
+    foreign = ServerFacts("own", True)
+    loaded = find_loaded({}, [*first, foreign])
+    assert loaded == {"a": True, "b": False}
+    assert find_loaded(loaded, [ServerFacts("a", None), foreign]) == {"a": False}, "b was scaled away"

@@ -49,6 +49,16 @@ class Verdict:
         return self.faults + self.doubts
 
 
+def find_loaded(before: Mapping[str, bool], servers: Sequence[ServerFacts]) -> dict[str, bool]:
+    """Whether each server of the chart has loaded its configuration: not one that no longer answers.
+
+    Args:
+        before: the former answers. A server of another kind never gives one.
+    """
+    chart = [each for each in servers if each.config_loaded is not None or each.monitor in before]
+    return {each.monitor: bool(each.config_loaded) for each in chart}
+
+
 def judge_durability(
     access: Access, streams: Mapping[str, StreamFacts], servers: Sequence[ServerFacts]
 ) -> Verdict:

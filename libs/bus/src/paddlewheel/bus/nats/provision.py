@@ -14,7 +14,7 @@ from nats.js.api import ConsumerConfig, ConsumerInfo
 from nats.js.errors import APIError, NotFoundError
 
 from paddlewheel.bus.access import Access
-from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, judge_durability
+from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, find_loaded, judge_durability
 from paddlewheel.bus.admin.permissions import FACTS, Declared
 from paddlewheel.bus.nats import connection as timing
 from paddlewheel.bus.nats.connection import Connection
@@ -307,12 +307,7 @@ class Provision:
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
         """Log what may be lost, once; refuse it in profile production."""
         self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
-        # A server of another kind never reports it.
-        self.loaded = {
-            each.monitor: bool(each.config_loaded)
-            for each in servers
-            if each.config_loaded is not None or each.monitor in self.loaded
-        }
+        self.loaded = find_loaded(self.loaded, servers)
         verdict = judge_durability(self._access, self._judged, servers)
         is_news, self._verdict = verdict != self._verdict, verdict
         if self._access.profile == "production" and verdict.faults:
