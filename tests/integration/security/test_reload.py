@@ -141,7 +141,7 @@ async def test_a_smaller_store_keeps_no_other_change_from_the_server(tmp_path: P
 
 @pytest.mark.long
 async def test_a_team_that_was_left_out_by_mistake_goes_on_where_it_was(tmp_path: Path) -> None:
-    """As by an upgrade without the file of values that has the teams."""
+    """An upgrade without the file of values that has the teams leaves it out."""
     with running(tmp_path / "bus", *BEFORE) as bus:
         await install(bus)
         await publish_two(bus, 1)
