@@ -219,6 +219,7 @@ class JobObserver:
         self._node_leases.forget(key)
         self._delays.forget(job_uid)
         self._gates.forget(job_uid)
+        self._schedulers.forget(job_uid)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._endings.parse(raw) for raw in self._children(names.POD, job))
