@@ -180,6 +180,24 @@ async def test_an_end_counts_after_the_grace_period_whatever_the_nodes_clock(
     assert await harness.restarts(key) == (1, {"PodFailed": 1})
 
 
+@pytest.mark.parametrize(("ahead", "seconds"), [(0, UNTIL_JUDGED - 4), (3600, UNTIL_JUDGED)])
+async def test_the_time_until_an_end_counts_does_not_begin_again_with_a_restart_of_the_service(
+    harness: JobHarness, ahead: int, seconds: int
+) -> None:
+    """The end counts from its node's time, but no later than from the start of the service."""
+    key = await to_running(harness, job(backoffLimit=3))
+    at = seconds_stamp(harness.clock.now() + timedelta(seconds=ahead))
+    await harness.set_status(SECOND, status(ended(1, at), RUNNING), PODS)
+    await harness.drain_queue()
+    await harness.advance(4)
+    await harness.restart()
+    await harness.drain_queue()
+    await harness.advance(seconds - 1)
+    assert await harness.restarts(key) == (0, {})
+    await harness.advance(1)
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
 def pod_with(found: Object, restart_policy: str = "Never", **metadata: Any) -> Object:
     base = {
         "name": "demo-worker-0",
