@@ -59,6 +59,8 @@ FIRST_STATUS_GRACE_SECONDS = 1.0
 """A new job's first status may wait this long for its pods to run, so that a quick start is one write."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
+END_REPORT_GRACE_SECONDS = 1.0
+"""A kubelet may report the end of a container this much later than another kubelet: it looks every second."""
 POD_PREPARATION_GRACE_SECONDS = 30.0
 """A node may take this long to prepare volumes and network; later, Events are read again this often."""
 STUCK_POD_GRACE_SECONDS = 30.0
