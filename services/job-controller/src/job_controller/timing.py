@@ -94,6 +94,8 @@ NEED_GRACE_SECONDS = 120.0
 PROGRAM_END_GRACE_SECONDS = 10.0
 """A kubelet that ends a whole pod reports the end of its last container this long after the pod's own grace
 period."""
+LONGEST_PROGRAM_END_GRACE_SECONDS = 60.0
+"""An end beside other containers counts after this time, however long the pod's own grace period is."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0

@@ -9,7 +9,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from job_controller.domain import names
-from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS, PROGRAM_END_GRACE_SECONDS
+from job_controller.timing import (
+    CLOCK_SKEW_GRACE_SECONDS,
+    LONGEST_PROGRAM_END_GRACE_SECONDS,
+    PROGRAM_END_GRACE_SECONDS,
+)
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -351,8 +355,8 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     if ended_at is None:
         return None
     grace = (raw.get("spec") or {}).get("terminationGracePeriodSeconds")
-    asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else min(int(grace), _LONGEST_POD_GRACE_SECONDS)
-    wait = asked + PROGRAM_END_GRACE_SECONDS
+    asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)
+    wait = min(asked + PROGRAM_END_GRACE_SECONDS, LONGEST_PROGRAM_END_GRACE_SECONDS)
     failure = _failure_of(raw) if ended.get("exitCode") else None
     state = PodState.FAILED if failure else PodState.SUCCEEDED
     return ProgramEnd(state, failure, ended_at, timedelta(seconds=wait))
