@@ -15,9 +15,11 @@ from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.datasets_v1 import SampleJobStarted, SampleSetDegraded, SampleSetReady
 from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.kube.ports import PODS, SAMPLE_SETS, Object, Resource
 from paddlewheel.testkit.harness import Fakes
 from paddlewheel.testkit.paddlejobs import (
+    ended_status,
     make_paddle_job,
     make_role,
     make_sample_set,
@@ -320,6 +322,22 @@ async def test_a_rank_that_fails_while_its_node_lacks_the_mount_is_restarted(har
     await harness.end_pods("demo-worker-1", phase="Failed", exit_code=1, message="no data")
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"MountLost": 1})
+
+
+async def test_a_rank_that_failed_long_before_its_node_lost_the_mount_is_its_programs_failure(
+    open_harness: OpenHarness,
+) -> None:
+    """The service was away."""
+    async with open_harness() as before:
+        key = await running_on_nodes(before)
+    at = seconds_stamp(before.clock.now())
+    failed = ended_status(exit_code=1, message="no data", finished_at=at)
+    await before.set_status(Key("default", "demo-worker-1"), failed, PODS)
+    await before.clock.advance(300)
+    await lose_mount(before, "node-1")
+    async with open_harness() as after:
+        await after.settle(key)
+        assert (await after.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
 async def test_a_rule_may_say_otherwise(harness: JobHarness) -> None:

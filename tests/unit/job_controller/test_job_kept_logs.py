@@ -251,6 +251,22 @@ def test_the_first_failures_are_kept_then_rank_0_of_each_role() -> None:
     ]
 
 
+def test_the_clocks_of_nodes_do_not_tell_which_failures_are_the_first() -> None:
+    seen_at = datetime(2026, 1, 1, tzinfo=UTC)
+    pods = tuple(
+        make_pod(
+            "worker",
+            index,
+            failure=Failure(f"demo-worker-{index}", "Error", 1, "", f"2026-01-01T00:00:{30 + index}Z"),
+            end_seen_at=seen_at - timedelta(seconds=index),
+        )
+        for index in range(9)
+    )
+    job = parse_job(make_paddle_job(worker=make_role(9), cleanPodPolicy="Always"))
+    seen = Observed(replace(job, status=JobStatus(phase="Failed")), pods)
+    assert [pod.id.ordinal for pod in pods_to_read(seen)] == list(range(8, 0, -1))
+
+
 def test_a_program_that_has_failed_beside_a_sidecar_comes_first() -> None:
     """Its pod is still running, whether its end counts yet or not."""
     failure = Failure("demo-worker-15", "Error", 1, "boom", "2026-01-01T00:00:02Z")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.job_controller.conftest import JobHarness
+from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.departures import Departures
 from job_controller.domain.model import Observed, with_pods
@@ -416,6 +416,24 @@ async def test_an_eviction_without_a_time_is_the_cause_of_the_failures_beside_it
     await end(harness, failed, 1)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"Evicted": 1})
+
+
+async def test_an_eviction_long_after_a_failure_is_not_its_cause_though_the_service_was_away(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness() as before:
+        key = await before.to_running(collective(worker=make_role(3), backoffLimit=0))
+    at = seconds_stamp(before.clock.now())
+    await before.set_status(FIRST, ended_status(exit_code=1, finished_at=at), PODS)
+    await before.clock.advance(300)
+    await before.patch(SECOND, {"metadata": {"finalizers": ["example.com/hold"]}}, PODS)
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    await before.set_status(SECOND, {"conditions": [evicted]}, PODS)
+    await before.delete(SECOND, PODS)
+    await before.clock.advance(10)
+    async with open_harness() as after:
+        await after.settle(key)
+        assert (await after.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
 # A spec that has become wrong

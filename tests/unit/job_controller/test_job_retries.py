@@ -22,6 +22,9 @@ DISRUPTIONS = {
 }
 
 
+CORRECTED = [{"name": "main", "image": "example/train:2"}]
+
+
 def job(workers: int = 2, **spec: Any) -> Object:
     return make_paddle_job(**{"worker": make_role(workers)} | spec)
 
@@ -129,6 +132,29 @@ async def test_the_pod_of_a_rank_that_is_lost_again_waits_and_that_of_another_ra
     assert running["message"].endswith("pod demo-worker-1 was deleted"), "it is the pod that waits"
     await harness.advance(41)
     assert SECOND.name in await harness.pod_names()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"paddlepaddle.org/restart": "now"}}},
+        {"spec": {"worker": {"template": {"spec": {"containers": CORRECTED}}}}},
+    ],
+    ids=["annotation", "template"],
+)
+async def test_a_change_by_the_user_ends_the_delay_of_a_rank_that_was_lost_often(
+    harness: JobHarness, change: Object
+) -> None:
+    key = await harness.create(job())
+    await harness.settle(key)
+    await delete_whenever_there(harness, FIRST, 200)
+    assert FIRST.name not in await harness.pod_names(), "it waits"
+    await harness.patch(key, change)
+    await harness.settle(key)
+    assert FIRST.name in await harness.pod_names()
+    await harness.delete(FIRST, PODS)
+    await harness.settle(key)
+    assert FIRST.name in await harness.pod_names(), "its first loss since then"
 
 
 async def test_the_other_pods_stay_when_one_is_deleted_before_it_began(harness: JobHarness) -> None:

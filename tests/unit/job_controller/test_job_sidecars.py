@@ -113,6 +113,21 @@ async def test_a_job_looks_again_when_the_end_counts(harness: JobHarness) -> Non
     assert await harness.restarts(key) == (1, {"PodFailed": 1})
 
 
+@pytest.mark.parametrize("grace", [3600, 2**63 - 1])
+async def test_an_end_beside_a_proxy_counts_after_a_minute_at_the_latest(
+    harness: JobHarness, grace: int
+) -> None:
+    manifest = job(backoffLimit=3)
+    manifest["spec"]["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
+    key = await to_running(harness, manifest)
+    await end_program(harness, SECOND, 1)
+    await harness.drain_queue()
+    await harness.advance(59)
+    assert await harness.restarts(key) == (0, {})
+    await harness.advance(1)
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
 async def test_a_proxy_that_fails_later_does_not_undo_a_success(harness: JobHarness) -> None:
     key = await to_running(harness, job())
     await end_program(harness, SECOND, 0)
@@ -175,6 +190,24 @@ async def test_an_end_counts_after_the_grace_period_whatever_the_nodes_clock(
     await harness.set_status(SECOND, status(ended(1, at), RUNNING), PODS)
     await harness.drain_queue()
     await harness.advance(UNTIL_JUDGED - 1)
+    assert await harness.restarts(key) == (0, {})
+    await harness.advance(1)
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
+@pytest.mark.parametrize(("ahead", "seconds"), [(0, UNTIL_JUDGED - 4), (3600, UNTIL_JUDGED)])
+async def test_the_time_until_an_end_counts_does_not_begin_again_with_a_restart_of_the_service(
+    harness: JobHarness, ahead: int, seconds: int
+) -> None:
+    """The end counts from its node's time, but no later than from the start of the service."""
+    key = await to_running(harness, job(backoffLimit=3))
+    at = seconds_stamp(harness.clock.now() + timedelta(seconds=ahead))
+    await harness.set_status(SECOND, status(ended(1, at), RUNNING), PODS)
+    await harness.drain_queue()
+    await harness.advance(4)
+    await harness.restart()
+    await harness.drain_queue()
+    await harness.advance(seconds - 1)
     assert await harness.restarts(key) == (0, {})
     await harness.advance(1)
     assert await harness.restarts(key) == (1, {"PodFailed": 1})

@@ -141,6 +141,32 @@ async def test_ranks_of_one_node_are_judged_at_once(harness: JobHarness) -> None
     assert (await harness.status(key))["phase"] == "Failed"
 
 
+@pytest.mark.parametrize("ahead", [-5, 0, 5])
+async def test_the_clocks_of_nodes_do_not_tell_which_rank_failed_first(
+    harness: JobHarness, ahead: float
+) -> None:
+    """Its peer fails two seconds later, by another clock."""
+    rules = [{"action": "Fail", "exitCodes": [42]}]
+    key = await on_nodes(harness, "a", "b", "c", failurePolicy={"rules": rules}, backoffLimit=3)
+    await harness.advance(3)
+    await fail(harness, FIRST, 42)
+    await harness.advance(2)
+    await fail(harness, SECOND, 1, ahead=ahead)
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "a", "b", "c")
+    assert (await harness.condition(key, "Failed"))["reason"] == "FailureRule"
+
+
+async def test_a_failure_that_follows_from_another_one_decides_nothing(harness: JobHarness) -> None:
+    rules = [{"action": "Fail", "exitCodes": [42]}]
+    key = await on_nodes(harness, "a", "b", "c", failurePolicy={"rules": rules}, backoffLimit=3)
+    await harness.advance(3)
+    await fail(harness, FIRST, 1)
+    await harness.advance(2)
+    await fail(harness, SECOND, 42, ahead=-5)
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "a", "b", "c")
+    assert await harness.restarts(key) == (1, {"PodFailed": 1})
+
+
 @pytest.mark.parametrize("node", ["a node without a Lease", ""])
 async def test_a_node_without_a_lease_holds_nothing_up(harness: JobHarness, node: str) -> None:
     key = await harness.to_running(make_paddle_job(worker=make_role(2)))

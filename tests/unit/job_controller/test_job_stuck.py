@@ -18,6 +18,7 @@ from job_controller.domain.policies.stuck import seconds_until_stuck, stuck_on
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import milliseconds_stamp
 from paddlewheel.core.errors import Permanent
 from paddlewheel.kube.ports import EVENTS, LEASES, PODS, Object, Resource
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -349,6 +350,78 @@ async def test_another_scheduler_that_works_does_not_hide_one_that_nobody_runs(h
     await place_another(harness, 1)
     await harness.advance(10)
     assert (await harness.condition(key, "Running"))["reason"] == "NoScheduler"
+
+
+LEASE = Key("kube-system", "kube-scheduler")
+
+
+async def renew_lease(harness: JobHarness) -> None:
+    spec = {"holderIdentity": "a", "renewTime": milliseconds_stamp(harness.clock.now())}
+    if await harness.exists(LEASE, LEASES):
+        await harness.cluster.patch(LEASES, LEASE, {"spec": spec})
+    else:
+        metadata = {"name": LEASE.name, "namespace": LEASE.namespace}
+        await harness.cluster.create(LEASES, {"metadata": metadata, "spec": spec})
+
+
+async def pass_time_with_scheduler(harness: JobHarness, seconds: int) -> None:
+    """The scheduler renews its Lease every second, and looks at none of the job's pods."""
+    for _ in range(seconds):
+        await renew_lease(harness)
+        await harness.advance(1)
+
+
+async def test_after_a_restart_of_the_service_a_busy_scheduler_is_not_said_to_be_missing(
+    harness: JobHarness,
+) -> None:
+    key = await start(harness)
+    await pass_time_with_scheduler(harness, 60)
+    await harness.restart()
+    await harness.drain_queue()
+    await pass_time_with_scheduler(harness, 300)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+    assert said(harness) == []
+
+
+async def test_after_a_restart_of_the_service_a_scheduler_that_does_nothing_is_found(
+    harness: JobHarness,
+) -> None:
+    key = await start(harness)
+    await pass_time_with_scheduler(harness, 60)
+    await harness.restart()
+    await harness.drain_queue()
+    await harness.advance(29)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
+    for _ in range(30):
+        await harness.advance(1)
+    assert (await harness.condition(key, "Running"))["reason"] == "NoScheduler"
+
+
+async def test_a_scheduler_is_not_said_to_be_missing_when_the_first_pass_comes_late(
+    harness: JobHarness,
+) -> None:
+    """Its Lease was last read long ago, for another job."""
+    await start(harness)
+    await pass_time_with_scheduler(harness, 60)
+    await harness.run_pods()
+    await harness.drain_queue()
+    key = await harness.create(make_paddle_job("late", worker=make_role(1)))
+    await harness.reconcile(key)
+    await harness.clock.advance(600)
+    await renew_lease(harness)
+    await harness.settle(key)
+    assert (await harness.status(key))["phase"] == "Pending"
+    assert said(harness) == []
+
+
+async def test_a_job_looks_again_whether_its_scheduler_works(harness: JobHarness) -> None:
+    """No change of a pod wakes the job."""
+    key = await start(harness)
+    for _ in range(60):
+        await harness.advance(1)
+    assert (await harness.condition(key, "Running"))["reason"] == "NoScheduler"
+    await pass_time_with_scheduler(harness, 60)
+    assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
 
 
 @pytest.mark.parametrize(("renews", "reason"), [(True, "PodsPending"), (False, "NoScheduler")])

@@ -180,7 +180,7 @@ class JobObserver:
         job = self._parse_job(obj)
         # First all caches, as they are at one time.
         seen = Observed(job, services=self._services(job), listening_since=self._since)
-        seen = replace(seen, delays=self._delays.of(job.uid))
+        seen = replace(seen, delays=self._delays.of(job))
         seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
         seen = self._with_workload(self._with_pod_groups(seen))
         at_gates = {pod.uid for pod in open_gates(seen)} if not job.status.final else set[str]()
@@ -219,6 +219,7 @@ class JobObserver:
         self._node_leases.forget(key)
         self._delays.forget(job_uid)
         self._gates.forget(job_uid)
+        self._schedulers.forget(job_uid)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._endings.parse(raw) for raw in self._children(names.POD, job))

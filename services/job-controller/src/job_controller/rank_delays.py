@@ -1,6 +1,7 @@
 """How long pods wait that are made again each by itself, by place: kept in memory, as a kubelet does.
 
-A restart of this service makes such pods at once.
+A restart of this service makes such pods at once, and so does a change by the user, who may have fixed the
+cause.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
-from job_controller.domain.model import Delay, JobStatus, Observed
+from job_controller.domain.model import Delay, Job, JobStatus, Observed
 from job_controller.domain.pods import PodId
 from job_controller.domain.policies.losses import places_of
 from job_controller.domain.policies.verdict import restart_delay
@@ -18,13 +20,22 @@ from job_controller.timing import RESTART_RESET_GRACE_SECONDS
 from paddlewheel.core.clock import Clock
 
 
+class _Asked(NamedTuple):
+    """The user's wish: generation of the job's spec, and its annotation `restart`."""
+
+    generation: int
+    restart: str
+
+
 @dataclass(frozen=True)
 class _Losses:
-    """Losses of a place in a row; `at`: the last one, on the monotonic clock."""
+    """Losses of a place in a row, while the user asked for the same; `at`: the last one, on the monotonic
+    clock."""
 
     count: int
     at: float
     why: str
+    asked: _Asked
 
     @property
     def until(self) -> float:
@@ -38,14 +49,14 @@ class RankDelays:
         self._clock = clock
         self._losses: defaultdict[str, dict[PodId, _Losses]] = defaultdict(dict)
 
-    def of(self, job_uid: str) -> Mapping[PodId, Delay]:
+    def of(self, job: Job) -> Mapping[PodId, Delay]:
         """The delays that are not over."""
         now, wall = self._clock.monotonic(), self._clock.now()
-        found = self._losses.get(job_uid, {})
+        found = self._losses.get(job.uid, {})
         return {
             place: Delay(wall + timedelta(seconds=losses.until - now), losses.why)
             for place, losses in found.items()
-            if losses.until > now
+            if losses.until > now and losses.asked == _asked(job)
         }
 
     def recorded(self, seen: Observed, status: JobStatus) -> None:
@@ -54,15 +65,20 @@ class RankDelays:
             return
         why = status.last_restart.message if status.last_restart else ""
         lost = set(status.replacing) - set(seen.status.replacing)
-        known = self._losses[seen.job.uid]
+        known, asked = self._losses[seen.job.uid], _asked(seen.job)
         for place in places_of(seen, lost):
-            known[place] = self._counted(known.get(place), why)
+            known[place] = self._counted(known.get(place), why, asked)
 
     def forget(self, job_uid: str) -> None:
         """The job is gone, or belongs to another replica."""
         self._losses.pop(job_uid, None)
 
-    def _counted(self, before: _Losses | None, why: str) -> _Losses:
+    def _counted(self, before: _Losses | None, why: str, asked: _Asked) -> _Losses:
         now = self._clock.monotonic()
-        is_in_a_row = before is not None and now < before.until + RESTART_RESET_GRACE_SECONDS
-        return _Losses(before.count + 1 if before and is_in_a_row else 1, now, why)
+        if before is None or before.asked != asked or now >= before.until + RESTART_RESET_GRACE_SECONDS:
+            return _Losses(1, now, why, asked)
+        return _Losses(before.count + 1, now, why, asked)
+
+
+def _asked(job: Job) -> _Asked:
+    return _Asked(job.generation, job.restart_request)

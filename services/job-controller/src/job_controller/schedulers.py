@@ -10,6 +10,7 @@ from job_controller.domain.model import Observed
 from job_controller.domain.pods import DEFAULT_SCHEDULER, is_scheduled, unseen_scheduler
 from job_controller.domain.policies.no_scheduler import unseen_schedulers
 from job_controller.leases import Leases
+from job_controller.sightings import Sightings
 from job_controller.timing import SCHEDULER_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
@@ -29,6 +30,7 @@ class Schedulers:
         self._waiting: dict[str, str] = {}
         """Schedulers of the pods that wait for them, by the pod's uid."""
         self._active_at: dict[str, float] = {}
+        self._unscheduled = Sightings(clock)
 
     def heard(self, kind: str, change: Change) -> None:
         """A watched object was added, modified or deleted."""
@@ -43,15 +45,22 @@ class Schedulers:
 
     async def read(self, seen: Observed) -> Observed:
         """The same, with what is known of the schedulers that its pods wait for."""
+        waiting = {pod.uid for pod in seen.pods if pod.unseen_scheduler}
+        seen = replace(seen, unscheduled_since=self._unscheduled.of(seen.job.uid, waiting))
         wall, now = self._clock.now(), self._clock.monotonic()
         unseen = unseen_schedulers(seen, wall)
         leases = {name: key for name, key in _LEASES.items() if name in unseen}
         await self._leases.read(leases.values())
         for name, key in leases.items():
             lease = self._leases.get(key)
-            if lease is not None and lease.renewed_after is not None:
-                self._active_at[name] = max(lease.renewed_after, self._active_at.get(name, 0.0))
+            if lease is not None and lease.is_readable:
+                # It may have been renewed just before the first read with this content.
+                self._active_at[name] = max(lease.since, self._active_at.get(name, 0.0))
         active = {name: at for name, at in self._active_at.items() if name in unseen}
         return replace(
             seen, schedulers={name: wall - timedelta(seconds=now - at) for name, at in active.items()}
         )
+
+    def forget(self, job_uid: str) -> None:
+        """The job is gone, or belongs to another replica."""
+        self._unscheduled.forget(job_uid)

@@ -59,6 +59,8 @@ FIRST_STATUS_GRACE_SECONDS = 1.0
 """A new job's first status may wait this long for its pods to run, so that a quick start is one write."""
 CLOCK_SKEW_GRACE_SECONDS = 30.0
 """The clocks of a node and of the API server may differ by this much."""
+END_REPORT_GRACE_SECONDS = 1.0
+"""A kubelet may report the end of a container this much later than another kubelet: it looks every second."""
 POD_PREPARATION_GRACE_SECONDS = 30.0
 """A node may take this long to prepare volumes and network; later, Events are read again this often."""
 STUCK_POD_GRACE_SECONDS = 30.0
@@ -92,6 +94,8 @@ NEED_GRACE_SECONDS = 120.0
 PROGRAM_END_GRACE_SECONDS = 10.0
 """A kubelet that ends a whole pod reports the end of its last container this long after the pod's own grace
 period."""
+LONGEST_PROGRAM_END_GRACE_SECONDS = 60.0
+"""An end beside other containers counts after this time, however long the pod's own grace period is."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0

@@ -92,13 +92,20 @@ def running_status(ip: str, *, ready: bool = True, container: str = "main") -> O
     }
 
 
-def ended_status(ip: str = "10.0.0.1", *, exit_code: int = 0, message: str = "", reason: str = "") -> Object:
+def ended_status(
+    ip: str = "10.0.0.1",
+    *,
+    exit_code: int = 0,
+    message: str = "",
+    reason: str = "",
+    finished_at: str = "2026-01-01T00:10:00Z",
+) -> Object:
     """Status of a pod whose container `main` has ended."""
     ended = {
         "exitCode": exit_code,
         "message": message,
         "reason": reason or ("Error" if exit_code else "Completed"),
-        "finishedAt": "2026-01-01T00:10:00Z",
+        "finishedAt": finished_at,
     }
     return {
         "phase": "Failed" if exit_code else "Succeeded",

@@ -547,6 +547,7 @@ class Observed:
         rivals: looked at for jobs that have fewer workers than they want.
         delays: by place, when a pod that was lost several times is made again.
         schedulers: when each was last seen at work, by name.
+        unscheduled_since: by uid, when this process first saw that a pod waits for its scheduler.
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
@@ -579,6 +580,7 @@ class Observed:
     node_lives: Mapping[str, NodeLife] | None = None
     delays: Mapping[PodId, Delay] = field(default_factory=dict)
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
+    unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None

@@ -9,7 +9,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from job_controller.domain import names
-from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS, PROGRAM_END_GRACE_SECONDS
+from job_controller.timing import (
+    CLOCK_SKEW_GRACE_SECONDS,
+    LONGEST_PROGRAM_END_GRACE_SECONDS,
+    PROGRAM_END_GRACE_SECONDS,
+)
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
@@ -149,7 +153,8 @@ class Pod:
     """Since when its node has not got its volumes and its network ready; RFC 3339, "" once it has."""
     program_end: ProgramEnd | None = None
     end_seen_at: datetime | None = None
-    """When the end of its program was first seen, by our own clock: that of its node may be wrong."""
+    """When the end of its program was first seen, by our own clock: that of its node may be wrong. The node's
+    time for an end that no watch reported, None without one."""
     restarts: int = 0
     """How often its kubelet restarted the first container in place."""
     unseen_scheduler: str = ""
@@ -165,11 +170,20 @@ class Pod:
         return self.state not in ENDED or self.program_end is not None
 
     @property
-    def failed_at(self) -> datetime | None:
+    def reported_end(self) -> datetime | None:
+        """When its program ended, by the clock of its node."""
+        if self.program_end:
+            return self.program_end.ended_at
+        return parse_stamp(self.failure.finished_at) if self.failure else None
+
+    @property
+    def ended_at(self) -> datetime | None:
         """None when it is unknown: the kubelet evicts some pods without a status of their containers."""
-        if self.failure is None:
-            return None
-        return self.end_seen_at or parse_stamp(self.failure.finished_at)
+        return self.end_seen_at or self.reported_end
+
+    @property
+    def failed_at(self) -> datetime | None:
+        return self.ended_at if self.failure else None
 
     @property
     def speaker(self) -> str:
@@ -341,8 +355,8 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     if ended_at is None:
         return None
     grace = (raw.get("spec") or {}).get("terminationGracePeriodSeconds")
-    asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else min(int(grace), _LONGEST_POD_GRACE_SECONDS)
-    wait = asked + PROGRAM_END_GRACE_SECONDS
+    asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)
+    wait = min(asked + PROGRAM_END_GRACE_SECONDS, LONGEST_PROGRAM_END_GRACE_SECONDS)
     failure = _failure_of(raw) if ended.get("exitCode") else None
     state = PodState.FAILED if failure else PodState.SUCCEEDED
     return ProgramEnd(state, failure, ended_at, timedelta(seconds=wait))

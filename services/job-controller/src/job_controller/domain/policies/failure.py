@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from job_controller.domain.pods import Failure, Pod
+from job_controller.timing import END_REPORT_GRACE_SECONDS
 
 
 def first_failures(pods: Iterable[Pod]) -> tuple[tuple[Pod, Failure], ...]:
-    """The earliest failures, all of the same second: others usually follow from them."""
+    """The earliest failures, all within a second: others usually follow from them."""
     failures = [(pod, pod.failure) for pod in pods if pod.failure is not None]
-    first = min((_time(failure) for _, failure in failures), default="")
-    return tuple((pod, failure) for pod, failure in failures if _time(failure) == first)
-
-
-def failure_order(failure: Failure) -> tuple[str, str]:
-    """Sorts failures from the earliest on; those without a time come last."""
-    return _time(failure), failure.pod
-
-
-def _time(failure: Failure) -> str:
-    return failure.finished_at or "~"
+    first = min((at for pod, _ in failures if (at := pod.failed_at)), default=None)
+    if first is None:
+        return tuple(failures)
+    until = first + timedelta(seconds=END_REPORT_GRACE_SECONDS)
+    return tuple(each for each in failures if (at := each[0].failed_at) and at <= until)
 
 
 def failure_message(failure: Failure) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from job_controller.domain.model import Job, Observed
 from job_controller.domain.pods import Pod
 from job_controller.domain.policies.clean_up import pods_to_delete
-from job_controller.domain.policies.failure import failure_order
 from job_controller.timing import KEPT_LOGS_TIMEOUT_SECONDS
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.plan import shorten
@@ -19,6 +18,7 @@ BYTES = 8 * 1024
 PODS = 8
 """With `BYTES` this is what a finished job takes up in etcd, 64 KiB."""
 _CUT = "[...]\n"
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def pods_to_read(seen: Observed) -> tuple[Pod, ...]:
@@ -30,7 +30,7 @@ def pods_to_read(seen: Observed) -> tuple[Pod, ...]:
 def _importance(pod: Pod) -> tuple[object, ...]:
     """A program that has failed beside a sidecar counts here at once: its pod is still running."""
     failure = pod.failure or (pod.program_end.failure if pod.program_end else None)
-    failed = (1,) if failure is None else (0, *failure_order(failure))
+    failed = (1,) if failure is None else (0, pod.ended_at or _NEVER, pod.name)
     return failed, pod.id.ordinal > 0, pod.id
 
 

@@ -22,13 +22,15 @@ def with_unseen_pods(seen: Observed, now: datetime) -> Observed:
     if not dues:
         return seen
     pods = (_hindered(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
-    checks = (_checked_at(pod) or now for pod in seen.pods if pod.uid in dues)
-    return replace(seen, pods=tuple(pods)).looking_at((*dues.values(), *checks), now)
+    checks = (check for pod in seen.pods if (check := _checked_at(seen, pod)))
+    # No change wakes the job when the scheduler works again without a look at its pods.
+    again = now + timedelta(seconds=SCHEDULER_GRACE_SECONDS)
+    return replace(seen, pods=tuple(pods)).looking_at((*dues.values(), *checks, again), now)
 
 
 def unseen_schedulers(seen: Observed, now: datetime) -> frozenset[str]:
     """Schedulers of which more has to be known soon."""
-    unseen = ((pod, _checked_at(pod)) for pod in seen.pods if pod.unseen_scheduler)
+    unseen = ((pod, _checked_at(seen, pod)) for pod in seen.pods)
     return frozenset(pod.unseen_scheduler for pod, check in unseen if check and check <= now)
 
 
@@ -40,13 +42,20 @@ def _hindered(pod: Pod) -> Pod:
 
 def _due(seen: Observed, pod: Pod) -> datetime | None:
     """When the scheduler has done nothing for too long."""
-    created = parse_stamp(pod.created_at) if pod.unseen_scheduler and not pod.given_up else None
-    if created is None:
+    since = _waits_since(seen, pod)
+    if since is None:
         return None
-    active = seen.schedulers.get(pod.unseen_scheduler, created)
-    return max(created, active) + timedelta(seconds=SCHEDULER_GRACE_SECONDS)
+    active = seen.schedulers.get(pod.unseen_scheduler, since)
+    return max(since, active) + timedelta(seconds=SCHEDULER_GRACE_SECONDS)
 
 
-def _checked_at(pod: Pod) -> datetime | None:
-    created = parse_stamp(pod.created_at)
-    return created + timedelta(seconds=SCHEDULER_CHECK_GRACE_SECONDS) if created else None
+def _checked_at(seen: Observed, pod: Pod) -> datetime | None:
+    since = _waits_since(seen, pod)
+    return since + timedelta(seconds=SCHEDULER_CHECK_GRACE_SECONDS) if since else None
+
+
+def _waits_since(seen: Observed, pod: Pod) -> datetime | None:
+    """None for a pod that waits for no scheduler. It is not known what schedulers did before this process
+    looked at the pod."""
+    created = parse_stamp(pod.created_at) if pod.unseen_scheduler and not pod.given_up else None
+    return max(created, seen.unscheduled_since.get(pod.uid, created)) if created else None
