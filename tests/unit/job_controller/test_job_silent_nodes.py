@@ -150,6 +150,34 @@ async def test_a_node_without_a_lease_holds_nothing_up(harness: JobHarness, node
     assert (await harness.status(key))["phase"] == "Failed"
 
 
+async def test_a_node_that_is_removed_from_the_cluster_is_lost_at_once(harness: JobHarness) -> None:
+    """Kubernetes deletes its Lease, as after an autoscaler has deleted the Node."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, 9, "a")
+    assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
+    await harness.cluster.delete(LEASES, Key("kube-node-lease", "b"))
+    await pass_time(harness, 3, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+    message = (await harness.status(key))["lastRestart"]["message"]
+    assert message == "pod demo-worker-1 was lost with its node b, whose Lease was deleted"
+
+
+async def test_a_lease_that_may_no_longer_be_read_proves_no_loss(harness: JobHarness) -> None:
+    def forbidden(verb: Verb, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("get", LEASES):
+            raise Permanent("Forbidden", "leases are forbidden")
+
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await harness.advance(3)
+    with harness.intercepted(forbidden):
+        await harness.advance(3)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
 async def test_leases_that_may_not_be_read_hold_nothing_up(harness: JobHarness) -> None:
     def forbidden(verb: Verb, resource: Resource, _: Key) -> None:
         if (verb, resource) == ("get", LEASES):

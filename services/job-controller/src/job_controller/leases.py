@@ -26,12 +26,14 @@ class Lease:
         since: the first read with this content.
         read_at: the last read.
         renewed_after: it was renewed after this time, None when no two reads differ.
+        is_deleted: it was readable before.
     """
 
     renewed: str
     since: float
     read_at: float
     renewed_after: float | None = None
+    is_deleted: bool = False
 
     @property
     def is_readable(self) -> bool:
@@ -77,15 +79,17 @@ class Leases:
         """After an error of the API server, the read is repeated."""
         asked_at = self._clock.monotonic()
         try:
-            lease = await self._cluster.get(LEASES, key)
+            lease, is_gone = await self._cluster.get(LEASES, key), False
         except Retry:
             return
-        except (NotFound, Permanent):
-            lease = {}
+        except (NotFound, Permanent) as error:
+            lease, is_gone = {}, isinstance(error, NotFound)
         renewed = str(spec_of(lease).get("renewTime") or "")
         before = self._found.get(key)
         if before is not None and before.renewed == renewed:
             self._found[key] = replace(before, read_at=asked_at)
             return
-        renewed_after = before.read_at if before and before.is_readable and renewed else None
-        self._found[key] = Lease(renewed, self._clock.monotonic(), asked_at, renewed_after)
+        was_readable = before is not None and before.is_readable
+        renewed_after = before.read_at if before and was_readable and renewed else None
+        is_deleted = is_gone and was_readable
+        self._found[key] = Lease(renewed, self._clock.monotonic(), asked_at, renewed_after, is_deleted)

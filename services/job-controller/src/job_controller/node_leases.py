@@ -59,6 +59,8 @@ class NodeLeases:
 
     def _life(self, node: str, since: float) -> NodeLife:
         lease = self._leases.get(_key(node))
+        if lease is not None and lease.is_deleted:
+            return NodeLife.REMOVED
         if lease is not None and not lease.is_readable:
             return NodeLife.UNKNOWN
         if lease is not None and lease.renewed_after is not None and lease.renewed_after >= since:
