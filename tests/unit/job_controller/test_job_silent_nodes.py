@@ -189,18 +189,49 @@ async def test_leases_that_may_not_be_read_hold_nothing_up(harness: JobHarness) 
     assert (await harness.status(key))["phase"] == "Failed"
 
 
-async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHarness) -> None:
-    def away(verb: Verb, resource: Resource, _: Key) -> None:
-        if (verb, resource) == ("get", LEASES):
-            raise Retry("busy")
+def is_away(verb: Verb, resource: Resource, _: Key) -> None:
+    """The API server answers nothing about Leases."""
+    if (verb, resource) == ("get", LEASES):
+        raise Retry("away")
 
+
+async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHarness) -> None:
     key = await on_nodes(harness, "a", "b")
-    with harness.intercepted(away):
+    with harness.intercepted(is_away):
         await fail(harness, FIRST)
         await pass_time(harness, DOUBT_TIMEOUT_SECONDS - 1)
         assert (await harness.status(key))["phase"] == "Running"
         await pass_time(harness, 2)
     assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+@pytest.mark.parametrize(("silent", "away"), [(2, SILENCE_TIMEOUT_SECONDS + 1)])
+async def test_silence_is_counted_only_while_the_api_server_answers(
+    harness: JobHarness, silent: int, away: int
+) -> None:
+    """While it is away, no kubelet can renew a Lease. Kubelets try again only after this service."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, silent)
+    with harness.intercepted(is_away):
+        await pass_time(harness, away)
+    await pass_time(harness, 9)
+    assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "a", "b")
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_a_few_reads_that_fail_make_no_silence_begin_again(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(5):
+        await pass_time(harness, 5, "a")
+        with harness.intercepted(is_away):
+            await pass_time(harness, 4, "a")
+    await pass_time(harness, 3, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
 
 
 SKEWS = [-3600, -60, -15, 15, 60, 3600]

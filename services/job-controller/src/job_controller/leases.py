@@ -16,6 +16,10 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import LEASES, Cluster
 from paddlewheel.operator.concurrency import gather_bounded
 
+_GAP_INTERVALS = 5
+"""So many intervals without an answer are a gap. An API server that was away kept the Lease from being
+renewed."""
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -23,7 +27,7 @@ class Lease:
 
     Args:
         renewed: its content, "" when it cannot be read.
-        since: the first read with this content.
+        since: the first read with this content, of those without a long gap between two answers.
         read_at: the last read.
         renewed_after: it was renewed after this time, None when no two reads differ.
         is_deleted: it was readable before.
@@ -41,7 +45,7 @@ class Lease:
 
     @property
     def unchanged_seconds(self) -> float:
-        """The time between the first and the last read with this content."""
+        """How long it was read again and again with this content."""
         return self.read_at - self.since
 
 
@@ -87,7 +91,9 @@ class Leases:
         renewed = str(spec_of(lease).get("renewTime") or "")
         before = self._found.get(key)
         if before is not None and before.renewed == renewed:
-            self._found[key] = replace(before, read_at=asked_at)
+            has_gap = asked_at - before.read_at > _GAP_INTERVALS * self._interval
+            since = self._clock.monotonic() if has_gap else before.since
+            self._found[key] = replace(before, since=since, read_at=asked_at)
             return
         was_readable = before is not None and before.is_readable
         renewed_after = before.read_at if before and was_readable and renewed else None
