@@ -22,7 +22,7 @@ from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 
 FIRST, SECOND, THIRD = (Key("default", f"demo-worker-{index}") for index in range(3))
-SILENCE_TIMEOUT_SECONDS, DOUBT_TIMEOUT_SECONDS = 45, 60
+SILENCE_TIMEOUT_SECONDS, DOUBT_TIMEOUT_SECONDS = 45, 600
 RENEWAL_INTERVAL_SECONDS = 10
 
 
@@ -205,7 +205,7 @@ async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHar
     assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
-@pytest.mark.parametrize(("silent", "away"), [(2, SILENCE_TIMEOUT_SECONDS + 1)])
+@pytest.mark.parametrize(("silent", "away"), [(2, SILENCE_TIMEOUT_SECONDS + 1), (40, 12)])
 async def test_silence_is_counted_only_while_the_api_server_answers(
     harness: JobHarness, silent: int, away: int
 ) -> None:
@@ -229,9 +229,66 @@ async def test_a_few_reads_that_fail_make_no_silence_begin_again(harness: JobHar
     for _ in range(5):
         await pass_time(harness, 5, "a")
         with harness.intercepted(is_away):
-            await pass_time(harness, 4, "a")
+            await pass_time(harness, 4)
     await pass_time(harness, 3, "a")
     assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+@pytest.mark.parametrize("away", [18, 58, DOUBT_TIMEOUT_SECONDS - 50])
+@pytest.mark.parametrize("answered", [0, 30], ids=["at first", "later"])
+async def test_a_crashed_node_is_recognised_after_an_outage_of_the_api_server(
+    harness: JobHarness, away: int, answered: int
+) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    if answered:
+        await fail(harness, FIRST)
+        await pass_time(harness, answered, "a")
+    with harness.intercepted(is_away):
+        if not answered:
+            await fail(harness, FIRST)
+        await pass_time(harness, away)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 4, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+async def test_a_crashed_node_is_recognised_after_a_long_outage_of_the_whole_api_server(
+    harness: JobHarness,
+) -> None:
+    """No verdict can be recorded meanwhile."""
+
+    def answers_nothing(*_: object) -> None:
+        raise Retry("away")
+
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    with harness.intercepted(answers_nothing):
+        for _ in range(2 * DOUBT_TIMEOUT_SECONDS):
+            await harness.advance(1)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 4, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+async def test_no_job_is_held_for_ever_by_passes_that_come_seldom(harness: JobHarness) -> None:
+    """The service has too much to do, so that each answer comes after a gap."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(DOUBT_TIMEOUT_SECONDS // 12 + 1):
+        await harness.advance(12)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_no_job_is_held_for_ever_by_an_api_server_that_seldom_answers(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(DOUBT_TIMEOUT_SECONDS // 15 + 1):
+        with harness.intercepted(is_away):
+            await pass_time(harness, 12)
+        await pass_time(harness, 3, "a")
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
 SKEWS = [-3600, -60, -15, 15, 60, 3600]

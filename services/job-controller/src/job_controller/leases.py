@@ -6,6 +6,7 @@ changed between two reads was renewed, and the times of the reads are those of o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ from paddlewheel.operator.concurrency import gather_bounded
 _GAP_INTERVALS = 5
 """So many intervals without an answer are a gap. An API server that was away kept the Lease from being
 renewed."""
+_MOST_GAPS = 5
+"""A Lease with more gaps than this is given up, since it may never be read without one."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Lease:
         read_at: the last read.
         renewed_after: it was renewed after this time, None when no two reads differ.
         is_deleted: it was readable before.
+        gaps: how many long gaps there were between answers with this content.
     """
 
     renewed: str
@@ -38,6 +42,7 @@ class Lease:
     read_at: float
     renewed_after: float | None = None
     is_deleted: bool = False
+    gaps: int = 0
 
     @property
     def is_readable(self) -> bool:
@@ -56,8 +61,10 @@ class Leases:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
+        self._longest_gap = _GAP_INTERVALS * interval
         self._found: dict[Key, Lease] = {}
         self._asked_at: dict[Key, float] = {}
+        self._unanswered_at: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._asked_at)
@@ -65,6 +72,15 @@ class Leases:
     def get(self, key: Key) -> Lease | None:
         """None before the first answer."""
         return self._found.get(key)
+
+    def is_hopeless(self, key: Key, since: float) -> bool:
+        """A read that began at this time or later had no answer, like those before it, or answers come with
+        many gaps."""
+        found = self._found.get(key)
+        if found is not None and found.gaps > _MOST_GAPS:
+            return True
+        at = self._unanswered_at.get(key, -math.inf)
+        return at >= since and (found is None or at - found.read_at > self._longest_gap)
 
     async def read(self, keys: Iterable[Key]) -> None:
         """Read each Lease that was not read lately."""
@@ -78,6 +94,7 @@ class Leases:
         for key in self._asked_at.keys() - set(keys):
             del self._asked_at[key]
             self._found.pop(key, None)
+            self._unanswered_at.pop(key, None)
 
     async def _ask(self, key: Key) -> None:
         """After an error of the API server, the read is repeated."""
@@ -85,15 +102,16 @@ class Leases:
         try:
             lease, is_gone = await self._cluster.get(LEASES, key), False
         except Retry:
+            self._unanswered_at[key] = asked_at
             return
         except (NotFound, Permanent) as error:
             lease, is_gone = {}, isinstance(error, NotFound)
         renewed = str(spec_of(lease).get("renewTime") or "")
         before = self._found.get(key)
         if before is not None and before.renewed == renewed:
-            has_gap = asked_at - before.read_at > _GAP_INTERVALS * self._interval
-            since = self._clock.monotonic() if has_gap else before.since
-            self._found[key] = replace(before, since=since, read_at=asked_at)
+            if asked_at - before.read_at > self._longest_gap:
+                before = replace(before, since=self._clock.monotonic(), gaps=before.gaps + 1)
+            self._found[key] = replace(before, read_at=asked_at)
             return
         was_readable = before is not None and before.is_readable
         renewed_after = before.read_at if before and was_readable and renewed else None
