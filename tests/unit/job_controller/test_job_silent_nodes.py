@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller.domain.model import NodeLife, Observed
 from job_controller.domain.pods import Failure, PodState
+from job_controller.leases import READS_AT_ONCE
 from job_controller.node_leases import NodeLeases
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
@@ -438,17 +440,54 @@ async def test_jobs_that_fail_together_share_the_reads_of_their_nodes(harness: J
     assert settled <= 7 * len(nodes)
 
 
+def held(job: str, *nodes: str) -> Observed:
+    """The first of its workers has failed, and those on other nodes run."""
+    failure = Failure("demo-worker-0", "Error", 1, "")
+    pods = [make_pod("worker", 0, node=nodes[0], began=True, state=PodState.FAILED, failure=failure)]
+    pods += [
+        make_pod("worker", index, node=node, began=True, state=PodState.RUNNING)
+        for index, node in enumerate(nodes[1:], start=1)
+    ]
+    return Observed(make_job(job, worker=make_role(len(nodes))), tuple(pods))
+
+
+class BusyCluster(MemoryCluster):
+    """Counts the calls that it answers at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._calls = 0
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        self._calls += 1
+        self.most = max(self.most, self._calls)
+        await asyncio.sleep(0)
+        self._calls -= 1
+        return await super().get(resource, key)
+
+
+async def test_the_passes_of_many_jobs_read_few_leases_at_once() -> None:
+    cluster = BusyCluster()
+    leases = NodeLeases(cluster, ManualClock())
+    jobs = [held(f"job-{number}", f"node-{number}", f"peer-{number}") for number in range(100)]
+    for seen in jobs:
+        await cluster.create(
+            LEASES,
+            {
+                "metadata": {"name": seen.pods[1].node, "namespace": "kube-node-lease"},
+                "spec": {"renewTime": "now"},
+            },
+        )
+    lives = [answer.node_lives for answer in await asyncio.gather(*map(leases.read, jobs))]
+    assert lives == [{seen.pods[1].node: NodeLife.WAITING} for seen in jobs]
+    assert cluster.most == READS_AT_ONCE
+
+
 async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_forgotten() -> None:
     cluster, clock = MemoryCluster(), ManualClock()
     leases = NodeLeases(cluster, clock)
-    pods = [
-        make_pod("worker", index, node=f"node-{index}", began=True, state=state, failure=failure)
-        for index, (state, failure) in enumerate(
-            [(PodState.FAILED, Failure("demo-worker-0", "Error", 1, "")), (PodState.RUNNING, None)]
-        )
-    ]
-    seen = Observed(make_job(worker=make_role(2)), tuple(pods))
-    held = await leases.read(seen)
-    assert (held.node_lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
+    seen = held("demo", "node-0", "node-1")
+    lives = (await leases.read(seen)).node_lives
+    assert (lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
     leases.forget(seen.job.key)
     assert len(leases) == 0

@@ -6,6 +6,7 @@ changed between two reads was renewed, and the times of the reads are those of o
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import LEASES, Cluster
 from paddlewheel.operator.concurrency import gather_bounded
 
+READS_AT_ONCE = 16
+"""Leases that are read at the same time for all jobs. The client does not limit calls about Leases."""
 _GAP_INTERVALS = 5
 """So many intervals without an answer are a gap. An API server that was away kept the Lease from being
 renewed."""
@@ -65,6 +68,7 @@ class Leases:
         self._found: dict[Key, Lease] = {}
         self._asked_at: dict[Key, float] = {}
         self._unanswered_at: dict[Key, float] = {}
+        self._slots = asyncio.Semaphore(READS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._asked_at)
@@ -98,9 +102,10 @@ class Leases:
 
     async def _ask(self, key: Key) -> None:
         """After an error of the API server, the read is repeated."""
-        asked_at = self._clock.monotonic()
         try:
-            lease, is_gone = await self._cluster.get(LEASES, key), False
+            async with self._slots:
+                asked_at = self._clock.monotonic()
+                lease, is_gone = await self._cluster.get(LEASES, key), False
         except Retry:
             self._unanswered_at[key] = asked_at
             return
