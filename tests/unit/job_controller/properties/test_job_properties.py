@@ -340,16 +340,35 @@ class JobMachine(World, RuleBasedStateMachine):
         self.edit("suspend", {"spec": {"suspend": suspend}})
 
     @with_pods
-    @rule(number=NUMBERS, node=st.sampled_from(NODES), after=st.sampled_from([0, 1, 8, 30, 70]))
-    def a_node_crashes_and_a_peer_fails(self, number: int, node: str, after: int) -> None:
-        """The user may suspend the job meanwhile."""
+    @rule(
+        number=NUMBERS,
+        node=st.sampled_from(NODES),
+        crashes=st.booleans(),
+        before=st.sampled_from([0, 5, 40]),
+        away=st.sampled_from([0, 8, 30, 70]),
+        after=st.sampled_from([0, 1, 8, 30, 70]),
+    )
+    def a_node_crashes_and_a_peer_fails(
+        self, number: int, node: str, crashes: bool, before: int, away: int, after: int
+    ) -> None:
+        """The user may suspend the job meanwhile. The API server may be away for a while, or be all that is
+        wrong."""
         peer = self.pick(number, lambda pod: phase_of(pod) == "Running" and node_of(pod) != node)
         if peer is None:
             return
-        self.laws.dead_once.add(node)
-        self.kubelet.dead.setdefault(node, self.clock.elapsed)
+        if crashes:
+            self.laws.dead_once.add(node)
+            self.kubelet.dead.setdefault(node, self.clock.elapsed)
         self.kubelet.fail(peer, "exit-1")
+        self.live_on(before)
+        self.lose_leases(away)
         self.live_on(after)
+
+    def lose_leases(self, seconds: float) -> None:
+        begin, self.kubelet.cannot_reach_server = self.clock.elapsed, True
+        self.live_on(seconds)
+        self.kubelet.outages.append((begin, self.clock.elapsed))
+        self.kubelet.cannot_reach_server = False
 
     @with_job
     @rule(image=st.sampled_from(["example/train:1", "example/train:2"]))
