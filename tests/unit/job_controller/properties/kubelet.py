@@ -94,7 +94,7 @@ class Kubelet:
         if self.cannot_reach_server:
             raise Retry("away")
         last = self.dead.get(node, self._clock.elapsed) // RENEWAL_INTERVAL_SECONDS * RENEWAL_INTERVAL_SECONDS
-        while any(begin <= last < end for begin, end in self.outages):
+        while any(begin < last < end for begin, end in self.outages):
             last -= RENEWAL_INTERVAL_SECONDS
         ago = self._clock.elapsed - last
         return {"spec": {"renewTime": self._stamp(node, -ago)}}

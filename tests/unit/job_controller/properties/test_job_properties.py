@@ -480,6 +480,20 @@ def test_a_job_may_be_deleted_before_its_first_status() -> None:
     job.teardown()
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("before", [0, 5, 40])
+@pytest.mark.parametrize("away", [0, 8, 30, 70])
+def test_an_outage_of_the_api_server_neither_hides_nor_pretends_the_crash_of_a_node(
+    crashes: bool, before: int, away: int
+) -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(2), "backoffLimit": 3}
+    job.begin(spec=spec, gate=Options(), rounds=9, sample_set=None, room=1)
+    job.a_node_crashes_and_a_peer_fails(0, NODES[1], crashes=crashes, before=before, away=away, after=70)
+    assert list(job.status["restarts"]) == ["NodeLost" if crashes else "PodFailed"]
+    job.teardown()
+
+
 def fail_and_end(job: JobMachine) -> None:
     """A pod fails, and the pods of its epoch end."""
     job.fail(2, "exit-1")
