@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller.domain.model import NodeLife, Observed
 from job_controller.domain.pods import Failure, PodState
+from job_controller.leases import READS_AT_ONCE
 from job_controller.node_leases import NodeLeases
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
@@ -22,7 +24,7 @@ from paddlewheel.testkit.memory_cluster import MemoryCluster, Verb
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role
 
 FIRST, SECOND, THIRD = (Key("default", f"demo-worker-{index}") for index in range(3))
-SILENCE_TIMEOUT_SECONDS, DOUBT_TIMEOUT_SECONDS = 45, 60
+SILENCE_TIMEOUT_SECONDS, DOUBT_TIMEOUT_SECONDS = 45, 600
 RENEWAL_INTERVAL_SECONDS = 10
 
 
@@ -176,6 +178,34 @@ async def test_a_node_without_a_lease_holds_nothing_up(harness: JobHarness, node
     assert (await harness.status(key))["phase"] == "Failed"
 
 
+async def test_a_node_that_is_removed_from_the_cluster_is_lost_at_once(harness: JobHarness) -> None:
+    """Kubernetes deletes its Lease, as after an autoscaler has deleted the Node."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, 9, "a")
+    assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
+    await harness.cluster.delete(LEASES, Key("kube-node-lease", "b"))
+    await pass_time(harness, 3, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+    message = (await harness.status(key))["lastRestart"]["message"]
+    assert message == "pod demo-worker-1 was lost with its node b, whose Lease was deleted"
+
+
+async def test_a_lease_that_may_no_longer_be_read_proves_no_loss(harness: JobHarness) -> None:
+    def forbidden(verb: Verb, resource: Resource, _: Key) -> None:
+        if (verb, resource) == ("get", LEASES):
+            raise Permanent("Forbidden", "leases are forbidden")
+
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await harness.advance(3)
+    with harness.intercepted(forbidden):
+        await harness.advance(3)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
 async def test_leases_that_may_not_be_read_hold_nothing_up(harness: JobHarness) -> None:
     def forbidden(verb: Verb, resource: Resource, _: Key) -> None:
         if (verb, resource) == ("get", LEASES):
@@ -187,17 +217,105 @@ async def test_leases_that_may_not_be_read_hold_nothing_up(harness: JobHarness) 
     assert (await harness.status(key))["phase"] == "Failed"
 
 
-async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHarness) -> None:
-    def away(verb: Verb, resource: Resource, _: Key) -> None:
-        if (verb, resource) == ("get", LEASES):
-            raise Retry("busy")
+def is_away(verb: Verb, resource: Resource, _: Key) -> None:
+    """The API server answers nothing about Leases."""
+    if (verb, resource) == ("get", LEASES):
+        raise Retry("away")
 
+
+async def test_an_api_server_that_does_not_answer_proves_no_loss(harness: JobHarness) -> None:
     key = await on_nodes(harness, "a", "b")
-    with harness.intercepted(away):
+    with harness.intercepted(is_away):
         await fail(harness, FIRST)
         await pass_time(harness, DOUBT_TIMEOUT_SECONDS - 1)
         assert (await harness.status(key))["phase"] == "Running"
         await pass_time(harness, 2)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+@pytest.mark.parametrize(("silent", "away"), [(2, SILENCE_TIMEOUT_SECONDS + 1), (40, 12)])
+async def test_silence_is_counted_only_while_the_api_server_answers(
+    harness: JobHarness, silent: int, away: int
+) -> None:
+    """While it is away, no kubelet can renew a Lease. Kubelets try again only after this service."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, silent)
+    with harness.intercepted(is_away):
+        await pass_time(harness, away)
+    await pass_time(harness, 9)
+    assert (await harness.status(key))["phase"] == "Running", "no verdict yet"
+    await pass_time(harness, RENEWAL_INTERVAL_SECONDS + 2, "a", "b")
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_a_few_reads_that_fail_make_no_silence_begin_again(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(5):
+        await pass_time(harness, 5, "a")
+        with harness.intercepted(is_away):
+            await pass_time(harness, 4)
+    await pass_time(harness, 3, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+@pytest.mark.parametrize("away", [18, 58, DOUBT_TIMEOUT_SECONDS - 50])
+@pytest.mark.parametrize("answered", [0, 30], ids=["at first", "later"])
+async def test_a_crashed_node_is_recognised_after_an_outage_of_the_api_server(
+    harness: JobHarness, away: int, answered: int
+) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    if answered:
+        await fail(harness, FIRST)
+        await pass_time(harness, answered, "a")
+    with harness.intercepted(is_away):
+        if not answered:
+            await fail(harness, FIRST)
+        await pass_time(harness, away)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 4, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+async def test_a_crashed_node_is_recognised_after_a_long_outage_of_the_whole_api_server(
+    harness: JobHarness,
+) -> None:
+    """No verdict can be recorded meanwhile."""
+
+    def answers_nothing(*_: object) -> None:
+        raise Retry("away")
+
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    with harness.intercepted(answers_nothing):
+        for _ in range(2 * DOUBT_TIMEOUT_SECONDS):
+            await harness.advance(1)
+    await pass_time(harness, SILENCE_TIMEOUT_SECONDS + 4, "a")
+    assert await harness.restarts(key) == (1, {"NodeLost": 1})
+
+
+async def test_no_job_is_held_for_ever_by_passes_that_come_seldom(harness: JobHarness) -> None:
+    """The service has too much to do, so that each answer comes after a gap."""
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(DOUBT_TIMEOUT_SECONDS // 12 + 1):
+        await harness.advance(12)
+    assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
+
+
+async def test_no_job_is_held_for_ever_by_an_api_server_that_seldom_answers(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    for _ in range(DOUBT_TIMEOUT_SECONDS // 15 + 1):
+        with harness.intercepted(is_away):
+            await pass_time(harness, 12)
+        await pass_time(harness, 3, "a")
     assert (await harness.condition(key, "Failed"))["reason"] == "PodFailed"
 
 
@@ -348,17 +466,54 @@ async def test_jobs_that_fail_together_share_the_reads_of_their_nodes(harness: J
     assert settled <= 7 * len(nodes)
 
 
+def held(job: str, *nodes: str) -> Observed:
+    """The first of its workers has failed, and those on other nodes run."""
+    failure = Failure("demo-worker-0", "Error", 1, "")
+    pods = [make_pod("worker", 0, node=nodes[0], began=True, state=PodState.FAILED, failure=failure)]
+    pods += [
+        make_pod("worker", index, node=node, began=True, state=PodState.RUNNING)
+        for index, node in enumerate(nodes[1:], start=1)
+    ]
+    return Observed(make_job(job, worker=make_role(len(nodes))), tuple(pods))
+
+
+class BusyCluster(MemoryCluster):
+    """Counts the calls that it answers at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = self._calls = 0
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        self._calls += 1
+        self.most = max(self.most, self._calls)
+        await asyncio.sleep(0)
+        self._calls -= 1
+        return await super().get(resource, key)
+
+
+async def test_the_passes_of_many_jobs_read_few_leases_at_once() -> None:
+    cluster = BusyCluster()
+    leases = NodeLeases(cluster, ManualClock())
+    jobs = [held(f"job-{number}", f"node-{number}", f"peer-{number}") for number in range(100)]
+    for seen in jobs:
+        await cluster.create(
+            LEASES,
+            {
+                "metadata": {"name": seen.pods[1].node, "namespace": "kube-node-lease"},
+                "spec": {"renewTime": "now"},
+            },
+        )
+    lives = [answer.node_lives for answer in await asyncio.gather(*map(leases.read, jobs))]
+    assert lives == [{seen.pods[1].node: NodeLife.WAITING} for seen in jobs]
+    assert cluster.most == READS_AT_ONCE
+
+
 async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_forgotten() -> None:
     cluster, clock = MemoryCluster(), ManualClock()
     leases = NodeLeases(cluster, clock)
-    pods = [
-        make_pod("worker", index, node=f"node-{index}", began=True, state=state, failure=failure)
-        for index, (state, failure) in enumerate(
-            [(PodState.FAILED, Failure("demo-worker-0", "Error", 1, "")), (PodState.RUNNING, None)]
-        )
-    ]
-    seen = Observed(make_job(worker=make_role(2)), tuple(pods))
-    held = await leases.read(seen)
-    assert (held.node_lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
+    seen = held("demo", "node-0", "node-1")
+    lives = (await leases.read(seen)).node_lives
+    assert (lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
     leases.forget(seen.job.key)
     assert len(leases) == 0

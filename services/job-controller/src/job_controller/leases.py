@@ -6,6 +6,8 @@ changed between two reads was renewed, and the times of the reads are those of o
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
@@ -16,6 +18,14 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import LEASES, Cluster
 from paddlewheel.operator.concurrency import gather_bounded
 
+READS_AT_ONCE = 16
+"""Leases that are read at the same time for all jobs. The client does not limit calls about Leases."""
+_GAP_INTERVALS = 5
+"""So many intervals without an answer are a gap. An API server that was away kept the Lease from being
+renewed."""
+_MOST_GAPS = 5
+"""A Lease with more gaps than this is given up, since it may never be read without one."""
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -23,15 +33,19 @@ class Lease:
 
     Args:
         renewed: its content, "" when it cannot be read.
-        since: the first read with this content.
+        since: the first read with this content, of those without a long gap between two answers.
         read_at: the last read.
         renewed_after: it was renewed after this time, None when no two reads differ.
+        is_deleted: it was readable before.
+        gaps: how many long gaps there were between answers with this content.
     """
 
     renewed: str
     since: float
     read_at: float
     renewed_after: float | None = None
+    is_deleted: bool = False
+    gaps: int = 0
 
     @property
     def is_readable(self) -> bool:
@@ -39,7 +53,7 @@ class Lease:
 
     @property
     def unchanged_seconds(self) -> float:
-        """The time between the first and the last read with this content."""
+        """How long it was read again and again with this content."""
         return self.read_at - self.since
 
 
@@ -50,8 +64,11 @@ class Leases:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
+        self._longest_gap = _GAP_INTERVALS * interval
         self._found: dict[Key, Lease] = {}
         self._asked_at: dict[Key, float] = {}
+        self._unanswered_at: dict[Key, float] = {}
+        self._slots = asyncio.Semaphore(READS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._asked_at)
@@ -59,6 +76,15 @@ class Leases:
     def get(self, key: Key) -> Lease | None:
         """None before the first answer."""
         return self._found.get(key)
+
+    def is_hopeless(self, key: Key, since: float) -> bool:
+        """A read that began at this time or later had no answer, like those before it, or answers come with
+        many gaps."""
+        found = self._found.get(key)
+        if found is not None and found.gaps > _MOST_GAPS:
+            return True
+        at = self._unanswered_at.get(key, -math.inf)
+        return at >= since and (found is None or at - found.read_at > self._longest_gap)
 
     async def read(self, keys: Iterable[Key]) -> None:
         """Read each Lease that was not read lately."""
@@ -72,20 +98,27 @@ class Leases:
         for key in self._asked_at.keys() - set(keys):
             del self._asked_at[key]
             self._found.pop(key, None)
+            self._unanswered_at.pop(key, None)
 
     async def _ask(self, key: Key) -> None:
         """After an error of the API server, the read is repeated."""
-        asked_at = self._clock.monotonic()
         try:
-            lease = await self._cluster.get(LEASES, key)
+            async with self._slots:
+                asked_at = self._clock.monotonic()
+                lease, is_gone = await self._cluster.get(LEASES, key), False
         except Retry:
+            self._unanswered_at[key] = asked_at
             return
-        except (NotFound, Permanent):
-            lease = {}
+        except (NotFound, Permanent) as error:
+            lease, is_gone = {}, isinstance(error, NotFound)
         renewed = str(spec_of(lease).get("renewTime") or "")
         before = self._found.get(key)
         if before is not None and before.renewed == renewed:
+            if asked_at - before.read_at > self._longest_gap:
+                before = replace(before, since=self._clock.monotonic(), gaps=before.gaps + 1)
             self._found[key] = replace(before, read_at=asked_at)
             return
-        renewed_after = before.read_at if before and before.is_readable and renewed else None
-        self._found[key] = Lease(renewed, self._clock.monotonic(), asked_at, renewed_after)
+        was_readable = before is not None and before.is_readable
+        renewed_after = before.read_at if before and was_readable and renewed else None
+        is_deleted = is_gone and was_readable
+        self._found[key] = Lease(renewed, self._clock.monotonic(), asked_at, renewed_after, is_deleted)

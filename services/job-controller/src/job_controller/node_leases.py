@@ -48,25 +48,30 @@ class NodeLeases:
         known = self._doubts.get(job)
         doubt = _Doubt(known.since if known else self._clock.monotonic(), nodes)
         self._doubts[job] = doubt
-        waiting = (node for node in nodes if self._life(node, doubt.since) is NodeLife.WAITING)
-        await self._leases.read(map(_key, waiting))
-        return replace(seen, node_lives={node: self._life(node, doubt.since) for node in nodes})
+        now, since = self._clock.monotonic(), doubt.since
+        await self._leases.read(_key(node) for node in nodes if self._told(node, since) is None)
+        is_over = now >= since + NODE_DOUBT_TIMEOUT_SECONDS
+        hopeless = {node for node in nodes if is_over and self._leases.is_hopeless(_key(node), now)}
+        untold = {node: NodeLife.UNKNOWN if node in hopeless else NodeLife.WAITING for node in nodes}
+        return replace(seen, node_lives={node: self._told(node, since) or untold[node] for node in nodes})
 
     def forget(self, job: Key) -> None:
         """No verdict of the job depends on a node."""
         if self._doubts.pop(job, None):
             self._leases.keep({_key(node) for doubt in self._doubts.values() for node in doubt.nodes})
 
-    def _life(self, node: str, since: float) -> NodeLife:
+    def _told(self, node: str, since: float) -> NodeLife | None:
+        """None while its Lease does not decide."""
         lease = self._leases.get(_key(node))
-        if lease is not None and not lease.is_readable:
+        if lease is None:
+            return None
+        if lease.is_deleted:
+            return NodeLife.REMOVED
+        if not lease.is_readable:
             return NodeLife.UNKNOWN
-        if lease is not None and lease.renewed_after is not None and lease.renewed_after >= since:
+        if lease.renewed_after is not None and lease.renewed_after >= since:
             return NodeLife.ALIVE
-        if lease is not None and lease.unchanged_seconds >= NODE_SILENCE_TIMEOUT_SECONDS:
-            return NodeLife.LOST
-        is_over = self._clock.monotonic() >= since + NODE_DOUBT_TIMEOUT_SECONDS
-        return NodeLife.UNKNOWN if is_over else NodeLife.WAITING
+        return NodeLife.LOST if lease.unchanged_seconds >= NODE_SILENCE_TIMEOUT_SECONDS else None
 
 
 def _key(node: str) -> Key:

@@ -51,8 +51,9 @@ PROGRESS_RETRY_INTERVAL_SECONDS = 5.0
 NODE_SILENCE_TIMEOUT_SECONDS = 45.0
 """A kubelet renews the Lease of its node every 10 s. A node is lost if its Lease was not renewed for this
 long."""
-NODE_DOUBT_TIMEOUT_SECONDS = 60.0
-"""The failure of a rank is judged after this time, also when the Leases of other nodes could not be read."""
+NODE_DOUBT_TIMEOUT_SECONDS = 600.0
+"""The failure of a rank is judged after this time when the API server does not answer reads of Leases, so a
+shorter outage leads to no wrong verdict."""
 EXPIRED_PODS_GRACE_SECONDS = 5.0
 """The pods of an expired job go with the job, or after this time when its facts have to wait for the bus."""
 FIRST_STATUS_GRACE_SECONDS = 1.0

@@ -14,6 +14,7 @@ from job_controller.domain.pods import PodId
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Object
 
@@ -74,6 +75,10 @@ class Kubelet:
         """Nodes that send no heartbeat, and since when."""
         self.ahead: dict[str, float] = {}
         """Seconds that the clock of a node is ahead."""
+        self.cannot_reach_server = False
+        """Leases can be neither renewed nor read."""
+        self.outages: list[tuple[float, float]] = []
+        """When that was so."""
         self.failed_at: dict[str, float] = {}
         """When pods failed, by uid."""
         self._server = server
@@ -85,8 +90,12 @@ class Kubelet:
         return list(self._server.objects[names.POD].values())
 
     def lease_of(self, node: str) -> Object:
-        """Its kubelet renews it every 10 s while the node lives."""
+        """Its kubelet renews it every 10 s while the node lives and the API server answers."""
+        if self.cannot_reach_server:
+            raise Retry("away")
         last = self.dead.get(node, self._clock.elapsed) // RENEWAL_INTERVAL_SECONDS * RENEWAL_INTERVAL_SECONDS
+        while any(begin < last < end for begin, end in self.outages):
+            last -= RENEWAL_INTERVAL_SECONDS
         ago = self._clock.elapsed - last
         return {"spec": {"renewTime": self._stamp(node, -ago)}}
 

@@ -340,16 +340,35 @@ class JobMachine(World, RuleBasedStateMachine):
         self.edit("suspend", {"spec": {"suspend": suspend}})
 
     @with_pods
-    @rule(number=NUMBERS, node=st.sampled_from(NODES), after=st.sampled_from([0, 1, 8, 30, 70]))
-    def a_node_crashes_and_a_peer_fails(self, number: int, node: str, after: int) -> None:
-        """The user may suspend the job meanwhile."""
+    @rule(
+        number=NUMBERS,
+        node=st.sampled_from(NODES),
+        crashes=st.booleans(),
+        before=st.sampled_from([0, 5, 40]),
+        away=st.sampled_from([0, 8, 30, 70]),
+        after=st.sampled_from([0, 1, 8, 30, 70]),
+    )
+    def a_node_crashes_and_a_peer_fails(
+        self, number: int, node: str, crashes: bool, before: int, away: int, after: int
+    ) -> None:
+        """The user may suspend the job meanwhile. The API server may be away for a while, or be all that is
+        wrong."""
         peer = self.pick(number, lambda pod: phase_of(pod) == "Running" and node_of(pod) != node)
         if peer is None:
             return
-        self.laws.dead_once.add(node)
-        self.kubelet.dead.setdefault(node, self.clock.elapsed)
+        if crashes:
+            self.laws.dead_once.add(node)
+            self.kubelet.dead.setdefault(node, self.clock.elapsed)
         self.kubelet.fail(peer, "exit-1")
+        self.live_on(before)
+        self.lose_leases(away)
         self.live_on(after)
+
+    def lose_leases(self, seconds: float) -> None:
+        begin, self.kubelet.cannot_reach_server = self.clock.elapsed, True
+        self.live_on(seconds)
+        self.kubelet.outages.append((begin, self.clock.elapsed))
+        self.kubelet.cannot_reach_server = False
 
     @with_job
     @rule(image=st.sampled_from(["example/train:1", "example/train:2"]))
@@ -458,6 +477,20 @@ def test_a_job_may_be_deleted_before_its_first_status() -> None:
     job.hear(count=1, kind="PaddleJob")
     job.let_go(number=0)
     job.let_go(number=0)
+    job.teardown()
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("before", [0, 5, 40])
+@pytest.mark.parametrize("away", [0, 8, 30, 70])
+def test_an_outage_of_the_api_server_neither_hides_nor_pretends_the_crash_of_a_node(
+    crashes: bool, before: int, away: int
+) -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(2), "backoffLimit": 3}
+    job.begin(spec=spec, gate=Options(), rounds=9, sample_set=None, room=1)
+    job.a_node_crashes_and_a_peer_fails(0, NODES[1], crashes=crashes, before=before, away=away, after=70)
+    assert list(job.status["restarts"]) == ["NodeLost" if crashes else "PodFailed"]
     job.teardown()
 
 

@@ -430,13 +430,14 @@ class Rivals:
 class NodeLife(Enum):
     """Whether the Lease of a node was renewed after a rank on another node failed, by our own clock.
 
-    ALIVE: it was. WAITING: not yet. LOST: not for so long that the node is lost. UNKNOWN: the Lease cannot be
-    read.
+    ALIVE: it was. WAITING: not yet. LOST: not for so long that the node is lost. REMOVED: the Lease has been
+    deleted, as with the node. UNKNOWN: the Lease cannot be read.
     """
 
     ALIVE = "alive"
     WAITING = "waiting"
     LOST = "lost"
+    REMOVED = "removed"
     UNKNOWN = "unknown"
 
 

@@ -2,11 +2,12 @@
 
 A crashed node counts as lost only after about 50 s. The ranks on other nodes lose their connections at once,
 and their programs exit within seconds. A node whose kubelet renews its Lease after the failure is alive.
+Kubernetes deletes the Lease of a node that is removed from the cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,7 +38,7 @@ def find_doubt(seen: Observed, losses: Sequence[Loss]) -> Doubt | None:
     if lives is None or seen.job.scope is RestartScope.POD or not all(map(_is_exit, losses)):
         return None
     others = _others(seen, losses)
-    lost = tuple(_loss(pod) for pod in others if lives.get(pod.node) is NodeLife.LOST)
+    lost = tuple(_loss(pod, why) for pod in others if (why := _HOW_LOST.get(lives.get(pod.node))))
     in_doubt = {pod.node for pod in others if lives.get(pod.node, NodeLife.WAITING) is NodeLife.WAITING}
     return Doubt(frozenset(in_doubt), lost) if in_doubt or lost else None
 
@@ -63,7 +64,12 @@ def _others(seen: Observed, losses: Sequence[Loss]) -> list[Pod]:
     return [pod for pod in ranks if trains(pod.id) and pod.node and pod.node not in alive]
 
 
-def _loss(pod: Pod) -> Loss:
-    since = f"which has not renewed its Lease for {NODE_SILENCE_TIMEOUT_SECONDS:g} s"
-    message = f"pod {pod.name} was lost with its node {pod.node}, {since}"
+_HOW_LOST: Mapping[NodeLife | None, str] = {
+    NodeLife.LOST: f"which has not renewed its Lease for {NODE_SILENCE_TIMEOUT_SECONDS:g} s",
+    NodeLife.REMOVED: "whose Lease was deleted",
+}
+
+
+def _loss(pod: Pod, why: str) -> Loss:
+    message = f"pod {pod.name} was lost with its node {pod.node}, {why}"
     return Loss(Reason.NODE_LOST, pod.id.role, pod.uid, None, message)
