@@ -20,9 +20,6 @@ from paddlewheel.operator.concurrency import gather_bounded
 
 READS_AT_ONCE = 16
 """Leases that are read at the same time for all jobs. The client does not limit calls about Leases."""
-_GAP_INTERVALS = 5
-"""So many intervals without an answer are a gap. An API server that was away kept the Lease from being
-renewed."""
 _MOST_GAPS = 5
 """A Lease with more gaps than this is given up, since it may never be read without one."""
 
@@ -58,13 +55,19 @@ class Lease:
 
 
 class Leases:
-    """Leases by address, each read once per interval, however many ask for it."""
+    """Leases by address, each read once per interval, however many ask for it.
 
-    def __init__(self, cluster: Cluster, clock: Clock, interval: float) -> None:
+    Args:
+        interval: seconds.
+        longest_gap: seconds without an answer after which a Lease counts as read for the first time: an API
+            server that was away kept it from being renewed.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, interval: float, longest_gap: float) -> None:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
-        self._longest_gap = _GAP_INTERVALS * interval
+        self._longest_gap = longest_gap
         self._found: dict[Key, Lease] = {}
         self._asked_at: dict[Key, float] = {}
         self._unanswered_at: dict[Key, float] = {}

@@ -10,6 +10,7 @@ from job_controller.domain.policies.silent_nodes import nodes_in_doubt
 from job_controller.leases import Leases
 from job_controller.timing import (
     NODE_DOUBT_TIMEOUT_SECONDS,
+    NODE_LEASE_GAP_TIMEOUT_SECONDS,
     NODE_LEASE_READ_INTERVAL_SECONDS,
     NODE_SILENCE_TIMEOUT_SECONDS,
 )
@@ -32,7 +33,12 @@ class NodeLeases:
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._clock = clock
-        self._leases = Leases(cluster, clock, NODE_LEASE_READ_INTERVAL_SECONDS)
+        self._leases = Leases(
+            cluster,
+            clock,
+            interval=NODE_LEASE_READ_INTERVAL_SECONDS,
+            longest_gap=NODE_LEASE_GAP_TIMEOUT_SECONDS,
+        )
         self._doubts: dict[Key, _Doubt] = {}
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from job_controller.domain.pods import DEFAULT_SCHEDULER, is_scheduled, unseen_s
 from job_controller.domain.policies.no_scheduler import unseen_schedulers
 from job_controller.leases import Leases
 from job_controller.sightings import Sightings
-from job_controller.timing import SCHEDULER_LEASE_READ_INTERVAL_SECONDS
+from job_controller.timing import SCHEDULER_LEASE_GAP_TIMEOUT_SECONDS, SCHEDULER_LEASE_READ_INTERVAL_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import uid_of
@@ -26,7 +26,12 @@ class Schedulers:
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._clock = clock
-        self._leases = Leases(cluster, clock, SCHEDULER_LEASE_READ_INTERVAL_SECONDS)
+        self._leases = Leases(
+            cluster,
+            clock,
+            interval=SCHEDULER_LEASE_READ_INTERVAL_SECONDS,
+            longest_gap=SCHEDULER_LEASE_GAP_TIMEOUT_SECONDS,
+        )
         self._waiting: dict[str, str] = {}
         """Schedulers of the pods that wait for them, by the pod's uid."""
         self._active_at: dict[str, float] = {}

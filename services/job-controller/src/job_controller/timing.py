@@ -20,6 +20,8 @@ FACT_GRACE_SECONDS = 60.0
 data set may be read from the API server before its facts are read from the bus."""
 NODE_LEASE_READ_INTERVAL_SECONDS = 2.0
 """The time between two reads of the Lease of a node that a verdict waits for."""
+NODE_LEASE_GAP_TIMEOUT_SECONDS = 10.0
+"""A longer time without an answer of the API server starts the wait for the renewal of a Lease again."""
 LOGS_READ_TIMEOUT_SECONDS = 5.0
 """How long a pass waits for the logs of a job's pods before it deletes the pods."""
 EVENTS_READ_INTERVAL_SECONDS = 10.0
@@ -72,6 +74,8 @@ SCHEDULER_CHECK_GRACE_SECONDS = 15.0
 """A pod that no scheduler has looked at for this long makes its scheduler's Lease read."""
 SCHEDULER_LEASE_READ_INTERVAL_SECONDS = 5.0
 """The time between two reads of a scheduler's Lease."""
+SCHEDULER_LEASE_GAP_TIMEOUT_SECONDS = 90.0
+"""The same for a scheduler, whose Lease is read in passes that may be 30 s apart."""
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0
