@@ -333,3 +333,17 @@ async def test_the_pods_of_an_expired_job_are_not_deleted_one_by_one(harness: Jo
     await harness.advance(31)
     assert not await harness.exists(key)
     assert harness.cluster.writes["delete", "pods"] == before
+
+
+async def test_a_pod_that_has_succeeded_and_is_gone_before_the_first_status_counts(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    await harness.end_pods("demo-worker-0")
+    await harness.catch_up()
+    await harness.delete(Key("default", "demo-worker-0"), PODS)
+    await harness.settle(key)
+    await harness.advance(1)
+    assert (await harness.status(key))["worker"]["succeeded"] == 1
+    assert await harness.pod_names() == ["demo-worker-1"]

@@ -316,7 +316,8 @@ def _recorded_refs(seen: Observed, role: str, gone: set[int]) -> dict[int, Mappi
     """Of pods that are gone, by index."""
     if not gone:
         return {}
-    by_name = {ref["name"]: ref for ref in seen.status.roles[role].refs}
+    recorded = seen.status.roles.get(role)
+    by_name = {ref["name"]: ref for ref in recorded.refs} if recorded else {}
     pods = {index: seen.job.pod_name(PodId(role, index)) for index in gone}
     return {index: by_name[name] for index, name in pods.items() if name in by_name}
 
