@@ -517,3 +517,18 @@ async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_f
     assert (lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
     leases.forget(seen.job.key)
     assert len(leases) == 0
+
+
+async def test_a_job_whose_first_verdict_waits_has_a_status(harness: JobHarness) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    for index, node in enumerate(("a", "b")):
+        pod = Key("default", f"demo-worker-{index}")
+        await harness.cluster.patch(PODS, pod, {"spec": {"nodeName": node}})
+        await renew(harness, node)
+    await harness.run_pods(SECOND.name)
+    await fail(harness, FIRST)
+    await harness.settle(key)
+    await harness.advance(5)
+    assert (await harness.status(key))["phase"] == "Pending"
+    assert harness.facts()[:1] == ["JobAccepted"]

@@ -295,7 +295,9 @@ def _plan_refused(seen: Observed, now: datetime) -> Plan:
     job, events = seen.job, refusal_events(seen.job)
     verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
-        return _plan_hold()
+        if job.status.phase:
+            return _plan_hold()
+        verdict = GoOn()
     if isinstance(verdict, Restart):
         status = refused_restart(seen, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
@@ -316,15 +318,16 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
-    if isinstance(verdict, Hold):
+    is_first = not job.status.phase
+    if isinstance(verdict, Hold) and not is_first:
         return _plan_hold()
-    if isinstance(verdict, Restart) and job.status.phase:
+    if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
     block = claim_ports(seen, options.port_range)
     gang = decide_gang(seen, options.gang_scheduling)
     gate = decide_gates(seen, block, gang, has_ended=is_done or isinstance(verdict, End))
-    if isinstance(verdict, Restart):
-        # Its facts begin with JobAccepted.
+    if isinstance(verdict, Restart | Hold):
+        # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
         return Plan(active_status(seen, gate, GoOn(), now, gang), requeue_after=0.0)
     status = active_status(seen, gate, verdict, now, gang)
     # A job that waits for something else holds no ports that others could use.
