@@ -204,21 +204,8 @@ async def reloading(
     bus: ChartBus, folder: Path, log: Path | None = None, port: int = 0
 ) -> AsyncIterator[Path]:
     """Run the container `config` beside the server. Yields the mounted nats.conf, when it is loaded."""
-    files = mounted(bus, folder)
-    async with reloader(bus, files, log, port):
-        await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
-        yield files[0]
-
-
-@asynccontextmanager
-async def reloader(
-    bus: ChartBus,
-    files: tuple[Path, Path, Path],
-    log: Path | None = None,
-    port: int = 0,
-) -> AsyncIterator[None]:
-    """The container `config` with these mounted files."""
-    arguments = (*files, bus.home, f"http://{monitor_of(bus)}", port)
+    config, *others = mounted(bus, folder)
+    arguments = (config, *others, bus.home, f"http://{monitor_of(bus)}", port)
     with (log or Path(os.devnull)).open("wb") as output:
         beside = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -230,7 +217,8 @@ async def reloader(
             stderr=output,
         )
         try:
-            yield
+            await eventually(lambda: reloads(bus) == 1, within=90, what="its first configuration")
+            yield config
         finally:
             beside.terminate()
             await beside.wait()

@@ -371,13 +371,19 @@ async def pass_time_with_scheduler(harness: JobHarness, seconds: int) -> None:
         await harness.advance(1)
 
 
-async def test_after_a_restart_of_the_service_a_busy_scheduler_is_not_said_to_be_missing(
-    harness: JobHarness,
-) -> None:
+async def start_before_a_restart(harness: JobHarness) -> Key:
+    """A job whose pod has waited for a busy scheduler for a minute when the service starts again."""
     key = await start(harness)
     await pass_time_with_scheduler(harness, 60)
     await harness.restart()
     await harness.drain_queue()
+    return key
+
+
+async def test_after_a_restart_of_the_service_a_busy_scheduler_is_not_said_to_be_missing(
+    harness: JobHarness,
+) -> None:
+    key = await start_before_a_restart(harness)
     await pass_time_with_scheduler(harness, 300)
     assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
     assert said(harness) == []
@@ -386,10 +392,7 @@ async def test_after_a_restart_of_the_service_a_busy_scheduler_is_not_said_to_be
 async def test_after_a_restart_of_the_service_a_scheduler_that_does_nothing_is_found(
     harness: JobHarness,
 ) -> None:
-    key = await start(harness)
-    await pass_time_with_scheduler(harness, 60)
-    await harness.restart()
-    await harness.drain_queue()
+    key = await start_before_a_restart(harness)
     await harness.advance(29)
     assert (await harness.condition(key, "Running"))["reason"] == "PodsPending"
     for _ in range(30):
