@@ -532,3 +532,68 @@ async def test_a_job_whose_first_verdict_waits_has_a_status(harness: JobHarness)
     await harness.advance(5)
     assert (await harness.status(key))["phase"] == "Pending"
     assert harness.facts()[:1] == ["JobAccepted"]
+
+
+async def test_the_status_names_the_node_that_the_verdict_waits_for(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b", "c")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    with harness.counted_writes() as writes:
+        await pass_time(harness, 40, "a", "b")
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"], status["reason"]) == ("Running", "2/3", "WaitingForNode")
+    assert status["message"] == (
+        "waits until node c renews its Lease or is lost, which may be the cause:"
+        " pod demo-worker-0 failed (Error, exit code 1)"
+    )
+    written = writes["patch-status", "paddlejobs"]
+    assert written <= 2, "one for each node that was waited for, and none for a pass"
+
+
+async def test_the_wait_for_a_verdict_names_one_node_as_long_as_it_is_in_doubt(harness: JobHarness) -> None:
+    key = await on_nodes(harness, *(f"node-{index:02}" for index in range(20)))
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    messages = set[str]()
+    for index in range(19, 1, -1):
+        await harness.advance(2)
+        await renew(harness, f"node-{index:02}")
+        messages.add((await harness.status(key))["message"])
+    assert len(messages) == 1
+    assert "node-01 " in messages.pop()
+
+
+async def test_the_wait_for_a_verdict_is_no_part_of_the_run_that_ends_delays(harness: JobHarness) -> None:
+    """A run of ten minutes ends them. The wait lasts as long while the API server does not answer."""
+    key = await on_nodes(harness, "a", "b", backoffLimit=9)
+    for name in ("demo-worker-0", "demo-worker-1"):
+        await harness.patch(key, {"metadata": {"annotations": {"paddlepaddle.org/restart": name}}})
+        await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    failures = []
+    for _ in range(2):
+        for index, node in enumerate(("a", "b")):
+            await harness.cluster.patch(
+                PODS, Key("default", f"demo-worker-{index}"), {"spec": {"nodeName": node}}
+            )
+        await harness.advance(20)
+        with harness.intercepted(is_away):
+            await fail(harness, FIRST)
+            await pass_time(harness, DOUBT_TIMEOUT_SECONDS + 2)
+        failures.append((await harness.status(key))["lastRestart"]["failures"])
+        await harness.advance(20)
+        await harness.run_pods()
+        await harness.settle(key)
+    assert failures == [1, 2]
+
+
+async def test_a_wrong_spec_is_shown_while_the_verdict_waits(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.patch(key, {"spec": {"activeDeadlineSeconds": -1}})
+    await harness.settle(key)
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, 3, "b")
+    assert (await harness.status(key))["reason"] == "InvalidSpec"
+    assert (await harness.condition(key, "Running"))["reason"] == "WaitingForNode"
