@@ -116,8 +116,13 @@ def _wanted_before(status: JobStatus) -> int:
 
 
 def deleted_status(seen: Observed, now: datetime) -> JobStatus:
-    """The last status, kept until the last fact is published."""
-    return with_facts(seen.job, replace(present_status(seen), phase=names.TERMINATING), now)
+    """The last status, kept until the last fact is published. Facts begin with JobAccepted, also those of a
+    job that is deleted before its first status is written."""
+    job, status = seen.job, replace(present_status(seen), phase=names.TERMINATING)
+    if not job.status.phase and not job.problems:
+        accepted = Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED)
+        status = with_condition(job, replace(status, mode=job.mode.value), accepted, now)
+    return with_facts(job, status, now)
 
 
 def present_status(seen: Observed) -> JobStatus:
