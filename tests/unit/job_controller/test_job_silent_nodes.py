@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller.domain.model import NodeLife, Observed
 from job_controller.domain.pods import Failure, PodState
-from job_controller.leases import READS_AT_ONCE
+from job_controller.leases import LISTED_FROM, READS_AT_ONCE
 from job_controller.node_leases import NodeLeases
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
@@ -507,6 +508,46 @@ async def test_the_passes_of_many_jobs_read_few_leases_at_once() -> None:
     lives = [answer.node_lives for answer in await asyncio.gather(*map(leases.read, jobs))]
     assert lives == [{seen.pods[1].node: NodeLife.WAITING} for seen in jobs]
     assert cluster.most == READS_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("nodes", "may_list", "calls"),
+    [
+        (1_000, True, {"list": 1}),
+        (1_000, False, {"list": 1, "get": 1_000}),
+        (LISTED_FROM - 1, True, {"get": 63}),
+    ],
+    ids=["many", "without the right", "few"],
+)
+async def test_the_leases_of_many_nodes_are_listed(nodes: int, may_list: bool, calls: dict[str, int]) -> None:
+    cluster, clock, made = MemoryCluster(), ManualClock(), Counter[str]()
+    seen = held("demo", *(f"node-{index}" for index in range(nodes + 1)))
+    for pod in seen.pods[1:]:
+        metadata = {"name": pod.node, "namespace": "kube-node-lease"}
+        await cluster.create(LEASES, {"metadata": metadata, "spec": {"renewTime": "now"}})
+
+    def count(verb: Verb, *_: object) -> None:
+        made[verb] += 1
+        if verb == "list" and not may_list:
+            raise Permanent("Forbidden", "leases are forbidden")
+
+    cluster.intercept = count
+    lives = (await NodeLeases(cluster, clock).read(seen)).node_lives
+    assert lives == {pod.node: NodeLife.WAITING for pod in seen.pods[1:]}
+    assert made == calls
+
+
+async def test_a_node_whose_lease_a_list_does_not_have_is_removed(harness: JobHarness) -> None:
+    cluster, clock = MemoryCluster(), ManualClock()
+    seen, leases = held("demo", *(f"node-{index}" for index in range(101))), NodeLeases(cluster, clock)
+    for pod in seen.pods[1:]:
+        metadata = {"name": pod.node, "namespace": "kube-node-lease"}
+        await cluster.create(LEASES, {"metadata": metadata, "spec": {"renewTime": "now"}})
+    await leases.read(seen)
+    await cluster.delete(LEASES, Key("kube-node-lease", "node-7"))
+    await clock.advance(2)
+    lives = (await leases.read(seen)).node_lives or {}
+    assert [node for node, life in lives.items() if life is NodeLife.REMOVED] == ["node-7"]
 
 
 async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_forgotten() -> None:
