@@ -300,7 +300,7 @@ def _epoch_starts_at(seen: Observed, now: datetime) -> datetime | None:
     since = parse_stamp(last.time) if last else None
     if last is None or since is None or last.reason not in _FAILURES or seen.pods:
         return None
-    if seen.job.scope is RestartScope.POD:
+    if seen.job.scope is RestartScope.POD or seen.is_asked_anew:
         return None
     delay = restart_delay(last.failures)
     # A time that is further ahead was written by a clock that was wrong: no job waits until it comes.
