@@ -25,7 +25,7 @@ from paddlewheel.testkit.paddlejobs import ended_status
 from paddlewheel.testkit.wait import eventually
 
 RANKS = 128
-"""Of the job that is restarted."""
+"""The size of the job that is restarted."""
 ROUNDS = 3
 _TRIES = 6
 FAKE_NODES = 30
@@ -69,13 +69,13 @@ async def _wide(made: Stand, workers: int, rounds: int) -> list[Row]:
 
 
 EVICTED: Object = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
-"""A loss that explains itself. A program that fails, as far as anybody knows, may have lost a peer with its
-node: the restart then waits until the nodes of the other ranks have renewed their Leases, 10 s or less."""
+"""A loss that explains itself. A program may have failed because a node of another rank was lost: its restart
+waits until these nodes have renewed their Leases, 10 s or less."""
 FAILED = {part: ended_status(exit_code=1)[part] for part in ("phase", "containerStatuses")}
 
 
 async def _restarted(made: Stand) -> list[Row]:
-    """The loss of one rank, until all run again; the floor deletes as many bare pods and makes them anew."""
+    """The loss of one rank, until all run again; the floor deletes as many bare pods and makes them again."""
     floors, restarts, failures = [], [], []
     for number in range(ROUNDS):
         namespace = await make_namespace(made, f"restarted-{number}")

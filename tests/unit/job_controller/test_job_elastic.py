@@ -357,7 +357,7 @@ async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods
 
 
 async def refuse(harness: JobHarness, seconds: int) -> int:
-    """How often the first worker beyond those that train is created while its node refuses it."""
+    """How often worker 2, which does not train, is created while its node refuses it."""
     times = 0
     for _ in range(seconds):
         await harness.drain_queue()
