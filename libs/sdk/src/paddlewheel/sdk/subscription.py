@@ -89,6 +89,9 @@ def events(
     its id. Lost connections, restarted servers and recreated streams do not end the loop; docs/events.md says
     what a recreated stream does to the order.
 
+    An account that is in no team, but may watch namespaces, names them in NATS_NAMESPACES. It receives their
+    facts while it is connected, so it passes neither `since` nor `durable`.
+
     Args:
         job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
             several had the name one after the other, `event.object.uid` distinguishes them. A job by name,
@@ -119,12 +122,21 @@ def events(
         InvalidArgument: (a ValueError) at once, with the parameter and a remedy; from the loop when `durable`
             was created for another selection.
         paddlewheel.core.errors.Permanent: from the loop, when the server's certificate has another name or
-            another authority at the first connection.
+            another authority at the first connection; or when all selected facts are of namespaces that are
+            not in NATS_NAMESPACES.
         paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
     """
     wish = Wish(job, sample_set, sample_job, paddle_service, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
-    return subscribe(resolve_access(url, tls_dir, creds_file), asked)
+    access = resolve_access(url, tls_dir, creds_file)
+    if access.namespaces and not asked.reading.is_live:
+        given = "durable" if durable else "follow" if not follow else "since"
+        raise InvalidArgument(
+            given,
+            "NATS_NAMESPACES gives live facts only",
+            f"omit {given}, or join a team (NATS_TEAM)",
+        )
+    return subscribe(access, asked)
 
 
 async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]:
