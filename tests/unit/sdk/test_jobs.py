@@ -118,7 +118,7 @@ def test_times_are_seconds_or_durations(given: Any, seconds: int) -> None:
         ({"gpus": -1}, "gpus", "pass at least 0"),
         ({"cpu": "four"}, "cpu", "pass one such as 4 or 500m"),
         ({"memory": "8 GB"}, "memory", "pass one such as 8Gi"),
-        ({"memory": "-8Gi"}, "memory", "is no quantity"),
+        ({"memory": "-8Gi"}, "memory", "is not a quantity"),
         ({"env": {"A=B": "1"}}, "env", "'A=B' is no name of a variable"),
         ({"env": {"1A": "1"}}, "env", "not first a digit"),
         ({"data": "imagenet"}, "data", "pass SET:/PATH"),
