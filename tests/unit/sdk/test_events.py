@@ -149,7 +149,7 @@ def test_a_token_is_shown_over_tls_only(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a.b.c")
     env = {"NATS_URL": "tls://a:1", "NATS_TOKEN_FILE": str(tmp_path / "token")}
 
-    with pytest.raises(InvalidArgument, match="NATS_TLS_DIR: a token is shown over TLS only"):
+    with pytest.raises(InvalidArgument, match="NATS_TLS_DIR: a token is sent over TLS only"):
         resolve_access(environment=env)
     with pytest.raises(InvalidArgument, match=r"NATS_TOKEN_FILE: there is no file .*paddlewheel-bus"):
         resolve_access(environment={**env, "NATS_TOKEN_FILE": "/nowhere"})
