@@ -90,7 +90,7 @@ async def test_an_event_that_was_stored_twice_comes_once(monkeypatch: pytest.Mon
 
 
 def test_the_docstring_says_how_far_back_repeats_are_recognized() -> None:
-    assert f"{sdk._REMEMBERED:,} others" in (paddlewheel.events.__doc__ or "")
+    assert f"{sdk._REMEMBERED:,} other events" in (paddlewheel.events.__doc__ or "")
 
 
 async def test_a_durable_name_is_apart_from_services_names_and_resumes() -> None:
@@ -222,7 +222,7 @@ def test_the_help_names_every_stream_of_facts_and_its_context() -> None:
     facts = [stream for stream in STREAMS if stream.subjects[0].startswith("pw.evt.")]
     assert facts
     text = str(paddlewheel.events.__doc__)
-    contexts = text.partition("context: only facts of these contexts:")[2].partition("types:")[0]
+    contexts = text.partition("context: contexts of the facts:")[2].partition("types:")[0]
     for stream in facts:
         assert stream.name in text
         assert stream.subjects[0].split(".")[2] in contexts
