@@ -91,12 +91,13 @@ def test_a_field_without_an_example_is_named_with_its_file() -> None:
 def test_defaults_bounds_and_rules_come_from_the_model() -> None:
     page = kinds.page(PADDLE_JOB, reference.examples(REPOSITORY, PADDLE_JOB))
 
-    assert "| `replicas` | int32: 0 to 10,000 | required | Desired number of pods. 0 keeps the role without pods. | `replicas: 2` |" in page
+    replicas = "| `replicas` | int32: 0 to 10,000 | required | Desired number of pods. 0 keeps the role"
+    assert f"{replicas} without pods. | `replicas: 2` |" in page
     assert "## spec.ps, spec.worker, spec.heter\n" in page
     assert "It must not contain ':': use a plain path such as /data." in page
     assert "- spec has no ps, worker or heter: add spec.worker with replicas and a template" in page
     sets = kinds.page(SAMPLE_SET, reference.examples(REPOSITORY, SAMPLE_SET))
-    assert "| `driver` | string: `juicefs` | `juicefs` | Cache engine. | `driver: juicefs` |" in sets
+    assert "| `driver` | string: `juicefs` | `juicefs` | Name of the cache engine. | `driver: juicefs` |" in sets
 
 
 def test_a_value_of_the_chart_needs_a_description() -> None:
