@@ -38,7 +38,7 @@ func main() {
 	pause(ctx)
 }
 
-// pause returns when it is told to stop; as process 1 of a shared process namespace it inherits orphans.
+// pause returns on SIGTERM or SIGINT. Process 1 of a shared process namespace inherits orphans, so it reaps them.
 func pause(ctx context.Context) {
 	children := make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
@@ -145,7 +145,7 @@ func gaveUp(ctx context.Context, answered time.Time, fallback time.Duration, why
 	return true
 }
 
-// later says what is new, so that the log of a pod that waits tells why, and waits a moment.
+// later logs a new reason, so that the log of a pod shows why it waits, and waits a moment.
 func later(ctx context.Context, said, why string) string {
 	if why != said {
 		fmt.Fprintln(os.Stderr, "waiting:", why)

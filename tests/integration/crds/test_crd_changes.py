@@ -154,9 +154,7 @@ async def test_the_work_of_a_run_that_goes_on_cannot_be_changed(api: Api) -> Non
             refused = await api.patch(stored, {"spec": {field: WORK[field]}})
         assert refused.stored == {}
         assert f"spec.{field}: Invalid value" in refused.error
-        assert (
-            f"{field} cannot be changed while the run goes on: wait for its end, or delete" in refused.error
-        )
+        assert f"{field} cannot be changed during the run: wait for its end, or delete" in refused.error
 
     await each({" ".join(row): row for row in product(("Pending", "Running"), WORK)}, check)
 

@@ -67,7 +67,9 @@ async def test_removing_no_sync_gives_a_warning_once_the_set_is_usable_without_a
             await api.patch(stored, {"status": {"phase": phase}}, subresource="status")
             answer = await api.patch(stored, {"spec": {"noSync": None}})
         assert answer.error == ""
-        assert ["taking spec.noSync back" in line for line in answer.warnings] == [True] * warnings
+        assert ["removing spec.noSync copies nothing" in line for line in answer.warnings] == [
+            True
+        ] * warnings
 
     await each({"failed": ("SyncFailed", 0), "usable": ("PartialReady", 1)}, check)
 

@@ -24,13 +24,17 @@ TRAIN = {
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no when": ({"when": None}, "spec.when", "set when.fact, when.objectStore or when.schedule"),
     "empty when": ({"when": {}}, "spec.when", "exactly one of fact, objectStore, schedule"),
-    "both sources": ({"when": {"fact": FACT, "objectStore": STORE}}, "spec.when", "or make several Triggers"),
+    "both sources": (
+        {"when": {"fact": FACT, "objectStore": STORE}},
+        "spec.when",
+        "or create several Triggers",
+    ),
     "all sources": (
         {"when": {"fact": FACT, "objectStore": STORE, "schedule": {"cron": "@daily"}}},
         "spec.when",
-        "or make several Triggers",
+        "or create several Triggers",
     ),
-    "no cron": ({"when": {"schedule": {}}}, "spec.when.schedule.cron", "say when"),
+    "no cron": ({"when": {"schedule": {}}}, "spec.when.schedule.cron", "02:30 every day"),
     "four fields": ({"when": {"schedule": {"cron": "0 0 * *"}}}, "spec.when.schedule.cron", "should match"),
     "no shell": (
         {"when": {"schedule": {"cron": "$(id) * * * *"}}},
@@ -92,12 +96,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "both kinds": (
         {"create": {"sampleJob": WARM, "paddleJob": TRAIN}},
         "spec.create",
-        "or make two Triggers",
+        "or create two Triggers",
     ),
     "no template": (
         {"create": {"sampleJob": {}}},
         "spec.create.sampleJob.spec",
-        "say what the SampleJob does",
+        "the operation to run",
     ),
     "bad operation": (
         {"create": {"sampleJob": {"spec": {"type": "prefetch", "sampleSetRef": {"name": "x"}}}}},
@@ -115,7 +119,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "add spec.worker",
     ),
     "unknown policy": ({"concurrencyPolicy": "Queue"}, "spec.concurrencyPolicy", "Forbid"),
-    "no quiet time": ({"batch": {"maxEvents": 3}}, "spec.batch.quietSeconds", "seconds of silence"),
+    "no quiet time": ({"batch": {"maxEvents": 3}}, "spec.batch.quietSeconds", "seconds without a new event"),
     "quiet time of 0": (
         {"batch": {"quietSeconds": 0}},
         "spec.batch.quietSeconds",

@@ -453,10 +453,10 @@ def test_a_dry_run_prints_a_manifest_and_needs_no_cluster(paddlewheel: Command) 
         (("--env", "A"), "Invalid value for --env: 'A' has no value: write NAME=VALUE, as in EPOCHS=3"),
         (("--env", "A=1", "--env", "A=2"), "--env: A is given twice"),
         (("--backoff-limit", "-1"), "--backoff-limit: must be at least 0"),
-        (("--data", "set"), "--data: 'set' does not say which set is mounted where; pass SET:/PATH"),
-        (("--name", "Sine"), "--name: 'Sine' is no name of an object; pass at most 253 of a-z"),
-        (("--namespace", "a/b"), "--namespace: 'a/b' is no name of a namespace"),
-        (("--ttl", "soon"), "--ttl: 'soon' is no duration"),
+        (("--data", "set"), "--data: 'set' is not a SampleSet and a mount path; pass SET:/PATH"),
+        (("--name", "Sine"), "--name: 'Sine' is not a valid name of an object; pass at most 253 of a-z"),
+        (("--namespace", "a/b"), "--namespace: 'a/b' is not a valid name of a namespace"),
+        (("--ttl", "soon"), "--ttl: 'soon' is not a duration"),
     ],
 )
 def test_bad_options_are_refused_by_their_name_before_anything_is_asked(

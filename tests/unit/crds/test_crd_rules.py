@@ -54,7 +54,7 @@ def test_violations_name_the_path_and_the_remedy() -> None:
     assert violations(PADDLE_JOB, spec) == [
         "spec.sampleSetRef.name: must have at least 1 characters",
         "spec.sampleSetRef.mountPath: mountPath must not contain ':': use a plain path such as /data",
-        "spec.ps.replicas: replicas is required: say how many pods this role has",
+        "spec.ps.replicas: replicas is required: set the number of pods of this role",
         "spec.ps.template.spec.containers: template.spec.containers is required: give the role a pod template"
         " with at least one container",
         "spec.worker.replicas: must be at least 0, is -1",

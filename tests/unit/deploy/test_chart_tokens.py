@@ -8,7 +8,7 @@ import re
 import pytest
 
 from paddlewheel.bus.admin.permissions import ROLES
-from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_TIMEOUT_SECONDS
 from paddlewheel.testkit.charts import CHARTS, Manifest, Manifests, helm, named, pod_specs, render
 
 TOKENS = ("crds.install=false",)
@@ -141,7 +141,7 @@ def test_every_client_shows_a_token_that_is_worth_nothing_to_the_api_server(mani
     for name in clients:
         [authority, token] = sources(pods(manifests)[name])
         assert authority["configMap"]["name"] == "bus-ca"
-        wanted = {"path": "token", "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
+        wanted = {"path": "token", "audience": AUDIENCE, "expirationSeconds": TOKEN_TIMEOUT_SECONDS}
         assert token["serviceAccountToken"] == wanted
         assert pods(manifests)[name]["serviceAccountName"], name
     assert clients >= {"job-controller", "dataset-controller", "bus-installer"}

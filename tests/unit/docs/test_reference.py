@@ -91,12 +91,14 @@ def test_a_field_without_an_example_is_named_with_its_file() -> None:
 def test_defaults_bounds_and_rules_come_from_the_model() -> None:
     page = kinds.page(PADDLE_JOB, reference.examples(REPOSITORY, PADDLE_JOB))
 
-    assert "| `replicas` | int32: 0 to 10,000 | required | Wanted pods. | `replicas: 2` |" in page
+    replicas = "| `replicas` | int32: 0 to 10,000 | required | Desired number of pods. 0 keeps the role"
+    assert f"{replicas} without pods. | `replicas: 2` |" in page
     assert "## spec.ps, spec.worker, spec.heter\n" in page
     assert "It must not contain ':': use a plain path such as /data." in page
     assert "- spec has no ps, worker or heter: add spec.worker with replicas and a template" in page
     sets = kinds.page(SAMPLE_SET, reference.examples(REPOSITORY, SAMPLE_SET))
-    assert "| `driver` | string: `juicefs` | `juicefs` | Cache engine. | `driver: juicefs` |" in sets
+    driver = "| `driver` | string: `juicefs` | `juicefs` | Name of the cache engine. | `driver: juicefs` |"
+    assert driver in sets
 
 
 def test_a_value_of_the_chart_needs_a_description() -> None:
@@ -114,7 +116,8 @@ def test_every_condition_is_explained_and_every_reason_has_its_meaning() -> None
     for module in (job_names, trigger_names):
         types |= {value for name, value in vars(module).items() if name.startswith("CONDITION_")}
     assert {word for word in types if f"`{word}`" not in page} == set()
-    assert "| `PodFailed` | A pod has failed; the message has its exit code and last line. |" in page
+    meaning = "A pod has failed; the message has its exit code and last line of output."
+    assert f"| `PodFailed` | {meaning} |" in page
     with pytest.raises(DocsError, match=r"conditions\.md: put this line"):
         reference.with_reasons("# Conditions\n")
 

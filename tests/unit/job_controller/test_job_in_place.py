@@ -81,11 +81,11 @@ async def test_other_jobs_go_on_however_often_containers_restart(harness: JobHar
 
 IN_PLACE = (
     "spec.worker.template.spec.restartPolicy restarts failed containers in place: these restarts count"
-    " against spec.backoffLimit, and the rules of spec.failurePolicy never see them;"
+    " against spec.backoffLimit, and the rules of spec.failurePolicy do not apply to them;"
     " remove the field or set Never"
 )
-FOR_EVER = (
-    "spec.worker.template.spec.restartPolicy Always starts a program again that has ended with 0, so the job"
+NEVER_COMPLETES = (
+    "spec.worker.template.spec.restartPolicy Always restarts a program that has exited with 0, so the job"
     " never completes; set OnFailure or Never"
 )
 
@@ -95,8 +95,8 @@ FOR_EVER = (
     [
         ("OnFailure", {"backoffLimit": 3}, [IN_PLACE]),
         ("OnFailure", {"failurePolicy": {"restartScope": "Pod"}}, [IN_PLACE]),
-        ("Always", {"backoffLimit": 3}, [IN_PLACE, FOR_EVER]),
-        ("Always", {}, [FOR_EVER]),
+        ("Always", {"backoffLimit": 3}, [IN_PLACE, NEVER_COMPLETES]),
+        ("Always", {}, [NEVER_COMPLETES]),
         ("OnFailure", {}, []),
         ("Never", {"backoffLimit": 3}, []),
         ("Always", {"elastic": 1, "backoffLimit": 3}, []),

@@ -91,7 +91,7 @@ async def test_an_event_that_was_stored_twice_comes_once(monkeypatch: pytest.Mon
 
 
 def test_the_docstring_says_how_far_back_repeats_are_recognized() -> None:
-    assert f"{sdk._REMEMBERED:,} others" in (paddlewheel.events.__doc__ or "")
+    assert f"{sdk._REMEMBERED:,} other events" in (paddlewheel.events.__doc__ or "")
 
 
 async def test_a_durable_name_is_apart_from_services_names_and_resumes() -> None:
@@ -150,7 +150,7 @@ def test_a_token_is_shown_over_tls_only(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a.b.c")
     env = {"NATS_URL": "tls://a:1", "NATS_TOKEN_FILE": str(tmp_path / "token")}
 
-    with pytest.raises(InvalidArgument, match="NATS_TLS_DIR: a token is shown over TLS only"):
+    with pytest.raises(InvalidArgument, match="NATS_TLS_DIR: a token is sent over TLS only"):
         resolve_access(environment=env)
     with pytest.raises(InvalidArgument, match=r"NATS_TOKEN_FILE: there is no file .*paddlewheel-bus"):
         resolve_access(environment={**env, "NATS_TOKEN_FILE": "/nowhere"})
@@ -248,7 +248,7 @@ def test_the_help_names_every_stream_of_facts_and_its_context() -> None:
     facts = [stream for stream in STREAMS if stream.subjects[0].startswith("pw.evt.")]
     assert facts
     text = str(paddlewheel.events.__doc__)
-    contexts = text.partition("context: only facts of these contexts:")[2].partition("types:")[0]
+    contexts = text.partition("context: contexts of the facts:")[2].partition("types:")[0]
     for stream in facts:
         assert stream.name in text
         assert stream.subjects[0].split(".")[2] in contexts

@@ -138,7 +138,7 @@ async def test_a_token_of_two_sources_lets_nobody_in(tmp_path: Path) -> None:
 
     with capture_logs() as logs:
         assert (await post("shared"))[0] == 503
-    assert "the keys images, logs hold the same token" in logs[0]["error"]
+    assert "the keys images, logs have the same token" in logs[0]["error"]
     assert (await post("one"))[0] == 400, "a body is missing, and not the right to send it"
     (tmp_path / "logs").write_text("of-its-own")
     assert (await post("shared"))[0] == 400

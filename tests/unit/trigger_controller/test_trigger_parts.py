@@ -149,8 +149,8 @@ def test_a_strangers_key_is_no_name_to_kubernetes() -> None:
         ("$(object.name)", ""),
         ("$(POD_IP)", ""),
         ("$$(store.key)", ""),
-        ("$(store.key)", "$(store.key) has no value here"),
-        ("$(event.key)", "$(event.key) has no value here"),
+        ("$(store.key)", "$(store.key) has no value in this trigger"),
+        ("$(event.key)", "$(event.key) has no value in this trigger"),
     ],
 )
 def test_template_problems_name_the_place_and_what_there_is(text: str, wrong: str) -> None:

@@ -225,7 +225,7 @@ async def test_an_unknown_name_in_the_template_is_reported_before_any_event(harn
     await harness.apply(make_trigger(create={"sampleJob": {"spec": spec}}))
     ready = await harness.condition_of("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "InvalidTemplate")
-    assert "$(store.key) has no value here; use one of $(event.count)" in ready["message"]
+    assert "$(store.key) has no value in this trigger; use one of $(event.count)" in ready["message"]
     await harness.publish_ready("e-1")
     assert (await harness.status_of())["waiting"]["events"] == 1
     await harness.change({"create": {"sampleJob": {"spec": {"sampleSetRef": {"name": "$(object.name)"}}}}})

@@ -335,7 +335,7 @@ async def test_a_schedule_that_cannot_be_read_is_named(
 async def test_a_template_may_not_name_what_a_schedule_has_not(harness: TriggerHarness) -> None:
     template = {**WARMUP, "metadata": {"labels": {"a": "$(object.name)"}}}
     await harness.apply(scheduled(create={"sampleJob": template}))
-    assert "$(object.name) has no value here" in (await harness.condition_of("Ready"))["message"]
+    assert "$(object.name) has no value in this trigger" in (await harness.condition_of("Ready"))["message"]
 
 
 # Timetables

@@ -8,7 +8,8 @@ http: "127.0.0.1:8223"
 # Not an option of the program: with that, the server refuses to reload this file.
 server_name: $POD_NAME
 pid_file: /run/nats/nats.pid
-# Of each connection: each takes memory, 4 KB where it reaches all streams. Limits in what bus-auth grants are not looked at.
+# Subscriptions of each connection, at most. Each takes memory: 4 KB if it matches all streams. NATS ignores limits in the
+# permissions that bus-auth grants.
 max_subscriptions: 500
 jetstream {
   store_dir: /data
@@ -39,7 +40,7 @@ accounts {
     }]
   }
 }
-# Nobody is in this account.
+# No client uses this account.
 system_account: SYS
 {{- if gt $replicas 1 }}
 cluster {

@@ -1,7 +1,7 @@
 """Paddlewheel: `async for event in paddlewheel.events(job="team-a/resnet", since="10m")`.
 
-This file belongs to the subscriber SDK. Where the SDK is not installed, `paddlewheel` is a plain namespace
-package; where it is, all other libraries stay portions of it, wherever on the path they are installed.
+This file belongs to the subscriber SDK. Without the SDK, `paddlewheel` is a plain namespace package. With the
+SDK, the other libraries are still parts of the package, wherever on the path they are installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __path__ = extend_path(__path__, __name__)
 
 
 def __getattr__(name: str) -> Any:
-    """Load the SDK when it is asked for, so that a service that imports `paddlewheel.core` does not."""
+    """Load the SDK only when `events` is used, so that services that import `paddlewheel.core` do not load
+    it."""
     if name != "events":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from paddlewheel.sdk import events

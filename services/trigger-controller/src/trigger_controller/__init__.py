@@ -1,1 +1,1 @@
-"""Facts and object-store notifications that start work."""
+"""trigger-controller: creates jobs on facts, notifications of object stores, and schedules."""

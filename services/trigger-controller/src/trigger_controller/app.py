@@ -1,4 +1,4 @@
-"""The composition root: what is watched, consumed, decided and written."""
+"""The composition root: connects watches, consumers, the reconciler and the webhook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trigger_controller.webhook import Webhook
 
 
 def build(settings: Settings, host: Host) -> Operator:
-    """The service over given adapters."""
+    """Build the service from its settings and adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
     metrics = Metrics()

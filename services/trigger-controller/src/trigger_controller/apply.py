@@ -1,4 +1,4 @@
-"""Carrying out a plan's actions, and remembering who created what."""
+"""Carries out the actions of a plan, and stores which trigger created each child."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from trigger_controller.timing import RELEASE_RETRY_INTERVAL_SECONDS
 class Applier:
     """Creates and deletes children.
 
-    A child counts as created once its origin is remembered, for facts about it may outlive it: without the
-    origin a trigger could fire itself. Until then its event waits, and is tried again under the same name. No
-    fact fires a trigger that follows a schedule, and the bus may be away when its time comes: its child
-    counts at once, and the origin is remembered as soon as the bus is back.
+    A child counts as created when its origin is stored on the bus. Facts about the child may arrive after its
+    deletion; without the origin, a trigger could fire because of its own child. Until the origin is stored,
+    the event waits, and is tried again with the same name.
+
+    Children of schedules count at once, because no fact can fire such a trigger. Their origins are stored
+    when the bus is available again.
     """
 
     def __init__(self, executor: Executor, memory: Memory, metrics: Metrics) -> None:
@@ -37,11 +39,11 @@ class Applier:
         self._metrics = metrics
         self._asked: dict[str, str] = {}
         self._owed: dict[str, dict[str, tuple[ChildRef, Object]]] = {}
-        """Children of schedules whose origin is not remembered yet, by trigger and child."""
+        """Trigger to child to the children of schedules whose origin is not stored yet."""
 
     async def apply(self, trigger: Trigger, todo: Plan) -> Applied:
-        """Everything is tried; never raises for a child."""
-        self._hear(trigger)
+        """Try all actions. Failures are in the result, and never raise an error."""
+        self._retry_if_requested(trigger)
         applied = await self._executor.apply(Owner(trigger.uid, trigger.generation), todo.actions)
         self._metrics.created(applied)
         manifests = {a.key: a.render() for a in todo.actions if isinstance(a, Create)}
@@ -57,14 +59,15 @@ class Applier:
         )
 
     def forget(self, trigger_uid: str) -> None:
-        """The trigger is gone."""
+        """Drop the state of a deleted trigger."""
         self._executor.forget(trigger_uid)
         self._memory.forget(trigger_uid)
         self._asked.pop(trigger_uid, None)
         self._owed.pop(trigger_uid, None)
 
-    def _hear(self, trigger: Trigger) -> None:
-        """Whoever has mended something asks by an annotation for what failed to be tried without a wait."""
+    def _retry_if_requested(self, trigger: Trigger) -> None:
+        """Try failed actions at once, without their backoff, when the user has changed the annotation for
+        it."""
         if self._asked.setdefault(trigger.uid, trigger.retry) != trigger.retry:
             self._asked[trigger.uid] = trigger.retry
             self._executor.forget(trigger.uid)
@@ -89,7 +92,8 @@ class Applier:
 
 
 def claim(kind: str, found: Object, trigger_uid: str) -> Refusal | None:
-    """A child made for the same event before a crash is ours; another's is never touched."""
+    """None if the existing object was created for the same event, e.g. before a crash; otherwise a
+    refusal."""
     name = str(found["metadata"]["name"])
     event_id = str((found["metadata"].get("annotations") or {}).get(names.ANNOTATION_EVENT, ""))
     is_same = name == names.child_name(parse_origin(found).creator, trigger_uid, event_id)

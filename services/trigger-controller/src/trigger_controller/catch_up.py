@@ -1,7 +1,7 @@
-"""Whether this replica's cache has every Trigger of the API server.
+"""Waits until the cache of this replica has all Triggers that the API server has.
 
-Another replica may have seen a Trigger first. An event that concerns that Trigger must not be acknowledged
-here because the cache lags behind.
+Another replica may receive a new Trigger first. If an event for that Trigger arrives here, it must not be
+acknowledged only because the cache lags behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paddlewheel.kube.ports import TRIGGERS, Cluster, Object
 from trigger_controller.timing import CACHE_CHECK_INTERVAL_SECONDS, CACHE_CHECK_MAX_INTERVAL_SECONDS
 
 _PAUSES_PER_LIST = 4
-"""Lists take at most a fifth of the time, unless the API server is very slow."""
+"""The pause after a list, as a multiple of its duration. So lists take at most a fifth of the time."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,14 +34,14 @@ class CatchUp:
         self._namespace = namespace
         self._lock = asyncio.Lock()
         self._begun = 0
-        """Number of the last list that has begun."""
+        """Number of the last list that was started."""
         self._current_at = 0
-        """Number of the last list of which the cache had every Trigger."""
+        """Number of the last list whose Triggers were all in the cache."""
         self._rest_until = 0.0
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """The cache has another state."""
+        """Report that the cache has changed."""
         self._changed.set()
 
     async def wait(self) -> None:
@@ -54,7 +54,7 @@ class CatchUp:
                 await self._compare()
 
     async def _compare(self) -> None:
-        """Return at once when the cache is current, otherwise when it is time for another list."""
+        """Compare the cache with a list. Return when it is current, or when it is time for another list."""
         self._changed.clear()
         self._begun += 1
         try:
@@ -74,13 +74,16 @@ class CatchUp:
         began = self._clock.monotonic()
         triggers = await self._cluster.list(TRIGGERS, self._namespace)
         ended = self._clock.monotonic()
-        # Only lists count: the time without an API server must not keep the events waiting after it.
+        # Only lists that succeed count, so that events need not wait after an outage of the API server.
         pause = min(_PAUSES_PER_LIST * (ended - began), CACHE_CHECK_MAX_INTERVAL_SECONDS)
         self._rest_until = ended + pause
         return all(map(self._knows, triggers))
 
     def _knows(self, trigger: Object) -> bool:
-        """The status of a Trigger, which other replicas write, does not matter."""
+        """Whether the cache has the Trigger with its spec.
+
+        Other replicas write the status, so it may differ.
+        """
         cached = self._store.get(key_of(trigger))
         return (
             cached is not None

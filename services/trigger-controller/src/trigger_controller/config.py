@@ -17,20 +17,22 @@ SourceName = Annotated[str, StringConstraints(pattern=SOURCE, max_length=SOURCE_
 
 
 class Settings(OperatorSettings):
-    """Settings beside those every controller has."""
+    """The settings of this service, besides the settings of all controllers."""
 
     model_config = SettingsConfigDict(env_prefix="TRIGGER_CONTROLLER_", frozen=True, extra="ignore")
 
     replicas_share: bool = False
-    """Replicas share the messages, not the triggers: any replica may get an event for any trigger."""
+    """Must be false: replicas share the messages, not the triggers, so any replica may get an event for any
+    trigger."""
     webhook_tokens_dir: Path | None = None
-    """Holds a file for each source, with the bearer tokens that its store may send; None receives nothing."""
+    """Folder with a file for each source, which contains the bearer tokens of its store; None = no
+    webhook."""
     webhook_tls_dir: Path | None = None
-    """Holds tls.crt and tls.key of the webhook; None receives over plain HTTP."""
+    """Folder with tls.crt and tls.key of the webhook; None = plain HTTP."""
     sources: Annotated[dict[SourceName, tuple[str, ...]], NoDecode] = Field(default_factory=dict)
-    """Namespaces whose Triggers may follow a source, by its name, as JSON; `*` means all. Others may not."""
+    """Name of a source to the namespaces whose Triggers may follow it, as JSON; `*` means all namespaces."""
     webhook_port: int = Field(default=8081, ge=0, le=65535)
-    """Of the webhook, which has it for itself."""
+    """Port of the webhook, and of nothing else."""
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -46,7 +48,7 @@ class Settings(OperatorSettings):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two grants under one name JSON's readers keep the last, silently."""
+    """Refuse a name that appears twice, of which a JSON parser would keep only the last value."""
     twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
     if twice:
         raise ValueError(f"{', '.join(twice)}: named twice; join the namespaces under one name")

@@ -1,4 +1,7 @@
-"""Events on their way into reconciles: a message is acknowledged once its event is recorded or deferred."""
+"""Passes events from messages to reconciles.
+
+A message is acknowledged when its event is recorded or deferred.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,16 @@ Items = dict["asyncio.Future[None]", Occurrence]
 OF_TRIGGER = 4
 OF_NAMESPACE = 8
 OF_ALL = 16
-"""Messages that may wait so for one trigger, for all of a namespace, and for all there are. A consumer takes
-32 at a time (`watch.SUBSCRIPTIONS`), for everybody."""
+"""Messages that may wait because of failures: for one trigger, for all triggers of a namespace, and for all
+triggers. A consumer handles 32 messages at a time (`watch.SUBSCRIPTIONS`), which all triggers share."""
 
 
 class Inbox:
-    """What each trigger's next reconcile has to deal with.
+    """The events that each trigger's next reconcile must handle.
 
     Args:
-        wake: reconcile this trigger soon.
+        wake: called to reconcile a trigger soon.
+        clock: measures how long messages wait.
     """
 
     def __init__(self, wake: Callable[[Key], None], clock: Clock) -> None:
@@ -33,9 +37,9 @@ class Inbox:
         self._held: dict[asyncio.Future[None], tuple[Key, float]] = {}
 
     async def offer(self, key: Key, occurrence: Occurrence) -> None:
-        """Return when the trigger has dealt with the event, or has deferred it.
+        """Offer an event to a trigger. Return when the trigger has handled or deferred it.
 
-        An unreachable API server or bus is waited for: the message stays ours, and no attempt is used up.
+        This waits for an unreachable API server or bus, without using up attempts of the message.
         """
         done = asyncio.get_running_loop().create_future()
         self._items.setdefault(key, {})[done] = occurrence
@@ -49,22 +53,22 @@ class Inbox:
                 del self._items[key]
 
     def pending(self, key: Key) -> Items:
-        """Everything offered and not dealt with."""
+        """The events that were offered and not handled yet."""
         return dict(self._items.get(key, {}))
 
     def spent(self, key: Key) -> frozenset[str]:
-        """Ids of the events that may not wait (any longer) if they cannot be handled now."""
+        """The ids of events that may not wait if they cannot be handled now."""
         items, now = self.pending(key), self._clock.monotonic()
         others = [k for k, _ in self._held.values() if k != key]
         neighbours = sum(k.namespace == key.namespace for k in others)
         room = max(0, min(OF_TRIGGER, OF_NAMESPACE - neighbours, OF_ALL - len(others)))
-        # Those that wait already go first.
+        # Events that wait already keep their places.
         first = sorted(items, key=lambda done: self._since(done, now))[:room]
         ids = frozenset(occurrence.id for occurrence in items.values())
         return (ids - {items[done].id for done in first}) | self.overdue(key)
 
     def overdue(self, key: Key) -> frozenset[str]:
-        """Ids of the events that have waited for as long as they may."""
+        """The ids of events that have waited for the maximum time."""
         now = self._clock.monotonic()
         held = (
             o.id
@@ -74,7 +78,7 @@ class Inbox:
         return frozenset(held)
 
     def hold(self, key: Key, items: Items, held: Container[str]) -> None:
-        """Those with these ids could not be handled yet."""
+        """Mark the events with these ids as waiting, because they could not be handled."""
         now = self._clock.monotonic()
         for done, occurrence in items.items():
             if occurrence.id in held and not done.done():
@@ -85,7 +89,7 @@ class Inbox:
 
 
 def settle(items: Items, held: Container[str] = ()) -> None:
-    """All but those with these ids were dealt with."""
+    """Mark events as handled, except those with the ids in `held`."""
     for done, occurrence in items.items():
         if not done.done() and occurrence.id not in held:
             done.set_result(None)

@@ -1,15 +1,16 @@
-"""What happened, in buckets of the bus.
+"""Stores handled events, deferred events and origins in key-value buckets of the bus.
 
 | bucket | key | entry |
 |---|---|---|
-| pw_triggers | marks.<namespace>.<beginning of digests> | the events that triggers have dealt with |
+| pw_triggers | marks.<namespace>.<beginning of digests> | the events that triggers have handled |
 | pw_triggers | known.<trigger uid> | since when the bucket has all marks; a missing entry shows a loss |
 | pw_trigger_deferred | deferred.<trigger uid>[.<page>] | events that could not be handled yet |
 | pw_trigger_origins | origin.<object uid> | the trigger that created the object |
 
-Entries expire after 14 days, which is longer than a stream keeps any event. When pw_triggers is full, its
-oldest entries make room; the other two refuse, so that no trigger can push out what another one needs. A
-namespace has a bounded number of marks (`domain.marks`), which cannot fill pw_triggers.
+Entries expire after 14 days, which is longer than any stream keeps events. When pw_triggers is full, its
+oldest entries are removed. The other buckets refuse new entries when they are full, so that no trigger can
+displace entries that another one needs. A namespace has a limited number of marks (`domain.marks`), so it
+cannot fill pw_triggers.
 """
 
 from __future__ import annotations
@@ -50,13 +51,17 @@ T = TypeVar("T")
 
 
 class Buckets(Protocol):
-    """Where the buckets are."""
+    """The bus, which has the buckets."""
 
     def key_value(self, bucket: str) -> KeyValue: ...
 
 
 class Memory:
-    """Every method raises Retry while a bucket is unreachable, and at once for some time after a failure."""
+    """The service's data in the buckets.
+
+    Every method raises Retry while a bucket is unreachable. After a failure they raise it at once for some
+    time, without trying.
+    """
 
     def __init__(
         self, buckets: Buckets, clock: Clock, forgotten: Callable[[int], None] = lambda _: None
@@ -73,21 +78,23 @@ class Memory:
         self._without_deferred: dict[str, float] = {}
 
     async def knows(self, trigger: Key, trigger_uid: str, digest: str) -> bool:
-        """The trigger has dealt with the event."""
+        """Whether the trigger has handled the event."""
         found = await self._entry(self._marks, marks.key_of(trigger.namespace, digest))
         if found is not None and digest in marks.read(found.value):
             return True
-        # The last release has an entry for each event.
+        # The last release stored an entry for each event.
         return await self._entry(self._marks, f"event.{trigger_uid}.{digest}") is not None
 
     async def lost_until(self, trigger_uid: str, newest: datetime | None) -> datetime:
-        """Events of the trigger up to this time were lost; it dealt with later ones only if they are known.
+        """The time up to which marks of the trigger may be lost. All later events that it has handled have
+        marks.
 
-        Ask after `knows` and before anything is recorded: what is found missing is noted at once, so that
-        neither a crash nor another replica takes events recorded since for lost ones.
+        Call it after `knows` and before anything is recorded. A loss is stored at once, so that events that
+        are recorded later do not count as lost, even after a crash or on another replica.
 
         Args:
-            newest: when the newest event happened that the status has counted; None when there was none.
+            trigger_uid: uid of the trigger.
+            newest: time of the newest event that the status has counted; None if there is none.
         """
         key = f"known.{trigger_uid}"
         while (found := await self._entry(self._marks, key)) is None:
@@ -96,7 +103,7 @@ class Memory:
                 return newest or EPOCH
         until, touched = (datetime.fromisoformat(time) for time in orjson.loads(found.value or b"[]"))
         if self._is_due(touched):
-            # Not over what a replica has written since, nor into a bucket that was lost since.
+            # The update fails if another replica has written the entry since, or the bucket was lost.
             with suppress(Conflict):
                 await self._call(self._marks.update(key, self._mark(until), found.revision))
         return until
@@ -108,14 +115,14 @@ class Memory:
         return orjson.dumps([until, self._clock.now()])
 
     async def remember(self, trigger: Key, digests: Collection[str]) -> None:
-        """The trigger has dealt with the events. Idempotent."""
+        """Store that the trigger has handled the events. Idempotent."""
         entries: dict[str, list[str]] = {}
         for digest in digests:
             entries.setdefault(marks.key_of(trigger.namespace, digest), []).append(digest)
         await gather_bounded(self._mark_all(key, own) for key, own in entries.items())
 
     async def _mark_all(self, key: str, digests: Collection[str]) -> None:
-        """Other triggers of the namespace may add to the entry at the same time."""
+        """Add digests to an entry, to which other triggers of the namespace may add at the same time."""
         pauses = _pauses()
         while True:
             entry = await self._entry(self._marks, key)
@@ -139,21 +146,22 @@ class Memory:
             return
 
     async def origin(self, uid: str) -> Origin:
-        """Who created an object that may be gone; empty when no trigger did."""
+        """The origin of an object, which may be deleted; empty if no trigger created it."""
         found = await self._entry(self._origins, f"origin.{uid}")
         stored = orjson.loads(found.value or b"{}") if found else {}
         return Origin(str(stored.get("creator", "")), tuple(stored.get("chain", ())))
 
     async def remember_origin(self, uid: str, origin: Origin) -> None:
-        """Idempotent."""
+        """Store the origin of an object. Idempotent."""
         await self._call(self._origins.put(f"origin.{uid}", orjson.dumps(asdict(origin))))
 
     async def deferred(self, trigger_uid: str, *, is_sure: bool = False) -> Deferred:
         """The trigger's deferred events.
 
         Args:
-            is_sure: there are some. Otherwise it is read now and then that there are none: the status tells
-                of those that another replica deferred, unless it could not be written.
+            trigger_uid: uid of the trigger.
+            is_sure: whether the status shows deferred events. If not, the bucket is read only from time to
+                time: another replica may have deferred events and failed to write the status.
         """
         read_at = self._without_deferred.get(trigger_uid)
         if (
@@ -162,7 +170,7 @@ class Memory:
             and not is_sure
         ):
             return Deferred()
-        # Before it is read: a change made meanwhile has the last word.
+        # Set the time before the read, so that a change during the read can clear it.
         self._without_deferred[trigger_uid] = self._clock.monotonic()
         entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
         found = pages.read(entry.value if entry else None)
@@ -176,14 +184,15 @@ class Memory:
         return found
 
     async def change_deferred(self, trigger_uid: str, change: Change) -> Deferred:
-        """Idempotent, and safe beside other replicas: a page is written before and deleted after the entry
-        that names it, and is never changed.
+        """Add and remove deferred events. Idempotent, and safe if other replicas do the same.
+
+        Pages never change. A page is written before the entry that refers to it, and deleted after it.
 
         Returns:
             The deferred events after the change.
 
         Raises:
-            Retry: also if there is no room for what is to be added.
+            Retry: the bus is unreachable, or there is no room for the added events.
         """
         pauses = _pauses()
         while True:
@@ -206,8 +215,11 @@ class Memory:
         return after
 
     async def _with_page(self, trigger_uid: str, found: Deferred, entry: Entry) -> Deferred:
-        """With the events of the first page that is there. One that is not was lost, unless another replica
-        has just taken it in: then nothing is written."""
+        """Move the events of the first existing page into the entry.
+
+        A page that does not exist was lost, unless another replica has just moved it. Then the entry has
+        changed, and nothing is written.
+        """
         events: pages.Events = ()
         left = list(found.pages)
         while left and not events:
@@ -232,7 +244,7 @@ class Memory:
         await self._put_deferred(trigger_uid, found, entry)
 
     async def _put_deferred(self, trigger_uid: str, deferred: Deferred, entry: Entry | None) -> bool:
-        """False when another replica was faster."""
+        """Write the entry; False if another replica has written it first."""
         key, data = f"deferred.{trigger_uid}", pages.write(deferred, self._clock.now())
         try:
             if entry is None:
@@ -249,13 +261,13 @@ class Memory:
         return page
 
     async def _delete_pages(self, trigger_uid: str, of: Iterable[Page]) -> None:
-        """Those that nothing names; what stays expires."""
+        """Delete pages to which no entry refers. Pages that cannot be deleted expire."""
         for page in of:
             with suppress(Retry):
                 await self._call(self._deferred.delete(_page_key(trigger_uid, page.name)))
 
     def forget(self, trigger_uid: str) -> None:
-        """The trigger is gone."""
+        """Drop the state of a deleted trigger."""
         self._without_deferred.pop(trigger_uid, None)
 
     async def _entry(self, bucket: KeyValue, key: str) -> Entry | None:
@@ -268,7 +280,7 @@ class Memory:
         try:
             return await self._breaker.call(call)
         except Retry as error:
-            # Always in the same words: otherwise the condition would flap.
+            # The message is always the same, so that the condition does not flap.
             is_full = error.reason == BUS_FULL
             problem = "is full: raise its maxBytes in nats.streams" if is_full else "cannot be reached"
             raise Retry(Reason.BUS_UNAVAILABLE, f"the bucket of remembered events {problem}") from error

@@ -1,4 +1,4 @@
-"""Metrics of this service beside those of every controller."""
+"""The metrics of this service, besides the metrics of all controllers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Metrics(FactMetrics):
         )
 
     def recorded(self, before: TriggerStatus, after: TriggerStatus, *, is_suspended: bool) -> None:
-        """A trigger's status was written."""
+        """Count the changes between two states of a trigger."""
         if count := after.events - before.events:
             self._events.add(count)
         if count := after.skipped - before.skipped:
@@ -48,8 +48,12 @@ class Metrics(FactMetrics):
             self._lost.add(count)
 
     def skipped(self, reason: Skipped, count: int = 1) -> None:
-        """Events start nothing. For `not_granted` only this tells: what the trigger's status told of foreign
-        events would tell its namespace when objects are written, and their keys by trial."""
+        """Count events that create nothing.
+
+        Events of a source that the trigger may not follow appear only in this metric. If they were counted in
+        the trigger's status, its namespace could detect writes in another's buckets, and find out their keys
+        by trial.
+        """
         self._skipped.add(count, {"reason": reason})
 
     def forgotten(self, count: int) -> None:
@@ -57,7 +61,7 @@ class Metrics(FactMetrics):
         self._forgotten.add(count)
 
     def created(self, applied: Applied) -> None:
-        """Children were created (or found from an earlier try), or the API server refused them."""
+        """Count children that were created, or found from an earlier attempt, and refused ones."""
         refused = (t.kind for t in applied.troubles if t.verb == "create" and t.is_refusal)
         for kind in (child.kind for child in applied.children):
             self._creations.add(1, {"kind": kind, "outcome": "created"})
@@ -65,5 +69,5 @@ class Metrics(FactMetrics):
             self._creations.add(1, {"kind": kind, "outcome": "refused"})
 
     def notified(self, outcome: Literal["stored", "refused", "unauthorized", "unavailable"]) -> None:
-        """An object store's post was answered."""
+        """Count a post of an object store by its answer."""
         self._notifications.add(1, {"outcome": outcome})

@@ -1,4 +1,5 @@
-"""Reads only: caches, the memory, and fresh reads where exactly-once depends on them."""
+"""Reads the state of a trigger: from caches and buckets, and from the API server where exactly-once requires
+it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from trigger_controller.watch import BY_OWNER, CHILDREN
 
 
 class TriggerObserver:
-    """Gathers what is known about one trigger and the events offered to it."""
+    """Gathers the state of one trigger and the events that were offered to it."""
 
     def __init__(
         self,
@@ -55,11 +56,11 @@ class TriggerObserver:
         self._parse = parse
 
     def forget(self, obj: Object) -> None:
-        """A trigger is gone."""
+        """Drop the state of a deleted trigger."""
         self._parse.forget(obj)
 
     async def observe(self, key: Key) -> Observed | None:
-        """None when the trigger is gone. Raises Permanent for a trigger that cannot be parsed."""
+        """Observe a trigger; None if it does not exist. Raises Permanent if it cannot be parsed."""
         obj = self._watch.of(names.TRIGGER).get(key)
         if obj is None:
             return None
@@ -71,15 +72,15 @@ class TriggerObserver:
         return await self._with_unrecorded(await self._with_children(seen))
 
     async def _with_deferred(self, seen: Observed) -> Observed:
-        trigger, is_told = seen.trigger, seen.status.deferred is not None
+        trigger, has_deferred = seen.trigger, seen.status.deferred is not None
         try:
-            return replace(seen, deferred=await self._memory.deferred(trigger.uid, is_sure=is_told))
+            return replace(seen, deferred=await self._memory.deferred(trigger.uid, is_sure=has_deferred))
         except (Retry, Permanent) as error:
-            troubles = (_trouble(trigger, error),) if is_told else ()
+            troubles = (_trouble(trigger, error),) if has_deferred else ()
             return replace(seen, deferred=None, troubles=troubles)
 
     async def _with_events(self, seen: Observed) -> Observed:
-        """Those offered that are not deferred already, and some of the deferred ones."""
+        """Add the offered events that are not deferred already, and some of the deferred ones."""
         trigger, key, deferred = seen.trigger, seen.trigger.key, seen.deferred or Deferred()
         offered = {o.id: o for o in self._inbox.pending(key).values() if not deferred.has(o.id)}
         again = to_try(deferred, trigger.status, self._clock.now()) if may_fire(seen) else ()
@@ -99,7 +100,7 @@ class TriggerObserver:
         )
 
     async def _judge(self, trigger: Trigger, offered: Occurrence) -> Occurrence | Trouble | None:
-        """The event with its origin, None if it is none of the trigger's or known, or why that is unclear."""
+        """The event with its origin; None if the trigger need not handle it; a Trouble if a read failed."""
         if not is_wanted(trigger, offered):
             return None
         if trigger.ungranted or is_too_old(offered.event.time, self._clock.now()):
@@ -117,7 +118,7 @@ class TriggerObserver:
         return None if is_known else occurrence
 
     async def _without_lost(self, seen: Observed) -> Observed:
-        """Without events that the trigger has dealt with although the memory holds them no more."""
+        """Remove events that the trigger has handled, but whose marks are lost."""
         trigger, status = seen.trigger, seen.status
         if not seen.fresh:
             return seen
@@ -131,18 +132,22 @@ class TriggerObserver:
         return replace(seen, fresh=fresh)
 
     def _with_turn(self, seen: Observed) -> Observed:
-        """A time of a schedule needs no memory: the status and the jobs tell whether it was dealt with."""
+        """Add the due time of a schedule.
+
+        It needs no mark: the status and the jobs show whether it was handled.
+        """
         turn = look(seen.trigger, seen.children, self._clock.now())
         due = (turn.due,) if turn is not None and turn.due is not None else ()
         return replace(seen, fresh=(*seen.fresh, *due), turn=turn)
 
     async def _with_origin(self, occurrence: Occurrence) -> Occurrence:
-        """With the triggers that led to the object of the fact: from it, or from memory when it is gone."""
+        """Add the triggers that led to the fact's object: from the object, or from the bucket if it is
+        deleted."""
         if not occurrence.kind:
             return occurrence
         event = occurrence.event
         key = Key(event.object_namespace, event.object_name)
-        # The cache holds only what triggers created, and may be behind.
+        # The cache has only objects that triggers created, and may lag behind.
         found = self._watch.of(occurrence.kind).get(key)
         if found is None or uid_of(found) != event.object_uid:
             with suppress(NotFound):
@@ -152,16 +157,16 @@ class TriggerObserver:
         return occurrence.of(await self._memory.origin(event.object_uid))
 
     async def _with_children(self, seen: Observed) -> Observed:
-        """The children as they are, where a decision depends on them."""
+        """List the children from the API server, if a decision depends on them."""
         trigger = seen.trigger
         if trigger.spec.concurrency_policy == ALLOW:
             return seen
         if not may_release(seen, self._clock.now()):
-            # Every progress of a child causes a pass, and so does the end of one that is at work.
+            # The end of a running child causes another pass.
             return replace(seen, is_cached=True)
         selector = f"{names.LABEL_TRIGGER}={trigger.key.name}"
         try:
-            # The cache may not show yet what another replica created a moment ago.
+            # The cache may not have a child yet that another replica has just created.
             lists = [
                 await self._cluster.list(resource, trigger.key.namespace, label_selector=selector)
                 for resource in CHILDREN.values()
@@ -177,7 +182,11 @@ class TriggerObserver:
         return replace(seen, children=tuple(map(parse_child, cached)))
 
     async def _with_unrecorded(self, seen: Observed) -> Observed:
-        """A child may end before its event is recorded; a service killed then gets the event again."""
+        """Find outdated children whose event may be delivered again.
+
+        A child may end before its event is recorded. If the service is killed then, it receives the event
+        again.
+        """
         going = {ref.uid for ref in outdated(seen)}
         ended = [child for child in seen.children if child.ref.uid in going]
         recorded = await gather_bounded(self._is_recorded(seen.trigger, child) for child in ended)

@@ -1,4 +1,4 @@
-"""Trigger as `paddlewheel.operator.reconciler` runs it, around an inbox of events."""
+"""Reconciles Triggers with `paddlewheel.operator.reconciler`, and settles the messages of their events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class TriggerKind:
-    """Brings a trigger's events into its status, and what is due of them into the cluster."""
+    """Records a trigger's events in its status, and creates the objects that are due."""
 
     facts = FACTS
 
@@ -47,7 +47,7 @@ class TriggerKind:
         self._clock = clock
         self._metrics = metrics
         self._deferred: dict[Key, tuple[Deferred, frozenset[str]]] = {}
-        """What this pass has deferred: all that waits now, and the ids of what was added."""
+        """Trigger to its deferred events after this pass, and the ids of events that this pass has added."""
         self.handled: dict[Key, Handled] = {}
 
     async def observe(self, key: Key) -> Observed | None:
@@ -58,8 +58,11 @@ class TriggerKind:
         return plan(seen, now)
 
     async def apply(self, seen: Observed, todo: Plan) -> Applied:
-        """Events that have to be deferred are, before the status tells of them: what a status tells of and
-        the bucket lacks is lost, and not on its way by another replica."""
+        """Create and delete children, and defer events that could not be handled.
+
+        Events are deferred before the status contains them. So if the status contains events that are missing
+        in the bucket, they are lost, and no other replica is about to write them.
+        """
         applied = await self._applier.apply(seen.trigger, todo)
         self._deferred.pop(seen.trigger.key, None)
         if add := deferrable(seen, applied, self._clock.now()):
@@ -91,7 +94,7 @@ class TriggerKind:
 
 
 class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
-    """Settles messages once a pass has recorded their events."""
+    """Reconciles triggers, and settles messages when a pass has recorded their events."""
 
     def __init__(
         self, kind: TriggerKind, outside: Outside, inbox: Inbox, memory: Memory, parse: Memo[Trigger]
@@ -101,13 +104,17 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         self._inbox = inbox
         self._memory = memory
         self._failing: set[Key] = set()
-        """Triggers that had to defer events because passes fail, since when none has succeeded."""
+        """Triggers whose passes fail and that have deferred events for it. A pass that succeeds removes
+        them."""
         self._passes = Passes(outside.clock)
         self._parse = parse
 
     async def reconcile(self, key: Key) -> Result:
-        """As every reconciler. When a pass fails, its events wait for the next, on the bus and then deferred:
-        the API server may refuse the status, the trigger may be unreadable, or it is a bug."""
+        """Run one pass. If it fails, its events wait for the next pass, on the bus and then in the bucket.
+
+        A pass fails when the API server refuses the status, when the trigger cannot be read, or because of a
+        bug.
+        """
         if self._passes.is_crowded(key):
             return Result(NAMESPACE_TURN_INTERVAL_SECONDS)
         with self._passes.running(key):
@@ -129,14 +136,15 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         except Retry:
             return again
         if done.ended:
-            # What stays by mistake is tried again, and known by its mark.
+            # An event that stays in the bucket by mistake is tried again, and its mark shows that it was
+            # handled.
             await self._change_deferred(done.trigger_uid, Change(ended=done.ended))
         self._inbox.hold(key, items, done.held)
         settle(items, held=done.held)
         return result
 
     async def _change_deferred(self, trigger_uid: str, change: Change) -> bool:
-        """False when the bucket could not be written."""
+        """Change the deferred events; False if the bucket could not be written."""
         try:
             await self._memory.change_deferred(trigger_uid, change)
         except (Retry, Permanent) as error:
@@ -145,7 +153,10 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
         return True
 
     async def _defer_spent(self, key: Key, items: Items, error: Exception) -> None:
-        """One trigger must hold up no other. While the API server is away, it does not."""
+        """Defer events that may not wait any longer, so that a failing trigger does not hold up others.
+
+        While the API server is unreachable all triggers wait, so nothing is deferred.
+        """
         if not items or isinstance(error, Unavailable):
             return
         self._inbox.hold(key, items, {occurrence.id for occurrence in items.values()})
@@ -160,12 +171,12 @@ class TriggerReconciler(Reconciler[Observed, TriggerStatus, Case]):
             settle(events)
 
     def _spent(self, key: Key, error: Exception) -> frozenset[str]:
-        # A conflict usually passes with the next try.
+        # After a conflict, the next attempt usually succeeds.
         return self._inbox.overdue(key) if isinstance(error, Conflict) else self._inbox.spent(key)
 
     def _may_concern(self, trigger: Object, occurrence: Occurrence) -> bool:
         try:
             return may_concern(self._parse(trigger), occurrence)
         except Permanent:
-            # Of a trigger that cannot be read every event waits for the correction.
+            # The events of a trigger that cannot be read wait until it is corrected.
             return True

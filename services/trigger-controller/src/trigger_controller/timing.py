@@ -24,15 +24,15 @@ CLOCK_SKEW_GRACE_SECONDS = 5.0
 """The clocks of the API server and of publishers may differ by this much."""
 
 BUS_DELETION_TIMEOUT_SECONDS = 600.0
-"""A deleted trigger waits this long for the bus to take its facts."""
+"""A deleted trigger waits this long for the bus to store its facts."""
 
 # Deferred events
 
 
 DEFERRED_CHECK_INTERVAL_SECONDS = 300.0
-"""A trigger without deferred events is looked up again after this time."""
+"""The bucket is checked again after this time for deferred events of a trigger that had none."""
 DEFERRED_ROTATION_INTERVAL_SECONDS = 300.0
-"""Other deferred events are tried after this time."""
+"""The same deferred events are tried for this long, then others."""
 NEWEST_DEFERRED_INTERVAL_SECONDS = 60.0
 """While no creation succeeds, the newest event is tried again after this time."""
 

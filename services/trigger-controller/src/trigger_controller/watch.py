@@ -1,4 +1,4 @@
-"""What this service watches and consumes, and which triggers it is about. Nothing is decided here."""
+"""Watches objects, consumes events, and finds the triggers that a change or an event concerns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUBSCRIPTIONS = tuple(
 
 
 def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
-    """Informers of triggers and of what they created. `namespace` "" means all."""
+    """Informers of triggers and of the objects that they created. `namespace` "" means all namespaces."""
     by_source, by_owner = {BY_SOURCE: index_values}, {BY_OWNER: controller_id}
     triggers = Informer(watches, TRIGGERS, namespace, clock=clock, indexes=by_source)
     children = {
@@ -47,7 +47,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock) -> Watch:
 
 
 class Wakes:
-    """Knows which triggers a change or an event is about."""
+    """Wakes the triggers that a change or an event concerns."""
 
     def __init__(
         self,
@@ -77,7 +77,10 @@ class Wakes:
             self._wake(Key(key_of(change.obj).namespace, str(owner["name"])))
 
     async def received(self, delivery: Delivery) -> None:
-        """Return when every trigger that the event may concern has it, so that the message may go."""
+        """Handle a message.
+
+        Return when all triggers that the event may concern have handled or deferred it.
+        """
         occurrence = read_occurrence(delivery.event, delivery.published_at)
         if occurrence is None:
             return

@@ -1,4 +1,5 @@
-"""`POST /v1/sources/s3/<source>`: object stores' notifications become messages on the bus."""
+"""The webhook `POST /v1/sources/s3/<source>`, which publishes the notifications of object stores on the
+bus."""
 
 from __future__ import annotations
 
@@ -21,18 +22,24 @@ from trigger_controller.timing import WEBHOOK_RETRY_INTERVAL_SECONDS
 
 ROUTE = "/v1/sources/s3/{source}"
 BODY_LIMIT = 1024 * 1024
-"""Bytes of a post: aiohttp's own limit."""
+"""Bytes of a post, at most; aiohttp's default."""
 
 log = structlog.get_logger(__name__)
 
 
 class Webhook:
-    """Answers 204 once the bus has stored every change, 4xx naming the field that is wrong, 503 to try again.
+    """Stores notifications on the bus.
+
+    It answers 204 when the bus has stored all changes, 4xx with the name of the invalid field, and 503 if the
+    store must try again.
 
     Args:
-        tokens: a folder with a file for each source, named as it; each line of it is a bearer token that the
-            store may send. Read at each post, so that tokens may change. Nobody else gets in, and no token of
-            one source is good for another.
+        bus: publishes the changes.
+        clock: the time of changes for which the store reports none.
+        metrics: counts the answers.
+        tokens: a folder with a file for each source, with the source's name. Each line is a bearer token that
+            the store may send. The file is read at each post, so tokens may change. Requests without such a
+            token are refused, and a token is valid for one source only.
     """
 
     def __init__(self, bus: Publisher, clock: Clock, metrics: Metrics, tokens: Path) -> None:
@@ -43,11 +50,11 @@ class Webhook:
 
     @property
     def route(self) -> web.RouteDef:
-        """For the service's HTTP server."""
+        """The route for the service's HTTP server."""
         return web.post(ROUTE, self.receive)
 
     async def receive(self, request: web.Request) -> web.Response:
-        """One post of one store. The body is read only for those who may send it."""
+        """Handle a post. The body is read only after the token was checked."""
         source = request.match_info["source"]
         try:
             if not self._is_allowed(source, request.headers.get("Authorization", "")):
@@ -56,7 +63,7 @@ class Webhook:
             await self.store(source, await request.read())
         except web.HTTPRequestEntityTooLarge:
             self._metrics.notified("refused")
-            return _answer(413, f"body: at most {BODY_LIMIT} bytes; notify of fewer objects at once")
+            return _answer(413, f"body: at most {BODY_LIMIT} bytes; send fewer objects in one notification")
         except Permanent as error:
             self._metrics.notified("refused")
             return _answer(400, error.message)
@@ -65,20 +72,27 @@ class Webhook:
             log.warning("notification not stored, the store has to try again", error=str(error))
             return _answer(
                 503,
-                "not stored, by no fault of the body; try again",
+                "not stored, for a reason outside of the request; try again",
                 {"Retry-After": str(WEBHOOK_RETRY_INTERVAL_SECONDS)},
             )
         self._metrics.notified("stored")
         return web.Response(status=204)
 
     async def store(self, source: str, body: bytes) -> None:
-        """Return once the bus holds every change in the body. Raises Permanent, Retry."""
+        """Publish all changes in a body.
+
+        Raises Permanent if the body is invalid, Retry if the bus is unavailable.
+        """
         events = [n.event() for n in read_notifications(source, body, self._clock.now())]
         await gather_bounded(self._bus.publish(event) for event in events)
 
     def _is_allowed(self, source: str, given: str) -> bool:
-        """Raises Retry when the tokens cannot be read, or are not the source's alone: nobody is let in by
-        mistake."""
+        """Whether the request has a token of the source.
+
+        Raises:
+            Retry: the tokens cannot be read, or another source has the same token. Such requests are not
+                accepted.
+        """
         if len(source) > SOURCE_LENGTH or not re.fullmatch(SOURCE, source):
             return False
         try:
@@ -89,15 +103,15 @@ class Webhook:
             raise Retry("TokensUnreadable", f"{self._tokens / source}: {error}") from error
         is_given = any(is_bearer(given, token) for token in tokens)
         if is_given and (others := self._others_with(given, source)):
-            fault = f"{self._tokens}: the keys {', '.join(sorted((source, *others)))} hold the same token"
-            raise Retry("TokenShared", f"{fault}; give each source its own")
+            fault = f"{self._tokens}: the keys {', '.join(sorted((source, *others)))} have the same token"
+            raise Retry("TokenShared", f"{fault}; give each source its own token")
         return is_given
 
     def _others_with(self, given: str, source: str) -> list[str]:
-        """Other sources that the token would let in as well."""
+        """The other sources that have the token, too."""
         found = []
         for file in self._tokens.iterdir():
-            # One that cannot be read lets nobody in, and is reported when its store notifies.
+            # A file that cannot be read is reported when its own store sends a notification.
             with suppress(OSError, ValueError):
                 if file.name != source and any(is_bearer(given, token) for token in _tokens(file)):
                     found.append(file.name)

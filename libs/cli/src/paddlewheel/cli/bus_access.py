@@ -16,7 +16,7 @@ from paddlewheel.cli.install import SYSTEM_NAMESPACE
 from paddlewheel.cli.portforward import port_forward
 from paddlewheel.cli.private import private_folder
 from paddlewheel.cli.target import Target
-from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_TIMEOUT_SECONDS
 from paddlewheel.core.errors import NotFound, PaddlewheelError, Permanent
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
@@ -28,7 +28,7 @@ CA = "ca.crt"
 _CLIENT_PORT = 4222
 _AUTHORITY = "bus-ca"
 """ConfigMap with the certificate of the bus's authority."""
-_TOKEN_INTERVAL_SECONDS = TOKEN_SECONDS / 2
+_TOKEN_INTERVAL_SECONDS = TOKEN_TIMEOUT_SECONDS / 2
 
 log = LibraryLogger(__name__)
 
@@ -117,7 +117,7 @@ async def _renew(where: Target, role: str, file: Path) -> None:
 async def _make_token(where: Target, role: str) -> bytes:
     made = await where.tools.run(
         "kubectl", "create", "token", role, "--namespace", SYSTEM_NAMESPACE,
-        "--audience", AUDIENCE, "--duration", f"{TOKEN_SECONDS}s",
+        "--audience", AUDIENCE, "--duration", f"{TOKEN_TIMEOUT_SECONDS}s",
     )  # fmt: skip
     return made.strip().encode()
 

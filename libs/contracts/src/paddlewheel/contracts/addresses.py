@@ -1,6 +1,6 @@
-"""Addresses in object stores as manifests write them: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`, and their keys.
+"""Addresses in object stores, as manifests write them: `[NAME://]BUCKET[.ENDPOINT][/PREFIX]`.
 
-Keys in an address are removed from it, so that they are stored only in Secrets.
+An address may contain keys. They are separated from it, so that only Secrets store them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 
 
 class InvalidAddress(ValueError):  # noqa: N818 - a verdict on input, not a failure
-    """The message names the field and the remedy, and contains no keys."""
+    """The address is invalid. The message names the field and what to do, and contains no keys."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Credentials:
         return bool(self.access_key or self.secret_key)
 
     def files(self, prefix: str) -> dict[str, str]:
-        """Entries of a Secret that a pod reads as files."""
+        """The entries of a Secret that a pod mounts as files."""
         return {f"{prefix}.access-key": self.access_key, f"{prefix}.secret-key": self.secret_key}
 
 
@@ -45,10 +45,14 @@ class Source:
 
 
 def parse_address(uri: str, where: str) -> Source:
-    """Check the address; an absolute path is a `file://`.
+    """Check an address and separate its keys. An absolute path becomes a `file://` address.
+
+    Args:
+        uri: the address.
+        where: the field that contains the address, which error messages begin with.
 
     Raises:
-        InvalidAddress: no or unknown scheme, nothing after it, unescaped keys, or control characters.
+        InvalidAddress: no scheme or an unknown one, no bucket, unescaped keys, or control characters.
     """
     if any(ord(char) < 32 for char in uri) or len(uri) > PATH_LENGTH:
         raise InvalidAddress(f"{where}: control characters or more than {PATH_LENGTH} characters")
@@ -67,12 +71,12 @@ def local_path(uri: str, where: str) -> str | None:
     """The normalized directory of a `file://` address, None for every other store.
 
     Raises:
-        InvalidAddress: it names a host, is relative, or climbs with `..`, also where it is written `%2e%2e`.
+        InvalidAddress: the address names a host, is relative, or contains `..`, also if written as `%2e%2e`.
     """
     scheme, _, rest = uri.partition("://")
     if scheme != "file":
         return None
-    # The client decodes the address, so what is checked is what it opens.
+    # The client decodes the address, so the decoded path is checked.
     parts = [part for part in unquote(rest).split("/") if part not in ("", ".")]
     if not rest.startswith("/") or ".." in parts or any(ord(char) < 32 for char in unquote(rest)):
         raise InvalidAddress(f"{where}: must be file:///DIRECTORY, absolute and without '..'")
@@ -85,7 +89,9 @@ def _without_keys(scheme: str, rest: str, where: str) -> Source:
     if not host and scheme != "file":
         raise InvalidAddress(f"{where}: a bucket or host must follow {scheme}://")
     if scheme != "file" and _has_other_than_ports(host):
-        raise InvalidAddress(f"{where}: what follows ':' is no port; write '/' in keys as %2F, '?' as %3F")
+        raise InvalidAddress(
+            f"{where}: the text after ':' is not a port; write '/' in keys as %2F, '?' as %3F"
+        )
     uri = f"{scheme}://{host}{slash}{path}"
     if not at:
         return Source(uri)
@@ -94,10 +100,12 @@ def _without_keys(scheme: str, rest: str, where: str) -> Source:
 
 
 def _has_other_than_ports(hosts: str) -> bool:
-    """Something else follows a ':', as where a key with a '/' ends the part of the address that has keys.
+    """Whether text other than a port follows a ':'.
+
+    This happens when a key contains an unescaped '/', which ends the part of the address that may have keys.
 
     Args:
-        hosts: one or more, joined by commas, with parameters where the address has no path.
+        hosts: one or more hosts joined by commas; with parameters, if the address has no path.
     """
     parts = re.split("[?#]", hosts)[0].split(",")
     ports = (part.rpartition("]")[2].partition(":")[1:] for part in parts)

@@ -1,7 +1,7 @@
-"""The facts of an object in its status, each with its message, and whether the bus has stored it.
+"""The facts in an object's status: an outbox of messages, and whether the bus has stored each of them.
 
-A controller declares a fact in the plan that makes it true, and publishes it after the status was written.
-After a crash in between, the fact is published again with the same id, which the stream stores once. While
+A controller records a fact in the status, and publishes it after the status is written. If the controller
+crashes in between, it publishes the fact again with the same id, and the stream stores the fact once. While
 the bus is unreachable, the fact stays pending in the API server.
 """
 
@@ -18,26 +18,26 @@ from paddlewheel.contracts.stamps import EPOCH, parse_stamp
 
 @dataclass(frozen=True)
 class Announcement:
-    """A fact of the object with its message, and whether the bus has stored it."""
+    """A fact about the object with its message, and whether the bus has stored it."""
 
     fact: Annotated[str, Field(description="Message name, e.g. JobRunning.")]
     attempt: Annotated[
         int,
         Field(
             default=0,
-            description="Counts repetitions of the fact, from 0.",
+            description="Number of times that the fact was true before; 0 for the first time.",
             json_schema_extra={"format": "int64"},
         ),
     ]
     at: Annotated[
         str, Field(description="When the fact became true.", json_schema_extra={"format": "date-time"})
     ]
-    announced: Annotated[bool, Field(description="The bus has stored it.")] = False
+    announced: Annotated[bool, Field(description="Whether the bus has stored the fact.")] = False
     payload: Annotated[
         str,
         Field(
-            description="The message as JSON, as it was when the fact became true. Facts of an older release"
-            " have none."
+            description="Message of the fact as JSON, with the values of the time when the fact became true."
+            " Absent in facts that an older release recorded."
         ),
     ] = ""
 
@@ -46,7 +46,7 @@ class Announcement:
         return f"{uid}/{self.fact}/{self.attempt}"
 
     def with_payload(self, payload: str) -> Self:
-        """The pending fact with its message. The message replaces the fields of a subclass."""
+        """The pending fact with its message, which replaces the values that a subclass has."""
         return type(self)(self.fact, self.attempt, self.at, payload=payload)
 
 
@@ -71,38 +71,37 @@ def render_announcements(items: Announcements) -> list[dict[str, Any]]:
 
 
 def declare(items: Announcements, fact: str, at: str, *, attempt: int = 0) -> Announcements:
-    """Add the fact unless it is declared already."""
+    """Add the fact, unless `items` contains it already."""
     if any(a.fact == fact and a.attempt == attempt for a in items):
         return items
     return (*items, Announcement(fact, attempt, later(items, at)))
 
 
 def later(items: Sequence[Announcement], at: str) -> str:
-    """The time of the next fact: `at`, but not before the last fact.
+    """The time of the next fact: `at`, or the time of the last fact if that is later.
 
-    So the times of an object's facts are in the order of the facts, also after another replica, whose clock
-    is behind, has taken over.
+    An object's facts are ordered by their times, even if another replica with a slower clock takes over.
     """
     return max((*(a.at for a in items), at), key=lambda stamp: parse_stamp(stamp) or EPOCH)
 
 
 def last_attempt(items: Announcements, fact: str) -> int:
-    """Highest attempt declared for the fact, -1 when none."""
+    """The highest attempt of the fact in `items`; -1 if there is none."""
     return max((a.attempt for a in items if a.fact == fact), default=-1)
 
 
 def pending(items: Announcements) -> Announcements:
-    """Facts that the bus has not stored, oldest first."""
+    """The facts that the bus has not stored yet, the oldest first."""
     return tuple(a for a in items if not a.announced)
 
 
 def confirm(items: Announcements, published: Collection[Announcement]) -> Announcements:
-    """Mark the published facts."""
+    """Mark the published facts as stored by the bus."""
     done = {(a.fact, a.attempt) for a in published}
     return tuple(replace(a, announced=True) if (a.fact, a.attempt) in done else a for a in items)
 
 
 def outstanding(items: Sequence[A]) -> tuple[A, ...]:
-    """Pending facts, and the last attempt of each fact, after which the next attempt is numbered."""
+    """The pending facts, and the last attempt of each fact, from which the next attempt gets its number."""
     last = {a.fact: a for a in sorted(items, key=lambda a: a.attempt)}
     return tuple(a for a in items if not a.announced or last[a.fact] is a)

@@ -66,7 +66,7 @@ def _time(value: object) -> object:
     try:
         return value.astimezone(UTC)
     except OverflowError as error:
-        # Which pydantic passes on as it is, past every caller's `except ValidationError`.
+        # Pydantic does not turn an OverflowError into the ValidationError that callers catch.
         raise ValueError("must be a time between year 1 and 9999 in UTC") from error
 
 
@@ -101,7 +101,10 @@ Timestamp = Annotated[datetime, BeforeValidator(_time), PlainSerializer(write_ti
 
 
 class WireEnum(StrEnum):
-    """A proto enum: value = proto name, `number` = proto number; unknown ones read as the zero value."""
+    """A proto enum.
+
+    The value is the name in the proto, `number` its number. Unknown values read as number 0.
+    """
 
     number: int
 
@@ -120,7 +123,7 @@ class WireEnum(StrEnum):
 
 
 class WireModel(BaseModel):
-    """Base of all generated messages: frozen, forward compatible, every field with its proto3 default."""
+    """The base of all generated messages: immutable, with proto3's defaults. Unknown fields are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=json_name, validate_by_name=True, validate_by_alias=True

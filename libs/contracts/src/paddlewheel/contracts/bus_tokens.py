@@ -1,10 +1,10 @@
-"""The service-account tokens that clients of the bus show."""
+"""The service-account tokens with which clients log in to the bus."""
 
 from __future__ import annotations
 
 AUDIENCE = "paddlewheel-bus"
-"""For whom they are made: the API server itself does not accept them."""
-TOKEN_SECONDS = 3600
-"""How long one is valid; the kubelet renews it when four fifths have passed."""
+"""The audience of the tokens. The API server itself does not accept tokens with it."""
+TOKEN_TIMEOUT_SECONDS = 3600
+"""Seconds for which a token is valid. The kubelet renews it after four fifths of that time."""
 TOKEN = "token"  # noqa: S105 - a name, not a secret
-"""The file in which a pod finds its own."""
+"""The name of the file that contains a pod's token."""

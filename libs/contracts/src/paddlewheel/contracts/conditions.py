@@ -1,4 +1,4 @@
-"""Standard Kubernetes conditions as values; the transition time changes only with the status."""
+"""Standard Kubernetes conditions. The transition time changes only when the status does."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from pydantic.alias_generators import to_camel
 class Condition:
     """A standard Kubernetes condition."""
 
-    type: Annotated[str, Field(description="CamelCase, stable.")]
+    type: Annotated[str, Field(description="Type of the condition, in CamelCase.")]
     status: Annotated[
         str,
         Field(
-            description="True, False or Unknown.", json_schema_extra={"enum": ["True", "False", "Unknown"]}
+            description="Status of the condition: True, False or Unknown.",
+            json_schema_extra={"enum": ["True", "False", "Unknown"]},
         ),
     ]
-    reason: Annotated[str, Field(description="CamelCase reason for the last transition.")] = ""
-    message: Annotated[str, Field(description="What is wrong and how to correct it.")] = ""
+    reason: Annotated[str, Field(description="Why the condition has this status, as one CamelCase word.")] = (
+        ""
+    )
+    message: Annotated[str, Field(description="Details for people: what is wrong, and what to do.")] = ""
     last_transition_time: Annotated[
         str,
-        Field(description="When `status` last changed.", json_schema_extra={"format": "date-time"}),
+        Field(description="When the status last changed.", json_schema_extra={"format": "date-time"}),
     ] = ""
     observed_generation: Annotated[
         int,
-        Field(description="Generation of the evaluated spec.", json_schema_extra={"format": "int64"}),
+        Field(
+            description="The metadata.generation that the condition was computed from.",
+            json_schema_extra={"format": "int64"},
+        ),
     ] = 0
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
@@ -38,28 +44,30 @@ class Condition:
 Conditions = tuple[Condition, ...]
 
 RECONCILE_FAILED = "ReconcileFailed"
-"""True after a bug of the controller, or for an object that it cannot read, until a pass has succeeded."""
+"""True when the last reconciliation failed, because of a bug or because the object cannot be read."""
 
 _CONDITIONS: TypeAdapter[Conditions] = TypeAdapter(Conditions)
 
 
 def find(conditions: Conditions, type_: str) -> Condition | None:
-    """The condition of this type."""
+    """The condition of this type; None if there is none."""
     return next((c for c in conditions if c.type == type_), None)
 
 
 def is_true(conditions: Conditions, type_: str) -> bool:
-    """The condition of this type exists and its status is True."""
+    """Whether there is a condition of this type with the status True."""
     found = find(conditions, type_)
     return found is not None and found.status == "True"
 
 
 def explain(conditions: Conditions, order: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """`status.reason` and `status.message`, for the columns of `kubectl get`.
+    """The values of `status.reason` and `status.message`, which `kubectl get` shows.
+
+    They are those of the first condition that matches.
 
     Args:
-        order: types with a status, "" for any. The first condition that has it explains the object's state,
-            unless a pass has failed.
+        order: types of conditions, each with the status to match; "" matches any status. ReconcileFailed=True
+            precedes all of them.
     """
     wanted = ((RECONCILE_FAILED, "True"), *order)
     found = ((find(conditions, type_), status) for type_, status in wanted)
@@ -68,12 +76,12 @@ def explain(conditions: Conditions, order: Sequence[tuple[str, str]]) -> dict[st
 
 
 def parse_conditions(raw: Sequence[Mapping[str, Any]] | None) -> Conditions:
-    """From `status.conditions`."""
+    """Parse `status.conditions`."""
     return _CONDITIONS.validate_python(raw or ())
 
 
 def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
-    """For `status.conditions`."""
+    """Render `status.conditions`."""
     return [
         {
             "type": c.type,
@@ -88,7 +96,10 @@ def render_conditions(conditions: Conditions) -> list[dict[str, Any]]:
 
 
 def set_condition(conditions: Conditions, new: Condition, now: str) -> Conditions:
-    """Set the condition of a type; an unchanged status keeps its transition time."""
+    """Add a condition, or replace that of the same type.
+
+    If its status is the same, the transition time is kept.
+    """
     old = find(conditions, new.type)
     since = old.last_transition_time if old and old.status == new.status else now
     stamped = Condition(new.type, new.status, new.reason, new.message, since, new.observed_generation)

@@ -1,7 +1,7 @@
-"""Names that services share about data sets: node labels, claims, volumes, the runtime's objects.
+"""The names of a data set's node labels, claim, volume and runtime objects.
 
-Pure functions of namespace and set name. A set's name has at most `SET_NAME_MAX` characters, so that its
-StatefulSet's revision label, its Service and its pods' host names all stay within Kubernetes' 63.
+All names are functions of the set's namespace and name. A set's name has at most `SET_NAME_MAX` characters,
+so that its Service, its pods' host names and the revision label of its StatefulSet have at most 63.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ import hashlib
 LABEL_DOMAIN = "paddlepaddle.org"
 SET_NAME_MAX = 44
 _LABEL_NAME_MAX = 63
-"""Of a label's name, and of its value."""
+"""Characters of a label's name or value, at most."""
 
 
 def node_label(namespace: str, set_name: str) -> str:
-    """Label key of the nodes that hold the set; its value is the partition's index (`0`, `1` ...).
+    """The label key of nodes on which the set is mounted. The value is the index of the partition (`0`, `1`
+    ...).
 
-    The namespace is hashed when the readable form is longer than a label may be.
+    If the key would be too long for a label, a hash replaces the namespace.
     """
     return _of_namespace("juicefs", namespace, set_name)
 
 
 def home_label(namespace: str, set_name: str) -> str:
-    """Label key of the nodes that have the set's cache, mounted or not: runtime pods prefer them."""
+    """The label key of nodes that have a cache of the set, mounted or not.
+
+    Runtime pods prefer these nodes.
+    """
     return _of_namespace("home", namespace, set_name)
 
 
@@ -36,20 +40,23 @@ def _of_namespace(prefix: str, namespace: str, set_name: str) -> str:
 
 
 def set_label(set_name: str) -> str:
-    """The published contract's label key, without namespace: on children `true`, on nodes a pod's name."""
+    """The label key of the original operator, without a namespace.
+
+    Its value is `true` on child objects, and the name of the runtime pod on nodes.
+    """
     return f"{LABEL_DOMAIN}/juicefs-{set_name}"
 
 
 def claim_name(set_name: str) -> str:
-    """The PersistentVolumeClaim in the set's namespace; also the volume's name in pods."""
+    """The name of the PersistentVolumeClaim in the set's namespace, and of the volume in pods."""
     return set_name
 
 
 def pv_name(namespace: str, set_name: str) -> str:
-    """The cluster-wide PersistentVolume, also for the CSI driver, which labels its mount pods with it.
+    """The name of the PersistentVolume. The CSI driver labels its mount pods with it.
 
-    Neither part contains a dot, so no two sets share a name. One that is longer than a label's value may be
-    has the namespace hashed, and two dots.
+    The name is `<namespace>.<set>`; neither part contains a dot, so it is unique. If it would be too long for
+    a label's value, it is `ns.<hash of the namespace>.<set>`.
     """
     name = f"{namespace}.{set_name}"
     if len(name) <= _LABEL_NAME_MAX:
@@ -61,16 +68,22 @@ def pv_name(namespace: str, set_name: str) -> str:
 def set_reference(namespace: str, set_name: str) -> str:
     """The value of the label `paddlepaddle.org/sampleset` on the runtime's objects: `<namespace>.<set>`.
 
-    One that would be longer than 63 characters is `ns.<digest of the namespace>.<set>`.
+    If it would have more than 63 characters, it is `ns.<hash of the namespace>.<set>`.
     """
     return pv_name(namespace, set_name)
 
 
 def runtime_name(namespace: str, set_name: str, home: str) -> str:
-    """The runtime's StatefulSet and Secret in the namespace of the release, `home`; pod i is `<name>-<i>`.
+    """The name of the runtime's StatefulSet and Secret, which are in the namespace of the release.
 
-    A set of that namespace has the published contract's name, `<set>-runtime`. Others are
-    `<set>-<namespace>-<digest>-runtime`; set and namespace together have 33 characters at most.
+    Pod i is `<name>-<i>`. For a set in the release's namespace, the name is that of the original operator,
+    `<set>-runtime`. For other sets it is `<set>-<namespace>-<digest>-runtime`, with `<set>-<namespace>` cut
+    to 33 characters.
+
+    Args:
+        namespace: namespace of the set.
+        set_name: name of the set.
+        home: namespace of the release.
     """
     if namespace == home:
         return contract_runtime_name(set_name)
@@ -79,22 +92,31 @@ def runtime_name(namespace: str, set_name: str, home: str) -> str:
 
 
 def contract_runtime_name(set_name: str) -> str:
-    """The runtime's StatefulSet and Secret as the published contract names them, in the set's namespace."""
+    """The name that the original operator gives the runtime's StatefulSet and Secret."""
     return f"{set_name}-runtime"
 
 
 def volume_secret_name(runtime: str) -> str:
-    """The Secret that the JuiceFS CSI driver mounts the volume with, by the name of the runtime."""
+    """The name of the Secret with which the JuiceFS CSI driver mounts the volume.
+
+    Args:
+        runtime: the result of `runtime_name`.
+    """
     return f"{runtime}-volume"
 
 
 def runtime_service_name(runtime: str) -> str:
-    """The headless Service of the runtime pods, by the name of the runtime."""
+    """The name of the runtime pods' headless Service.
+
+    Args:
+        runtime: the result of `runtime_name`.
+    """
     return f"{runtime}-service"
 
 
 def runtime_pod_name(set_name: str, partition: int) -> str:
-    """The runtime pod as the published contract names it: the value of a node's label `set_label`."""
+    """The name of a runtime pod in the original operator, which is the value of a node's label
+    `set_label`."""
     return f"{contract_runtime_name(set_name)}-{partition}"
 
 

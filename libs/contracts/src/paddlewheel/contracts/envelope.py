@@ -1,4 +1,4 @@
-"""The CloudEvents envelope around every event, and its form on the wire (headers + proto3 JSON body)."""
+"""The CloudEvents envelope of a fact. `wire` converts it to headers and a body."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Event:
-    """One fact: a generated contract model plus where it belongs.
+    """A fact: its message and the attributes of a CloudEvent.
 
-    `id` is deterministic (`<uid>/<fact>/<attempt>`), so publishing twice stores once.
-    `type` is the proto full name (`paddlewheel.jobs.v1.JobRunning`), `subject` the NATS subject.
+    Attributes:
+        id: `<uid>/<fact>/<attempt>`. The stream stores one message for each id, so a fact may be published
+            again.
+        type: full name of the message in `protos/`, e.g. `paddlewheel.jobs.v1.JobRunning`.
+        source: name of the service that publishes the fact.
+        subject: NATS subject.
+        time: when the fact became true, with a time zone.
+        data: the message.
+        traceparent: W3C trace context; "" = none.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Facts as envelopes; `EVENTS` is the registry of all types on the bus."""
+"""Creates the envelopes of facts. `EVENTS` is the registry of the types of all facts."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def make_event(
     """Put a fact into its envelope.
 
     Args:
-        data: one of the models in `EVENTS`.
-        id: deterministic (`Announcement.event_id`); the stream stores one message per id.
+        data: the message; its model must be in `EVENTS`.
+        id: `Announcement.event_id`; the stream stores one message for each id.
         source: name of the publishing service.
-        namespace: of the object the fact is about.
-        uid: of the object the fact is about.
-        time: when the fact became true, aware.
-        traceparent: W3C trace context, "" = none.
+        namespace: namespace of the object that the fact is about.
+        uid: uid of the object that the fact is about.
+        time: when the fact became true, with a time zone.
+        traceparent: W3C trace context; "" = none.
 
     Raises:
-        Permanent: `data` is not a fact, or namespace or uid is not valid in a subject.
+        Permanent: `data` is not a fact, or `namespace` or `uid` cannot be part of a subject.
     """
     type_ = type_name(data)
     if type_ not in EVENTS:

@@ -1,11 +1,14 @@
-"""Names of a PaddleJob's objects and annotations that others than job-controller use."""
+"""Names of a PaddleJob's objects and annotations that other programs than job-controller use."""
 
 from __future__ import annotations
 
 RESTART = "paddlepaddle.org/restart"
-"""Annotation of a PaddleJob: a time; whenever its value changes, all pods are made anew."""
+"""The annotation of a PaddleJob that restarts it: a time. When its value changes, all pods are replaced."""
 
 
 def kept_logs_name(job: str) -> str:
-    """The ConfigMap with the last lines of a finished job's pods, by pod, once these are deleted."""
+    """The name of the ConfigMap that keeps the last lines of a finished job's pods after their deletion.
+
+    Its keys are the names of the pods.
+    """
     return f"{job}.kept-logs"

@@ -1,4 +1,4 @@
-"""The address of an object, used by queues, stores and logs alike."""
+"""The key of a Kubernetes object: its namespace and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMESPACE = re.compile(_LABEL)
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """Namespace and name; namespace is "" for cluster-wide kinds."""
+    """The namespace and name of an object. The namespace is "" for cluster-wide kinds."""
 
     namespace: str
     name: str
@@ -24,10 +24,10 @@ class Key:
 
 
 def is_name(name: str) -> bool:
-    """An object of a custom resource can have this name: `NAME_FORM`."""
+    """Whether an object of a custom resource can have this name. `NAME_FORM` describes valid names."""
     return len(name) <= 253 and _NAME.fullmatch(name) is not None
 
 
 def is_namespace(name: str) -> bool:
-    """A namespace can have this name: `NAMESPACE_FORM`."""
+    """Whether a namespace can have this name. `NAMESPACE_FORM` describes valid names."""
     return len(name) <= 63 and _NAMESPACE.fullmatch(name) is not None

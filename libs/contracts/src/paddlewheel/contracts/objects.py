@@ -1,4 +1,4 @@
-"""Reading raw Kubernetes objects."""
+"""Functions that read fields of raw Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Object = Mapping[str, Any]
 
 
 def key_of(obj: Object) -> Key:
-    """The object's address."""
+    """The namespace and name of the object."""
     meta = obj["metadata"]
     return Key(meta.get("namespace", ""), meta["name"])
 
@@ -67,7 +67,7 @@ def status_of(obj: Object) -> Mapping[str, Any]:
 
 
 def is_deleting(obj: Object) -> bool:
-    """Deletion was asked for and finalizers or a grace period hold it."""
+    """Whether the object is being deleted, and waits for finalizers or a grace period."""
     return "deletionTimestamp" in obj["metadata"]
 
 
@@ -78,19 +78,22 @@ def controller_of(obj: Object) -> Mapping[str, Any] | None:
 
 
 def controller_uid(obj: Object) -> list[str]:
-    """An informer's index function: the uid of the controlling owner."""
+    """An index function for informers: the uid of the object's controlling owner."""
     owner = controller_of(obj)
     return [str(owner["uid"])] if owner else []
 
 
 def controller_id(obj: Object) -> list[str]:
-    """An informer's index function: the `id_of` of the controlling owner, which is in the same namespace. An
-    object of another namespace can name any owner."""
+    """An index function for informers: the `id_of` of the object's controlling owner.
+
+    Owners are in the namespace of the object. The uid alone would not do: an owner reference of an object in
+    another namespace can contain any uid.
+    """
     return [_id(obj, uid) for uid in controller_uid(obj)]
 
 
 def id_of(obj: Object) -> str:
-    """The namespace and uid."""
+    """`<namespace>/<uid>` of the object."""
     return _id(obj, uid_of(obj))
 
 
@@ -99,5 +102,5 @@ def _id(obj: Object, uid: str) -> str:
 
 
 def is_controlled_by(obj: Object, owner_uid: str) -> bool:
-    """The owner of this uid controls the object."""
+    """Whether the object's controlling owner has this uid."""
     return controller_uid(obj) == [owner_uid]

@@ -1,11 +1,12 @@
-"""Keys of the records in the buckets of runs and nodes, built and parsed here only.
+"""The keys of records in the buckets of runs and nodes. Only this module builds and parses them.
 
 | key | record |
 |---|---|
 | `<set-uid>.<run-id>.spec`, `.state`, `.cancel`, `.part-<partition>` | bucket of runs |
 | `<set-uid>.<partition>` | bucket of nodes |
 
-Tokens are validated as in subjects, so that no id can address the records of another run or set.
+Each part of a key is validated like a token of a subject, so no id can refer to records of another run or
+set.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PART = "part-"
 
 
 class Record(StrEnum):
-    """The records of a run."""
+    """The kinds of records that a run has."""
 
     SPEC = "spec"
     STATE = "state"
@@ -31,7 +32,10 @@ class Record(StrEnum):
 
 @dataclass(frozen=True)
 class RunKey:
-    """One run. Building a key raises Permanent(MalformedSubject) when an id is not a valid token."""
+    """The keys of one run's records.
+
+    Each raises Permanent(MalformedSubject) if an id is not a valid token.
+    """
 
     set_uid: str
     run_id: str
@@ -49,12 +53,12 @@ class RunKey:
         return self._key(Record.CANCEL)
 
     def part(self, partition: int) -> str:
-        """The record of one partition."""
+        """The key of one partition's record."""
         return self._key(f"{_PART}{partition}")
 
     @property
     def pattern(self) -> str:
-        """Matches all records of the run."""
+        """The pattern that matches all records of the run."""
         return self._key(">")
 
     def _key(self, name: str) -> str:
@@ -63,7 +67,7 @@ class RunKey:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A parsed key of the bucket of runs. `partition` is -1 unless the record is a partition's."""
+    """A parsed key of the bucket of runs. `partition` is -1 unless it is the record of a partition."""
 
     run: RunKey
     record: Record
@@ -72,7 +76,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class NodeKey:
-    """One partition of a set, in the bucket of nodes."""
+    """The key of a partition's record in the bucket of nodes."""
 
     set_uid: str
     partition: int
@@ -82,21 +86,21 @@ class NodeKey:
 
 
 def set_pattern(set_uid: str) -> str:
-    """Matches all records of a set, in either bucket."""
+    """The pattern that matches all records of a set, in either bucket."""
     return f"{token(set_uid, 'set_uid')}.>"
 
 
 RUN_RECORDS, NODE_RECORDS = "*.*.*", "*.*"
-"""Match the keys of all records in either bucket, and none of another shape."""
+"""Patterns that match all records in the bucket of runs, and in that of nodes."""
 
 
 def record_pattern(record: Record, set_uid: str = "*") -> str:
-    """Matches this record (not those of partitions) of all runs of a set; `*` = of all sets."""
+    """The pattern that matches a kind of record, except PART, of all runs of a set; `*` = of all sets."""
     return f"{token(set_uid, 'set_uid', wild=True)}.*.{record}"
 
 
 def parse_run_record(key: str) -> RunRecord | None:
-    """None when no record of a run has such a key: agents may write keys that `RunKey` refuses to build."""
+    """Parse a key of the bucket of runs. None if it is not valid: agents may write keys of other forms."""
     tokens = key.split(".")
     if len(tokens) != 3 or not _is_token(tokens[0]) or not _is_token(tokens[1]):
         return None
@@ -110,7 +114,7 @@ def parse_run_record(key: str) -> RunRecord | None:
 
 
 def parse_node_key(key: str) -> NodeKey | None:
-    """None when no record of a node has such a key."""
+    """Parse a key of the bucket of nodes. None if it is not valid."""
     set_uid, _, partition = key.rpartition(".")
     if not partition.isascii() or not partition.isdigit() or not _is_token(set_uid):
         return None

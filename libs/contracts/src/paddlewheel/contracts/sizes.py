@@ -1,4 +1,4 @@
-"""Sizes as people read them in statuses and messages."""
+"""Sizes as text, for statuses and messages."""
 
 from __future__ import annotations
 

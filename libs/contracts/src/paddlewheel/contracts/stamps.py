@@ -1,25 +1,25 @@
-"""RFC 3339 time stamps as Kubernetes objects carry them."""
+"""RFC 3339 time stamps, as in Kubernetes objects."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for a time that is missing in an object written by hand."""
+"""The value for a time that is missing in an object."""
 
 
 def seconds_stamp(time: datetime) -> str:
-    """`2026-01-31T12:00:00Z`, as Kubernetes writes times. `time` must be aware."""
+    """The time as Kubernetes writes it, e.g. `2026-01-31T12:00:00Z`. `time` must have a time zone."""
     return f"{_utc(time).isoformat(timespec='seconds')}Z"
 
 
 def milliseconds_stamp(time: datetime) -> str:
-    """`2026-01-31T12:00:00.250Z`, as announcements carry times. `time` must be aware."""
+    """The time as announcements contain it, e.g. `2026-01-31T12:00:00.250Z`. `time` must have a time zone."""
     return f"{_utc(time).isoformat(timespec='milliseconds')}Z"
 
 
 def parse_stamp(text: str | None) -> datetime | None:
-    """The aware time of a stamp, UTC where the stamp names no zone; None when it is empty or invalid."""
+    """The time of a stamp, in UTC unless the stamp has a zone; None if the stamp is empty or invalid."""
     try:
         time = datetime.fromisoformat(text or "")
     except ValueError:
@@ -28,13 +28,13 @@ def parse_stamp(text: str | None) -> datetime | None:
 
 
 def age(text: str | None, now: datetime) -> float:
-    """Seconds from a stamp to `now`; 0 when the stamp is empty or invalid."""
+    """Seconds from a stamp to `now`; 0 if the stamp is empty or invalid."""
     time = parse_stamp(text)
     return (now - time).total_seconds() if time else 0.0
 
 
 def human_duration(seconds: float) -> str:
-    """`45s`, `3m20s`, `2h5m`, `3d4h`: the two largest units."""
+    """The duration in its two largest units: `45s`, `3m20s`, `2h5m`, `3d4h`."""
     units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
     left, parts = max(0, int(seconds)), list[str]()
     for name, size in units:

@@ -1,7 +1,8 @@
-"""Which engines, stores and parameters of their addresses a Secret may name.
+"""The metadata engines, object stores and parameters of their addresses that a Secret may contain.
 
-The client that opens these addresses runs privileged, and many addresses name files: a database on disk, a
-store in a directory, a socket, certificates, `allowAllFiles` of MySQL. So this is a list of what is allowed.
+The client that opens these addresses runs privileged, and many addresses can name files of the node: a
+database on disk, a store in a directory, a socket, certificates, `allowAllFiles` of MySQL. So only listed
+ones are allowed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import parse_qsl
 from paddlewheel.contracts.crds.options import SOURCE_SCHEMES
 
 STORES = (*(scheme for scheme in SOURCE_SCHEMES if scheme != "file"), "tos", "sftp")
-"""Of a volume's data. A directory of one node is no store for a data set that several nodes share."""
+"""Object stores that can hold a volume's data. `file` is not one of them: several nodes share a data set."""
 META_ENGINES = ("redis", "rediss", "mysql", "postgres", "tikv", "etcd")
 _PARAMETERS = """
     min-retry-backoff max-retry-backoff max-retries read-timeout write-timeout route-read
@@ -22,7 +23,7 @@ _PARAMETERS = """
     application_name max_open_conns max_idle_conns max_idle_time max_life_time
 """
 PARAMETERS = frozenset(_PARAMETERS.split())
-"""None of them names a file."""
+"""Allowed parameters of addresses. None of them names a file."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _META = re.compile(
@@ -37,14 +38,15 @@ _BUCKET_SCHEMES = frozenset({"http", "https", "rediss", *STORES})
 
 
 class InvalidStore(ValueError):  # noqa: N818 - a verdict on input, not a failure
-    """The message names the key and the remedy, and no value that may be secret."""
+    """An entry of the Secret is invalid. The message names its key and what to do, and contains no secret
+    value."""
 
 
 def check_engine(values: Mapping[str, str]) -> None:
     """Check `name`, `storage`, `bucket` and `metaurl` of an engine Secret.
 
     Raises:
-        InvalidStore: something that is not on the lists above.
+        InvalidStore: an entry is malformed, or contains an engine, store or parameter that is not allowed.
     """
     if not _NAME.fullmatch(values["name"]):
         raise InvalidStore("name: must be 3 to 63 of a-z, 0-9 and '-', as JuiceFS names volumes")
@@ -53,7 +55,7 @@ def check_engine(values: Mapping[str, str]) -> None:
 
 
 def check_store(storage: str, bucket: str) -> None:
-    """Check where a volume has its data. Raises InvalidStore."""
+    """Check the address of the store that holds a volume's data. Raises InvalidStore."""
     if storage.lower() not in STORES:
         known = ", ".join(STORES)
         raise InvalidStore(f"storage: {storage[:40]!r} is not one of {known}; name an object store")
@@ -67,15 +69,15 @@ def check_metaurl(metaurl: str) -> None:
     """Check the address of a metadata engine. Raises InvalidStore."""
     found = _META.fullmatch(metaurl)
     is_cut = found is not None and found["scheme"] == "mysql" and not found["path"]
-    # Its driver looks for the last '/': without a database, it would find one in the password.
+    # MySQL's driver splits the address at the last '/': without a database, that may be one in the password.
     if found is None or found["scheme"] not in META_ENGINES or is_cut:
         known = ", ".join(META_ENGINES)
         raise InvalidStore(
             f"metaurl: must be ENGINE://[USER:PASSWORD@]HOST[:PORT]/DATABASE with ENGINE one of {known};"
-            " files and sockets of a node are no metadata engines"
+            " files and sockets of a node cannot be used"
         )
     if found["scheme"] == "postgres" and re.search("[/?#]", found["password"] or ""):
-        # Its driver reads an address of which this would be the host and the parameters.
+        # Postgres' driver would take the text after such a character for the host, or for parameters.
         raise InvalidStore("metaurl: write '/', '?' and '#' of the password as %2F, %3F and %23")
     _check_parameters("metaurl", found["query"])
 
@@ -88,7 +90,7 @@ def check_parameters(uri: str, where: str) -> None:
 
 def _check_parameters(where: str, query: str | None) -> None:
     if "@" in (query or ""):
-        # This may be the end of a password, of which nothing is shown.
+        # The text may be the end of a password, so the message does not contain it.
         raise InvalidStore(f"{where}: write '?' and '@' of a password as %3F and %40")
     names = [name for name, _ in parse_qsl(query or "", keep_blank_values=True)]
     unknown = sorted(set(names) - PARAMETERS)

@@ -1,4 +1,7 @@
-"""Every NATS subject is built and parsed here. Tokens are validated, so none can widen or leave its place."""
+"""Builds and parses all NATS subjects.
+
+Tokens are validated: a name with a dot or a wildcard cannot change the meaning of a subject.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ class EventSubject:
 
 
 def event_subject(event: BaseModel | type[BaseModel] | str, namespace: str, uid: str) -> str:
-    """Subject of a fact, given its model, its model class or its type (proto full name).
+    """The subject of a fact, given its model, its model class or its type (full name in `protos/`).
 
     Raises:
-        Permanent: not a fact's type, or a token that no subject can carry.
+        Permanent: the type is not that of a fact, or `namespace` or `uid` is not a valid token.
     """
     context, entity, fact, version = _words_of(type_name(event))
     place = (token(namespace, "namespace"), token(uid, "uid"))
@@ -56,14 +59,14 @@ def event_filter(
     *,
     version: str = "v1",
 ) -> str:
-    """Subject filter for facts; `*` = any."""
+    """A filter for subjects of facts; `*` matches any value."""
     parts = {"context": context, "entity": entity, "fact": fact, "version": version}
     parts |= {"namespace": namespace, "uid": uid}
     return ".".join((_root(context), *(token(value, name, wild=True) for name, value in parts.items())))
 
 
 def parse_event_subject(subject: str) -> EventSubject:
-    """Raises Permanent when it is not the subject of one fact."""
+    """Parse the subject of a fact. Raises Permanent if it is the subject of anything else."""
     tokens = subject.split(".")
     if len(tokens) != 8 or ".".join(tokens[:2]) != _root(tokens[2]):
         raise Permanent(
@@ -73,14 +76,14 @@ def parse_event_subject(subject: str) -> EventSubject:
 
 
 def is_place_of_unknown(type_: str, subject: str) -> bool:
-    """The subject is that of a fact of this type, which this release does not know."""
+    """Whether the subject belongs to a fact of this type, which this release does not know."""
     match, tokens = _TYPE.fullmatch(type_), subject.split(".")
     if not match or len(tokens) != 8:
         return False
     root, place = ".".join(tokens[:2]), tuple(tokens[2:6])
     context, entity, fact, version = place
     roots = {ROOTS[context]} if context in ROOTS else {_EVENTS, *ROOTS.values()}
-    # At the place of a known type a type that only looks like it is a mistake of the publisher.
+    # If the subject belongs to a known type, the unknown type is a mistake of the publisher.
     if root not in roots or place in _known_places():
         return False
     words = f"{entity}{fact}".replace("-", "")
@@ -89,34 +92,34 @@ def is_place_of_unknown(type_: str, subject: str) -> bool:
 
 
 def work_subject(set_uid: str, run_id: str, partition: int, chunk: int) -> str:
-    """Where one chunk of one partition of one run lies."""
+    """The subject of one chunk of work for a partition in a run."""
     return work_filter(set_uid, run_id, str(partition), str(chunk))
 
 
 def work_filter(set_uid: str, run_id: str = _ANY, partition: str = _ANY, chunk: str = _ANY) -> str:
-    """Chunks of a run, or of a whole set; `*` = any."""
+    """A filter for chunks of a run, or of a whole set; `*` matches any value."""
     parts = {"set_uid": set_uid, "run_id": run_id, "partition": partition, "chunk": chunk}
     tokens = ".".join(token(value, name, wild=name != "set_uid") for name, value in parts.items())
     return f"pw.work.cache.{tokens}.v1"
 
 
 def dead_letter_subject(durable: str) -> str:
-    """Where messages that a durable consumer could not handle are parked."""
+    """The subject of dead letters: messages that a durable consumer could not handle."""
     return f"pw.dlq.{token(durable, 'durable')}"
 
 
 def replay_subject(durable: str) -> str:
-    """Where replayed dead letters wait for the durable consumer that failed."""
+    """The subject on which replayed dead letters wait for the durable consumer that failed."""
     return f"{dead_letter_subject(durable)}.again"
 
 
 def command_subject(service: str, verb: str) -> str:
-    """Where all replicas of a service hear a command."""
+    """The subject of a command to all replicas of a service."""
     return f"pw.cmd.{token(service, 'service')}.{token(verb, 'verb')}.v1"
 
 
 def type_name(event: BaseModel | type[BaseModel] | str) -> str:
-    """Proto full name of a contract model. Raises Permanent for other models."""
+    """The full name in `protos/` of a contract model. Raises Permanent for other models."""
     if isinstance(event, str):
         return event
     model = event if isinstance(event, type) else type(event)
@@ -126,7 +129,7 @@ def type_name(event: BaseModel | type[BaseModel] | str) -> str:
 
 
 def _words_of(type_: str) -> tuple[str, str, str, str]:
-    """Context, entity, fact and version of a type: SampleSetSyncFailed is sampleset/sync-failed."""
+    """Context, entity, fact and version of a type, e.g. sampleset and sync-failed of SampleSetSyncFailed."""
     match = _TYPE.fullmatch(type_)
     entities = ENTITIES.get(match[1], ()) if match else ()
     entity = next((e for e in entities if match and match[3].startswith(e) and match[3] != e), "")
@@ -142,12 +145,21 @@ def _known_places() -> frozenset[tuple[str, ...]]:
 
 
 def _root(context: str) -> str:
-    """Facts that come from outside lie apart from ours; their namespace token names the source."""
+    """The first two tokens of a context's subjects.
+
+    Notifications of object stores have others than our facts.
+    """
     return ROOTS.get(context, _EVENTS)
 
 
 def token(value: str, name: str, *, wild: bool = False) -> str:
-    """One token of a subject or key. Raises Permanent when it holds a character that none may hold."""
+    """Check one token of a subject or key. Raises Permanent if it contains an invalid character.
+
+    Args:
+        value: the token.
+        name: the token's name in the error message.
+        wild: whether `*` is allowed.
+    """
     if (wild and value == _ANY) or _TOKEN.fullmatch(value):
         return value
     raise Permanent("MalformedSubject", f"{name}: {value!r} has characters outside A-Z a-z 0-9 _ -")

@@ -1,4 +1,5 @@
-"""Events and records as bytes: proto3 JSON bodies, CloudEvents headers in binary mode, trace context."""
+"""Converts events and records to bytes and back: bodies in proto3 JSON, CloudEvents headers in binary
+mode."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ M = TypeVar("M", bound=BaseModel)
 CONTENT_TYPE = "application/json"
 SPEC_VERSION = "1.0"
 MESSAGE_ID = "Nats-Msg-Id"
-"""The header by which a stream removes duplicates."""
+"""The header from which a stream detects duplicates."""
 
 _REQUIRED = ("ce-specversion", "ce-id", "ce-type", "ce-source", "ce-time")
 _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 class UnknownFact(Permanent):
-    """A well-formed event of a type that a newer release has; to be skipped, not repaired."""
+    """A valid event of a type that only a newer release knows. Consumers skip it; it is not a dead letter."""
 
     def __init__(self, type_: str) -> None:
         super().__init__("UnknownFact", f"ce-type {type_!r} or its version is unknown to this release")
@@ -35,15 +36,16 @@ class UnknownFact(Permanent):
 
 
 def to_json(model: BaseModel) -> bytes:
-    """proto3 JSON: lowerCamelCase, defaults omitted, 64-bit integers as strings, RFC 3339 times."""
+    """Render proto3 JSON: lowerCamelCase names, 64-bit integers as strings, RFC 3339 times, no defaults."""
     return model.model_dump_json(by_alias=True, exclude_defaults=True).encode()
 
 
 def from_json(model: type[M], data: bytes) -> M:
-    """Read proto3 JSON; unknown fields are ignored.
+    """Parse proto3 JSON. Unknown fields are ignored.
 
     Raises:
-        Permanent: not JSON, not an object, or a field that does not fit (named in the message).
+        Permanent: the text is not a JSON object, or a field has an invalid value; the message names the
+            field.
     """
     try:
         return model.model_validate(orjson.loads(data))
@@ -54,7 +56,7 @@ def from_json(model: type[M], data: bytes) -> M:
 
 
 def encode(event: Event) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of an event."""
+    """The body and the headers of an event."""
     headers = {
         "ce-specversion": SPEC_VERSION,
         "ce-id": event.id,
@@ -71,10 +73,10 @@ def encode(event: Event) -> tuple[bytes, dict[str, str]]:
 
 
 def decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
-    """Read an event.
+    """Parse an event.
 
     Raises:
-        UnknownFact: nothing is wrong with it but that this release does not know its type.
+        UnknownFact: the event is valid, but this release does not know its type.
         Permanent: `MalformedEvent`; the message names the header or field.
     """
     try:
@@ -108,7 +110,7 @@ def _decode(subject: str, data: bytes, headers: Mapping[str, str]) -> Event:
 
 
 def _check_place(subject: str, type_: str) -> None:
-    """The type is known, and the subject is the one it belongs to."""
+    """Check that the type is known, and that the subject belongs to it."""
     if type_ not in EVENTS:
         raise Permanent("UnknownType", f"ce-type {type_!r} or its version is unknown")
     place = parse_event_subject(subject)

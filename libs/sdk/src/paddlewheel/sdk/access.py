@@ -1,4 +1,4 @@
-"""Access to the bus: from the arguments, otherwise from the environment."""
+"""Access to the bus, from arguments or from the environment."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ def resolve_access(
     environment: Mapping[str, str] | None = None,
     role: str = SUBSCRIBER,
 ) -> Access:
-    """Use NATS_URL, NATS_TLS_DIR, NATS_TOKEN_FILE and NATS_CREDS for arguments that are not given.
+    """The access to the bus. An argument precedes its environment variable.
 
-    NATS_TLS_DIR is a folder with ca.crt. NATS_TOKEN_FILE is a projected service-account token, and NATS_TEAM
-    the team of subscribers to join with it. For an account in no team, NATS_NAMESPACES are the namespaces,
-    joined by commas, whose live facts it receives. NATS_CREDS is a credentials file, or a file with the seed
-    of an nkey, for a server of your own. NATS_TLS_HOSTNAME is the name in the server's certificate where it
-    is not the address.
+    | variable | argument | value |
+    |---|---|---|
+    | NATS_URL | url | address of the bus |
+    | NATS_TLS_DIR | tls_dir | folder with ca.crt |
+    | NATS_TOKEN_FILE | | projected service-account token |
+    | NATS_TEAM | | team of subscribers to join with the token |
+    | NATS_NAMESPACES | | without a team: namespaces, joined by commas, whose live facts are received |
+    | NATS_CREDS | creds_file | credentials file, or seed of an nkey, for a server of your own |
+    | NATS_TLS_HOSTNAME | | name in the server's certificate, if it differs from the address |
 
     Raises:
-        InvalidArgument: there is no address, or a file cannot be used; names the argument or the variable.
+        InvalidArgument: there is no address, or a file cannot be used; the message names the argument or
+            variable.
     """
     env = os.environ if environment is None else environment
     address = url or env.get("NATS_URL", "")
@@ -74,7 +79,7 @@ def _namespaces(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _check_tls(source: str, folder: str) -> None:
-    """Fail at once, because waiting does not correct a file."""
+    """Fail at once: a missing file does not appear by waiting."""
     if folder and (problem := tls_problem(folder)):
         remedy = "a folder with ca.crt is needed (ConfigMap bus-ca)"
         raise InvalidArgument(source, problem, f"{remedy}, or none for a bus without TLS")
@@ -96,4 +101,4 @@ def _check_token(file: str, folder: str) -> None:
     if not Path(file).is_file():
         raise InvalidArgument("NATS_TOKEN_FILE", f"there is no file {file}", remedy)
     if not folder:
-        raise InvalidArgument("NATS_TLS_DIR", "a token is shown over TLS only", "name the folder of ca.crt")
+        raise InvalidArgument("NATS_TLS_DIR", "a token is sent over TLS only", "name the folder of ca.crt")

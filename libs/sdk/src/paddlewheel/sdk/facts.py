@@ -1,4 +1,4 @@
-"""Every fact of the contracts as a class: `from paddlewheel.sdk import JobSucceeded`."""
+"""The classes of all facts: `from paddlewheel.sdk import JobSucceeded`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PaddleJob without YAML: the manifest of a training job, checked as the API server checks it. Pure."""
+"""Builds the manifest of a PaddleJob in Python, and checks it with the rules of the API server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Seconds = int | str | timedelta | None
 
 GPU = "nvidia.com/gpu"
 BACKEND = "PADDLE_DISTRI_BACKEND"
-"""Paddle's variable for how workers communicate."""
+"""The environment variable that selects how Paddle's workers communicate."""
 CPU_BACKEND = "gloo"
 
 _CONTAINER = "main"
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _QUANTITY = re.compile(PATTERN)
 _LONGEST = 2**31 - 1
-"""Seconds: the fields are 32-bit integers."""
+"""The largest number of seconds, because the fields are 32-bit integers."""
 _PARAMETERS = {
     "metadata.name": "name",
     f"spec.{WORKER}.replicas": "workers",
@@ -40,31 +40,33 @@ _PARAMETERS = {
     "spec.backoffLimit": "backoff_limit",
     "spec.checkpointPath": "checkpoint",
 }
-"""Which parameter becomes which field."""
+"""Field of the manifest to the parameter that sets it."""
 _STRINGS = ("name", "image", "namespace", "cpu", "memory", "data", "checkpoint", "network")
 _NUMBERS = ("workers", "servers", "gpus")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """What to run: `TrainingJob(name="sine", image="team/sine:1", workers=2).manifest()`.
+    """A training job: `TrainingJob(name="sine", image="team/sine:1", workers=2).manifest()`.
 
     Args:
-        name: of the PaddleJob, unique in its namespace.
-        image: of all pods.
-        command: program and arguments; none: what the image runs.
-        workers: pods that train, at least 1.
-        servers: parameter servers; with any, the mode of the job is PS.
-        gpus: for each worker.
-        cpu: for each pod, such as "4" or "500m".
-        memory: for each pod, such as "8Gi"; it gets no more than that.
-        env: variables of all pods. Whoever may read the job may read them: keys belong into a Secret.
-        data: "SET:/mount": the SampleSet to wait for, and where the pods see it.
-        checkpoint: where the program keeps its checkpoints, a path in the pods or a URI.
-        backoff_limit: restarts after failures of the program.
-        deadline: how long the job may take.
-        ttl: how long after its end the job is deleted; None: never.
-        network: PodIP, Service or Host; "": PodIP.
+        name: name of the PaddleJob, unique in its namespace.
+        image: image of all pods.
+        command: program and its arguments; default: the entry point of the image.
+        namespace: namespace of the PaddleJob.
+        workers: number of pods that train, at least 1.
+        servers: number of parameter servers. With one or more, the mode of the job is PS.
+        gpus: number of GPUs of each worker.
+        cpu: CPU that each pod requests, e.g. "4" or "500m".
+        memory: memory that each pod requests, e.g. "8Gi". It is also the pod's limit.
+        env: environment variables of all pods. All users with access to the job can read them, so put keys
+            into a Secret instead.
+        data: "SET:/mount": a SampleSet to wait for, and the path at which the pods mount it.
+        checkpoint: where the program keeps its checkpoints: a path in the pods or a URI.
+        backoff_limit: number of restarts after failures of the program.
+        deadline: time after which the job fails if it has not ended; default: no limit.
+        ttl: time after its end at which the job is deleted; default: never.
+        network: PodIP, Service or Host; default: PodIP.
     """
 
     name: str
@@ -85,17 +87,18 @@ class TrainingJob:
     network: str = ""
 
     def manifest(self) -> dict[str, Any]:
-        """The PaddleJob, as for `kubectl apply`.
+        """The manifest of the PaddleJob, which `kubectl apply` accepts.
 
-        Several workers without GPUs and servers communicate by gloo, unless `env` names another backend.
+        Several workers without GPUs and without parameter servers communicate with gloo, unless `env` selects
+        another backend.
 
         Raises:
-            InvalidArgument: (a ValueError) names the parameter and what to pass instead.
+            InvalidArgument: an argument is invalid. The message names the parameter and what to pass instead.
         """
         _check_types(self)
         _check_name("name", self.name)
         if not is_namespace(self.namespace):
-            problem = f"{self.namespace!r} is no name of a namespace"
+            problem = f"{self.namespace!r} is not a valid name of a namespace"
             raise InvalidArgument("namespace", problem, f"pass {NAMESPACE_FORM}")
         made = {
             "apiVersion": PADDLE_JOB.api_version,
@@ -109,26 +112,29 @@ class TrainingJob:
 
 
 def _check_types(job: TrainingJob) -> None:
-    """Programs without a type checker pass anything; a string is a sequence of strings too."""
+    """Check the types of the arguments, for callers without a type checker.
+
+    A string is refused as a sequence of strings.
+    """
     for parameter in _STRINGS:
         given = getattr(job, parameter)
         if not isinstance(given, str):
-            raise InvalidArgument(parameter, f"{given!r} is no string", f'pass a string, as in "{given}"')
+            raise InvalidArgument(parameter, f"{given!r} is not a string", f'pass a string, as in "{given}"')
     for parameter in _NUMBERS:
         _check_number(parameter, getattr(job, parameter))
     if job.backoff_limit is not None:
         _check_number("backoff_limit", job.backoff_limit)
     if isinstance(job.command, str) or not _are_strings(job.command, Sequence):
-        problem = f"{job.command!r} is no sequence of strings"
+        problem = f"{job.command!r} is not a sequence of strings"
         raise InvalidArgument("command", problem, 'pass one, as in ["python", "train.py"]')
     if not _are_strings(job.env, Mapping) or not _are_strings([*job.env.values()], Sequence):
-        # Without the values: they may be keys.
+        # The values may be keys, so the message does not contain them.
         raise InvalidArgument("env", "not all are strings", 'pass strings, as in {"EPOCHS": "3"}')
 
 
 def _check_number(parameter: str, given: object) -> None:
     if not _is_whole(given):
-        raise InvalidArgument(parameter, f"{given!r} is no whole number", "pass an int")
+        raise InvalidArgument(parameter, f"{given!r} is not a whole number", "pass an int")
 
 
 def _is_whole(given: object) -> bool:
@@ -174,26 +180,26 @@ def _resources(job: TrainingJob, *, gpus: int) -> dict[str, Any]:
     cpu, memory = _quantity("cpu", job.cpu), _quantity("memory", job.memory)
     _at_least("gpus", gpus, 0)
     requests = {"cpu": cpu, "memory": memory}
-    # A pod that uses more memory than it has asked for is killed whenever its node runs short.
+    # Without a limit, a pod that uses more memory than it requests is killed when its node has too little.
     limits = {"memory": memory, GPU: gpus or None}
     return _without_empty({"requests": _without_empty(requests), "limits": _without_empty(limits)})
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not given is not in the manifest; 0 is given."""
+    """The fields that have a value; 0 is a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
 def _check_name(parameter: str, name: str) -> None:
     if not is_name(name):
-        raise InvalidArgument(parameter, f"{name!r} is no name of an object", f"pass {NAME_FORM}")
+        raise InvalidArgument(parameter, f"{name!r} is not a valid name of an object", f"pass {NAME_FORM}")
 
 
 def _image(image: str) -> str:
     if image and not re.search(r"\s", image):
         return image
     raise InvalidArgument(
-        "image", f"{image!r} is no image", "pass one such as registry.example.com/team/train:1"
+        "image", f"{image!r} is not a valid image", "pass one such as registry.example.com/team/train:1"
     )
 
 
@@ -202,7 +208,7 @@ def _variable(name: str) -> str:
         return name
     raise InvalidArgument(
         "env",
-        f"{name!r} is no name of a variable",
+        f"{name!r} is not a valid name of a variable",
         "pass letters, digits, '_', '-' and '.', not first a digit",
     )
 
@@ -211,7 +217,7 @@ def _quantity(parameter: str, text: str) -> str:
     if not text or (_QUANTITY.fullmatch(text) and not text.startswith("-")):
         return text
     example = "4 or 500m" if parameter == "cpu" else "8Gi or 500Mi"
-    raise InvalidArgument(parameter, f"{text!r} is no quantity", f"pass one such as {example}")
+    raise InvalidArgument(parameter, f"{text!r} is not a quantity", f"pass one such as {example}")
 
 
 def _data(data: str) -> dict[str, str]:
@@ -219,7 +225,7 @@ def _data(data: str) -> dict[str, str]:
     if not (name and path.startswith("/")):
         raise InvalidArgument(
             "data",
-            f"{data!r} does not say which set is mounted where",
+            f"{data!r} is not a SampleSet and a mount path",
             "pass SET:/PATH, as in imagenet:/data",
         )
     _check_name("data", name)
@@ -231,7 +237,7 @@ def _network(word: str) -> str:
         return ""
     found = next((network for network in Network if network.lower() == word.lower()), None)
     if found is None:
-        raise InvalidArgument("network", f"{word!r} is no network", f"pass one of {', '.join(Network)}")
+        raise InvalidArgument("network", f"{word!r} is not a network", f"pass one of {', '.join(Network)}")
     return found.value
 
 
@@ -239,7 +245,7 @@ def _seconds(parameter: str, given: Seconds) -> int | None:
     found = _parsed(given) if isinstance(given, str) else given
     if given is not None and not (isinstance(found, timedelta) or _is_whole(found)):
         raise InvalidArgument(
-            parameter, f"{given!r} is no duration", 'pass seconds, or "90s", "30m", "1d12h"'
+            parameter, f"{given!r} is not a duration", 'pass seconds, or "90s", "30m", "1d12h"'
         )
     seconds = int(found.total_seconds()) if isinstance(found, timedelta) else found
     if seconds is not None and seconds > _LONGEST:

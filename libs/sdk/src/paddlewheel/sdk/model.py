@@ -1,4 +1,4 @@
-"""An event as a subscriber receives it."""
+"""The event that a subscriber receives."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from paddlewheel.contracts.subjects import parse_event_subject
 
 @dataclass(frozen=True, kw_only=True)
 class Event(envelope.Event):
-    """One fact, and which Kubernetes object it is about.
+    """A fact, and the Kubernetes object that it is about.
 
-    `data` is the typed fact (`match event.data: case JobSucceeded(seconds=s): ...`), `time` when it became
-    true, `id` the same however often the event is delivered. `object.uid` distinguishes an object from an
-    earlier one of the same name. `attempt` counts deliveries under a durable name, from 1; `stored_at` is
-    when the bus stored it.
+    Attributes:
+        data: the message of the fact: `match event.data: case JobSucceeded(seconds=s): ...`.
+        time: when the fact became true.
+        id: id of the fact. It is the same each time that the event is delivered.
+        object: the Kubernetes object. Its `uid` distinguishes it from an earlier object with the same name.
+        attempt: number of the delivery under a durable name, from 1.
+        sequence: sequence number in the stream.
+        stored_at: when the bus stored the event.
     """
 
     object: ObjectRef
@@ -30,7 +34,7 @@ class Event(envelope.Event):
 
 
 def received(delivery: Delivery) -> Event:
-    """The event in a delivery."""
+    """The event that a delivery contains."""
     event = delivery.event
     return Event(
         **{field.name: getattr(event, field.name) for field in fields(event)},
@@ -42,10 +46,10 @@ def received(delivery: Delivery) -> Event:
 
 
 def about(data: BaseModel, subject: str) -> ObjectRef:
-    """The object with the namespace and uid of the subject; only the fact has its name."""
+    """The object that a fact is about. The subject has its namespace and uid, the message has its name."""
     place = parse_event_subject(subject)
     given = [value for _, value in data if isinstance(value, ObjectRef)]
     if found := next((ref for ref in given if ref.uid == place.uid), None):
         return found
-    # Facts of the data plane identify their set by separate fields.
+    # Facts of the cache have no ObjectRef; they name their set in separate fields.
     return ObjectRef(namespace=place.namespace, uid=place.uid, name=getattr(data, "set_name", ""))

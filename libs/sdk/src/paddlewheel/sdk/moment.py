@@ -1,4 +1,4 @@
-"""Where to start: at a time, a duration ago, or at the oldest event."""
+"""The start of a subscription: a time, a duration ago, or the oldest event."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _REMEDY = 'pass a duration ("30s", "10m", "2h", "1d12h" or a timedelta), a time 
 
 
 def moment(since: Since, now: datetime) -> datetime | None:
-    """The start; None = now.
+    """The time at which a subscription starts; None = now.
 
     Raises:
-        InvalidArgument: not a time, a time without a zone, or a time in the future.
+        InvalidArgument: `since` is not a time, has no time zone, or is in the future.
     """
     if since is None or since == "":
         return None
@@ -45,7 +45,10 @@ def _moment(since: datetime | timedelta | str, now: datetime) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """`90s`, `10m`, `1d12h`; None for any other text. What is too long for a timedelta is the longest one."""
+    """Parse a duration such as `90s`, `10m` or `1d12h`; None for other text.
+
+    The result is at most timedelta.max.
+    """
     if not _DURATION.fullmatch(text):
         return None
     try:

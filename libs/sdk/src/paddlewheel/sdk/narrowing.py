@@ -1,10 +1,11 @@
-"""One job among many: its facts are selected on the server by uid, once its name has been resolved.
+"""Narrows a subscription to one job, so that the server does not deliver the facts of all jobs in its
+namespace.
 
-No subject carries a name, so a reader begins with the facts of the whole namespace. The first fact of another
-object shows that the namespace is busy: then the stored first facts of all its jobs are read once, which
-gives the uids that the name has had, and from there on the server delivers only what these uids and the first
-facts of other jobs select. A first fact under the name adds a uid: that of a job that was deleted and created
-again. Until the name is known, the job may not exist yet and nothing is narrowed.
+Subjects contain uids, not names. So a subscription to a job by name begins with the facts of its whole
+namespace. When it receives a fact of another object, it reads the stored first facts of all jobs in the
+namespace once, and gets the uids of all jobs that have had the name. From then on, the server delivers only
+facts of these uids, and the first facts of other jobs. A first fact with the job's name adds a uid: the job
+was deleted and created again. As long as no job has the name, nothing is narrowed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from paddlewheel.sdk.moment import BEGINNING
 from paddlewheel.sdk.selection import Scope, Selection
 
 _MAX_UIDS = 20
-"""A name that has had more uids is not narrowed: the server compares every fact with every filter."""
+"""Uids of one name, at most. With more of them nothing is narrowed, because the server compares each fact
+with each filter."""
 
 
 def _fact(type_: object) -> EventSubject:
@@ -30,15 +32,15 @@ def _fact(type_: object) -> EventSubject:
 
 _FACTS = tuple(fact for fact in map(_fact, EVENTS) if (fact.context, fact.entity) == ("jobs", "job"))
 _FIRST = (_fact(JobAccepted), _fact(JobDeleted))
-"""One of these is the first fact of every job; a job that was never accepted has only the second. Tests of
-the job-controller fail when another fact comes first."""
+"""The facts with which the facts of a job can begin. A job that was never accepted has only the second. Tests
+of job-controller check this."""
 
 
 class JobNarrowing:
-    """`Reading.refine` of a selection with one job.
+    """Narrows the subjects of a subscription to one job: the `Reading.refine` of its selection.
 
-    Every answer is computed from what is stored at that moment, because several processes may share a durable
-    and each of them sees only a part of the events.
+    Several processes may share a durable, and each of them receives only a part of the events. So each result
+    is computed from the facts that the stream has at that time.
     """
 
     def __init__(self, bus: Reader, selection: Selection, job: Scope, *, is_shared: bool) -> None:
@@ -48,10 +50,10 @@ class JobNarrowing:
         own = {*job.subjects(_FACTS), event_filter(job.context, job.entity, namespace=job.namespace)}
         self._others = tuple(subject for subject in selection.subjects if subject not in own)
         self._uids: frozenset[str] | None = None
-        """What the name was last resolved to; None = not resolved yet."""
+        """The uids of the name when they were last read; None = not read yet."""
 
     async def __call__(self, delivery: Delivery) -> tuple[str, ...] | None:
-        """The subjects to read from this event on; None = as before."""
+        """The subjects to read after this event; None = the same as before."""
         place = parse_event_subject(delivery.subject)
         if place.context != self._job.context or (self._uids and len(self._uids) > _MAX_UIDS):
             return None
@@ -61,7 +63,11 @@ class JobNarrowing:
         return None if is_expected else await self._narrowed()
 
     def _is_news(self, uid: str) -> bool:
-        """What others have narrowed may lack it; what nobody has narrowed has it."""
+        """Whether the present subjects may not include the uid.
+
+        Subjects that were never narrowed include all uids, unless another process has narrowed a shared
+        durable.
+        """
         if self._uids is None:
             return self._is_shared
         return uid not in self._uids
@@ -82,7 +88,7 @@ class JobNarrowing:
                 )
 
     async def _resolve(self) -> frozenset[str]:
-        """Uids that the name has had, as far back as the stream goes."""
+        """The uids of all jobs with the name whose first fact is still in the stream."""
         reading = Reading(tuple(self._job.subjects(_FIRST)), BEGINNING, follow=False)
         async with aclosing(self._bus.read(reading)) as deliveries:
             events = [received(delivery) async for delivery in deliveries]
@@ -90,5 +96,5 @@ class JobNarrowing:
 
 
 def is_first(fact: EventSubject) -> bool:
-    """It may be the first fact of its job."""
+    """Whether the fact can be the first one of its job."""
     return any((fact.entity, fact.fact) == (first.entity, first.fact) for first in _FIRST)

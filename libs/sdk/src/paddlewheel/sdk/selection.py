@@ -1,4 +1,4 @@
-"""Selection of events: as subjects for the server, and by object name, which no subject contains."""
+"""The selection of events: subjects for the server, and names of objects, by which the subscriber filters."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ _OWNERS = {
     "serving-controller": ("serving",),
     "evaluator": ("measurements",),
 }
-"""Each publisher and the contexts of its facts."""
+"""Publisher to the contexts of its facts."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a caller selects; empty fields select everything. Several objects are a union."""
+    """The arguments by which a caller selects events.
+
+    An empty field selects all; several objects are a union.
+    """
 
     job: str = ""
     sample_set: str = ""
@@ -53,14 +56,14 @@ class Wish:
     context: str | Iterable[str] = ()
     types: Type | Iterable[Type] = ()
     namespace: str = ""
-    """Namespace of the objects, when none is named."""
+    """Namespace of the objects, if no object is named."""
 
     def listed(self) -> Wish:
-        """The same with tuples, which can be read more than once."""
+        """The same selection with tuples, which can be read several times."""
         return replace(self, context=_texts(self.context), types=_types(self.types))
 
     def __str__(self) -> str:
-        """The parameters of a listed wish, in words."""
+        """The parameters as text, for messages. Call it on the result of `listed`."""
         names = [(kind, getattr(self, kind)) for kind in _PLACES]
         contexts = ",".join(sorted(set(_texts(self.context))))
         types = ",".join(sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}))
@@ -72,17 +75,20 @@ class Wish:
 
     @property
     def key(self) -> str:
-        """The parameters of a listed wish in a form that must not change: servers keep it."""
-        said = asdict(self) | {
+        """The parameters as JSON.
+
+        Servers store this text, so its form must not change. Call it on the result of `listed`.
+        """
+        given = asdict(self) | {
             "context": sorted(set(_texts(self.context))),
             "types": sorted({_full_name(type_).rpartition(".")[2] for type_ in _types(self.types)}),
         }
-        return json.dumps({name: value for name, value in said.items() if value}, sort_keys=True)
+        return json.dumps({name: value for name, value in given.items() if value}, sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Facts of one entity (or all of a context) about the objects of a namespace and name, `*` = any."""
+    """The facts of one entity about the objects with a namespace and a name. `*` matches any value."""
 
     context: str
     entity: str = _ANY
@@ -113,15 +119,16 @@ class Selection:
     subjects: tuple[str, ...]
     scopes: tuple[Scope, ...]
     job: Scope | None = None
-    """The job by name, if facts of all types are selected: the server can select them by uid."""
+    """The selected job, if it is selected by name with all of its facts. The server can then select them by
+    uid."""
 
     def wants(self, event: Event) -> bool:
-        """The server selects by subject; names are selected here."""
+        """Whether the event is selected. The server selects by subject only, so names are compared here."""
         return any(scope.holds(event) for scope in self.scopes)
 
 
 def select(wish: Wish) -> Selection:
-    """Raises InvalidArgument naming the parameter and what to pass instead."""
+    """The selection for the arguments. Raises InvalidArgument with the parameter and what to pass instead."""
     contexts = _contexts(wish)
     scopes = [scope for scope in _scopes(wish, contexts) if scope.context in contexts]
     if not scopes:
@@ -191,7 +198,7 @@ def _object(parameter: str, text: str) -> tuple[str, str]:
 
 
 def _types(given: Type | Iterable[Type]) -> tuple[Type, ...]:
-    """One or more, as callers may pass them; "" is none."""
+    """The types as a tuple. Callers may pass one or several; "" means none."""
     if isinstance(given, (str, type)):
         return (given,) if given else ()
     return tuple(given)

@@ -1,4 +1,4 @@
-"""The subscription: `events(...)`, and its parts for callers with a bus of their own."""
+"""Subscriptions: `events(...)`, and its parts for callers that have their own connection to the bus."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from paddlewheel.sdk.narrowing import JobNarrowing
 from paddlewheel.sdk.selection import Selection, Type, Wish, select
 
 _REMEMBERED = 10_000
-"""Event ids kept to recognize repeats; `events` tells."""
+"""Ids of events that are kept to detect repeated events; described in `events`."""
 _DURABLE = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
 
 @dataclass(frozen=True)
 class Query:
-    """Validated arguments."""
+    """The checked arguments of `events`."""
 
     selection: Selection
     reading: Reading
@@ -79,52 +79,58 @@ def events(
     creds_file: str | Path | None = None,
     open_within: float | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The facts that the services publish: `async for event in paddlewheel.events(...)`.
+    """Subscribe to facts: `async for event in paddlewheel.events(...)`. Without arguments, to all new facts.
 
-    Events of one object are yielded in the order in which they happened, with three exceptions: those of a
-    SampleSet, of its cache and the progress of its runs, those of a PaddleService and what was measured of
-    its revisions, and those of a PaddleJob and the progress of its program, are in streams of their own.
-    Stored events of several streams are merged by time, unless `durable` is given; new events are yielded as
-    they arrive. An event that was stored twice is yielded once if fewer than 10,000 others lie between, by
-    its id. Lost connections, restarted servers and recreated streams do not end the loop; docs/events.md says
-    what a recreated stream does to the order.
+    Order: events of one object are yielded in the order in which they happened, if they are in one stream.
+    These have streams of their own: the cache of a SampleSet, the progress of its runs, the measurements of a
+    PaddleService, and the progress of a PaddleJob. Stored events of several streams are merged by time,
+    unless `durable` is given. New events are yielded as they arrive.
+
+    Repeats: an event that was stored twice is yielded once, unless 10,000 other events are between them.
+
+    Failures: lost connections, restarted servers and recreated streams do not end the loop. docs/events.md
+    describes the order of events after a stream was recreated.
 
     An account that is in no team, but may watch namespaces, names them in NATS_NAMESPACES. It receives their
     facts while it is connected, so it passes neither `since` nor `durable`.
 
     Args:
-        job: "namespace/name" of a PaddleJob, existing, deleted or not created yet; "namespace/*" for all. If
-            several had the name one after the other, `event.object.uid` distinguishes them. A job by name,
-            without `types`, is filtered on the server: other jobs of its namespace cost two events each.
-        sample_set: the same for a SampleSet and its cache.
-        sample_job: the same for a SampleJob. Several objects are a union, all other arguments narrow it.
-        paddle_service: the same for a PaddleService.
-        service: only what this service publishes, "job-controller" for example.
-        context: only facts of these contexts: jobs, progress, datasets, cache, cacheprogress,
-            models, serving, measurements, triggers.
-        types: only these facts, by class or name: JobSucceeded, "JobFailed".
-        since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h",
-            "all", or None = now (without `follow`: the oldest stored event).
-        durable: a name under which the server stores the position. An event is acknowledged when the loop
-            asks for the next one, so after a crash, a `break` or an exception the last one is delivered
-            again, before any later one, at most 5 s after a crash. `since` applies the first time only.
-            Processes with the same name share the events of each stream, one at a time, in order. On the
-            server it is the consumer `sub-<durable>` of each stream read (PW_JOBS, PW_PROGRESS, PW_DATASETS,
-            PW_CACHE, PW_CACHEPROGRESS, PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), kept for
-            30 days without a reader. A name is for one selection only.
-        follow: False ends the loop after the stored events.
-        url: address of the bus; default NATS_URL.
-        tls_dir: folder with ca.crt; default NATS_TLS_DIR.
-        creds_file: NATS credentials; default NATS_CREDS.
-        open_within: seconds after which an unreachable bus raises; None waits for it.
+        job: a PaddleJob, "namespace/name", or all jobs of a namespace, "namespace/*". The job may be deleted,
+            or not created yet. If several jobs had the name one after the other, `event.object.uid`
+            distinguishes them. Without `types`, the server filters by the job: it delivers at most two events
+            of each other job.
+        sample_set: a SampleSet and its cache, in the same form.
+        sample_job: a SampleJob, in the same form.
+        paddle_service: a PaddleService, in the same form. If several objects are given, the facts about all
+            of them are selected. All other arguments narrow the selection.
+        service: the service that publishes the facts, e.g. "job-controller"; default: all services.
+        context: contexts of the facts: jobs, progress, datasets, cache, cacheprogress, models, serving,
+            measurements, triggers; default: all contexts.
+        types: types of the facts, as classes or names, e.g. JobSucceeded or "JobFailed"; default: all types.
+        since: where to start, by the time of storage: a datetime with a zone, a timedelta, "10m", "1d12h" or
+            "all"; default: now, or the oldest stored event if `follow` is False.
+        durable: a name under which the server stores the position, so that the next call continues there. An
+            event is acknowledged when the loop requests the next one. After a crash, a `break` or an
+            exception, the last event is delivered again before any later one, within 5 s of a crash. `since`
+            applies to the first call only. Processes with the same name share the events of each stream, one
+            event at a time, in order. A name must always be used with the same selection. The server stores
+            it as the consumer `sub-<durable>` of each selected stream (PW_JOBS, PW_PROGRESS, PW_DATASETS,
+            PW_CACHE, PW_CACHEPROGRESS, PW_MODELS, PW_SERVING, PW_MEASUREMENTS, PW_TRIGGERS), and deletes it
+            after 30 days without a reader.
+        follow: whether to wait for new events; False ends the loop after the stored events.
+        url: address of the bus; default: the variable NATS_URL.
+        tls_dir: folder with ca.crt; default: the variable NATS_TLS_DIR.
+        creds_file: NATS credentials; default: the variable NATS_CREDS.
+        open_within: seconds after which an unreachable bus raises an error; None waits without a limit.
 
     Raises:
-        InvalidArgument: (a ValueError) at once, with the parameter and a remedy; from the loop when `durable`
-            was created for another selection.
-        paddlewheel.core.errors.Permanent: from the loop, when the server's certificate has another name or
-            another authority at the first connection; or when all selected facts are of namespaces that are
-            not in NATS_NAMESPACES.
-        paddlewheel.core.errors.Retry: from the loop, after `open_within` seconds without the bus.
+        InvalidArgument: an argument is invalid; raised at once. The message names the parameter and what to
+            pass instead. Raised from the loop if `durable` was created for another selection.
+        paddlewheel.core.errors.Permanent: the server's certificate has another name or another authority
+            at the first connection, or all selected facts are about namespaces that are not in
+            NATS_NAMESPACES; raised from the loop.
+        paddlewheel.core.errors.Retry: the bus was unreachable for `open_within` seconds; raised from the
+            loop.
     """
     wish = Wish(job, sample_set, sample_job, paddle_service, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
@@ -140,8 +146,13 @@ def events(
 
 
 async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]:
-    """`events` with an access of the caller's choice."""
-    # The reading waits: `open_within` and "from now on" begin here, not when the bus answers.
+    """Read events with a connection of its own.
+
+    Args:
+        access: address and credentials of the bus.
+        asked: the checked arguments.
+    """
+    # Do not wait for the connection here: `open_within`, and a subscription from now on, begin at once.
     bus = await connect(access, name="paddlewheel-subscriber", wait=False)
     try:
         async with aclosing(read(bus, asked)) as found:
@@ -152,7 +163,7 @@ async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]
 
 
 async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
-    """`events` on a bus of the caller, which stays open."""
+    """Read events over the caller's connection, which stays open."""
     seen, job = _Seen(), asked.selection.job
     refine = JobNarrowing(bus, asked.selection, job, is_shared=bool(asked.reading.durable)) if job else None
     async with aclosing(bus.read(replace(asked.reading, refine=refine))) as deliveries:
@@ -168,7 +179,7 @@ async def read(bus: Reader, asked: Query) -> AsyncGenerator[Event, None]:
 
 
 class _Seen:
-    """The latest ids, bounded."""
+    """The ids of the last events, of which a bounded number is kept."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()

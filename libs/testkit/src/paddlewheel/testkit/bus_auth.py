@@ -23,7 +23,7 @@ from paddlewheel.bus.callout.serve import LIMITS, Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
 from paddlewheel.bus.nats.listener import Listener
-from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_SECONDS
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_TIMEOUT_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.core.errors import AlreadyExists
@@ -216,7 +216,7 @@ class BusAuthStand:
         namespace: str = "",
         *,
         audience: str = AUDIENCE,
-        seconds: int = TOKEN_SECONDS,
+        seconds: int = TOKEN_TIMEOUT_SECONDS,
     ) -> str:
         """As the kubelet asks for a projected one, or `kubectl create token`."""
         where = namespace or self.home

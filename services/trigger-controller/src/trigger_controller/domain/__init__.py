@@ -1,1 +1,1 @@
-"""What decides: pure."""
+"""The decisions of the service. All functions are pure."""

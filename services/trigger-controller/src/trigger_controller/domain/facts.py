@@ -1,7 +1,7 @@
-"""The trigger's facts: one table. A new fact is a message in `protos/` and a row here.
+"""The facts about triggers. To add a fact, add a message in `protos/` and a row here.
 
-A trigger fires many times, also within one pass. So every fact has a number. A plan declares a fact with the
-parts of its message; the reconciler records the message.
+A trigger can fire many times, even in one pass, so each fact has a number. A plan declares a fact with the
+values of its message, and the reconciler records the message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING = TriggerAnnouncement("", 0, "")
 
 @dataclass(frozen=True)
 class Case:
-    """The parts of the message of a firing or a failure. The default is neither."""
+    """The values of the message of a fact. The default is no fact."""
 
     entry: TriggerAnnouncement = _NOTHING
 
@@ -65,7 +65,7 @@ FACTS = _Table(
 
 
 def declare(status: TriggerStatus, content: TriggerAnnouncement, at: str) -> TriggerStatus:
-    """Add the fact that this content makes true, under the next number. `at` is RFC 3339 UTC."""
+    """Add the fact that these values make true, with the next number. `at` is an RFC 3339 time in UTC."""
     facts = outstanding(status.announcements)
     for fact in FACTS:
         if fact.when(Case(content)):
@@ -75,5 +75,8 @@ def declare(status: TriggerStatus, content: TriggerAnnouncement, at: str) -> Tri
 
 
 def outbox_room(status: TriggerStatus) -> int:
-    """How many more facts the outbox takes. Further events wait on the bus, gathered ones in the status."""
+    """The number of facts that still fit into the outbox.
+
+    Without room, further events wait on the bus, or in the status if they are gathered.
+    """
     return max(0, PENDING_MAX - len(pending(status.announcements)))

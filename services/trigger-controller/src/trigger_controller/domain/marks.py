@@ -1,7 +1,7 @@
-"""The marks of the events that triggers have dealt with, a bounded number for each namespace.
+"""The marks of events that triggers have handled, a limited number for each namespace.
 
-A namespace has one entry for each beginning of a digest, and each entry keeps its newest marks. So a
-namespace with many events forgets its own first, and the bucket has room for a dozen such namespaces.
+A namespace has one entry for each beginning of a digest, and each entry keeps its newest marks. A namespace
+with many events displaces only its own marks. The bucket has room for a dozen such namespaces.
 
 An entry also has the days on which marks were added, before the first mark of each day. They show the age of
 the marks that an entry forgets.
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 PREFIX_LENGTH = 2
-"""Characters at the beginning of a digest, of 32: 1,024 entries for each namespace."""
+"""Characters at the beginning of a digest. There are 32 characters, so a namespace has up to 1,024
+entries."""
 MOST = 256
-"""Marks in one entry, 17 bytes each."""
+"""Marks in one entry, at most. Each has 17 bytes."""
 
 Marks = tuple[str, ...]
 """Digests and days, the newest last."""
@@ -23,22 +24,22 @@ _DAY = "@"
 
 
 def key_of(namespace: str, digest: str) -> str:
-    """The entry that has the mark of an event, if any has."""
+    """The key of the entry that may contain the mark of an event."""
     return f"marks.{namespace}.{digest[:PREFIX_LENGTH]}"
 
 
 def read(value: bytes | None) -> Marks:
-    """The marks in an entry."""
+    """Parse an entry: digests and days, the newest last."""
     return tuple((value or b"").decode().split())
 
 
 def write(marks: Iterable[str]) -> bytes:
-    """The value of an entry."""
+    """Render an entry."""
     return " ".join(marks).encode()
 
 
 def added(marks: Marks, digests: Collection[str], day: int) -> Marks:
-    """Without the oldest when there are too many. Idempotent.
+    """Add digests, and remove the oldest marks if there are too many. Idempotent.
 
     Args:
         day: the number of the present day.

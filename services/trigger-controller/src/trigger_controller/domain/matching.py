@@ -1,4 +1,4 @@
-"""Which triggers an event concerns."""
+"""Finds the triggers that an event concerns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {("jobs", "job"): names.PADDLE_JOB, ("datasets", "samplejob"): names.SA
 
 
 def read_occurrence(event: Event, published_at: datetime) -> Occurrence | None:
-    """The event as triggers see it; None for one that names no object."""
+    """The event in the form that triggers use; None if it is not about an object."""
     if isinstance(event.data, (ObjectCreated, ObjectRemoved)):
         return Occurrence(
             StatusEvent(
@@ -48,9 +48,9 @@ def read_occurrence(event: Event, published_at: datetime) -> Occurrence | None:
 
 
 def index_values(raw: Raw) -> list[str]:
-    """Under what a Trigger is found; one of them equals `index_value` of each event that may concern it."""
+    """The values of a Trigger in the index. Events that may concern it have one of them as `index_value`."""
     try:
-        # The rest of the spec is of no interest here, and costs far more to read.
+        # Parse only a part of the spec, because the template is expensive to parse.
         when = parse_trigger_spec({"spec": {"when": (raw.get("spec") or {}).get("when")}}).when
     except Permanent:
         # The reconciler reports it on the object.
@@ -63,7 +63,7 @@ def index_values(raw: Raw) -> list[str]:
 
 
 def index_value(occurrence: Occurrence) -> str:
-    """What to look triggers up by."""
+    """The value in the index of the triggers that the event may concern."""
     event = occurrence.event
     if occurrence.is_notification:
         return _store_index(event.store_source, event.store_bucket)
@@ -71,7 +71,8 @@ def index_value(occurrence: Occurrence) -> str:
 
 
 def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
-    """The trigger has to act on the event: it is of its kind and place, and no older than the trigger."""
+    """Whether the trigger must handle the event: the spec selects it, and it is not older than the
+    trigger."""
     when = trigger.spec.when
     wanted = when.fact.object if when and when.fact else None
     is_creators = wanted is None or wanted.created_by in ("", occurrence.creator)
@@ -79,12 +80,12 @@ def concerns(trigger: Trigger, occurrence: Occurrence) -> bool:
 
 
 def may_concern(trigger: Trigger, occurrence: Occurrence) -> bool:
-    """The same as far as it shows before the creator of the object is known."""
+    """Whether `concerns` can be true, before the creator of the object is known."""
     return not trigger.ungranted and is_wanted(trigger, occurrence)
 
 
 def is_wanted(trigger: Trigger, occurrence: Occurrence) -> bool:
-    """The spec asks for the event, whether the trigger may have it or not."""
+    """Whether the spec selects the event, without regard to the trigger's grants."""
     when = trigger.spec.when
     if when is None or occurrence.event.time < trigger.created_at - timedelta(
         seconds=CLOCK_SKEW_GRACE_SECONDS
@@ -112,7 +113,7 @@ def _is_stored_there(wanted: ObjectStoreSource, event: StatusEvent) -> bool:
 
 
 def _object_of(event: Event) -> ObjectRef | None:
-    """The object a fact is about: its message's field of that type."""
+    """The object that a fact is about: the first ObjectRef in its message."""
     if not isinstance(event.data, WireModel):
         return None
     values = (getattr(event.data, name) for name in type(event.data).model_fields)

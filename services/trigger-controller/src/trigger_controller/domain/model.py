@@ -1,4 +1,4 @@
-"""The values decisions are made from: events, triggers and their children as observed."""
+"""The values on which decisions are based: events, triggers and their children."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
 
 Raw = Mapping[str, Any]
-"""JSON as the API server gives it; shared, never changed."""
+"""JSON from the API server. It is shared, so it must not be changed."""
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One event on the bus.
+    """An event on the bus.
 
     Args:
-        event: what templates may name. Its `time` is when a fact became true, or when the bus stored a
-            notification (the store's clock is not ours); its `chain` is known once the origin is.
-        kind: kind of the fact's object if triggers can create such objects.
-        creator: trigger that created the object.
+        event: the values that templates may contain. Its `time` is when the fact became true; for a
+            notification, when the bus stored it, because the store's clock may differ. Its `chain` is known
+            once the origin is.
+        kind: kind of the fact's object, if triggers can create such objects.
+        creator: name of the trigger that created the object.
     """
 
     event: StatusEvent
@@ -34,30 +35,30 @@ class Occurrence:
 
     @property
     def id(self) -> str:
-        """ce-id."""
+        """The ce-id of the event."""
         return self.event.id
 
     def of(self, origin: Origin) -> Occurrence:
-        """With the origin of the fact's object."""
+        """The event with the origin of its object."""
         event = self.event.model_copy(update={"chain": origin.chain})
         return Occurrence(event, self.kind, origin.creator)
 
     @property
     def is_notification(self) -> bool:
-        """Published by an object store, and so of no namespace."""
+        """Whether an object store sent the event. Such an event has no namespace."""
         return bool(self.event.store_source)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Who created an object: name of the trigger, and uids of all triggers that led to it, oldest first."""
+    """The trigger that created an object, and the uids of all triggers that led to it, the oldest first."""
 
     creator: str = ""
     chain: tuple[str, ...] = ()
 
 
 class Outcome(StrEnum):
-    """How far the work of a child is."""
+    """The state of a child's work."""
 
     ACTIVE = "active"
     SUCCEEDED = "succeeded"
@@ -66,12 +67,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Child:
-    """A child as observed.
+    """An observed child.
 
     Args:
-        created_at: RFC 3339.
-        event_id: id of the event that it was created for.
-        has_pending_facts: the bus does not have all facts in its status.
+        ref: kind, name and uid of the child.
+        outcome: the state of its work.
+        created_at: creation time, RFC 3339.
+        event_id: id of the event for which the child was created.
+        has_pending_facts: whether its status has facts that the bus has not stored.
     """
 
     ref: StatusChild
@@ -83,7 +86,7 @@ class Child:
 
 @dataclass(frozen=True)
 class Template:
-    """What to create, as written in the spec. `problems`: what is wrong with its `$(...)` names."""
+    """The template in the spec. `problems` lists errors in its names `$(...)`."""
 
     kind: str
     metadata: Raw
@@ -93,13 +96,14 @@ class Template:
 
 @dataclass(frozen=True)
 class Trigger:
-    """One Trigger as the API server holds it.
+    """A Trigger, parsed.
 
     Args:
-        retry: the value of its annotation of that name.
-        lost_known: number of lost events that somebody knows of, as its annotation says.
-        ungranted: why it may not follow its source, "" if it may.
-        unscheduled: why its schedule cannot be read, "" if it can.
+        obj: the raw object.
+        retry: value of the annotation that requests a retry.
+        lost_known: value of the annotation with the number of lost events that the user has acknowledged.
+        ungranted: why the trigger may not follow its source; "" if it may.
+        unscheduled: why the schedule is invalid; "" if it is valid.
     """
 
     obj: dict[str, Any]
@@ -120,13 +124,13 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Turn:
-    """Where a schedule stands.
+    """The state of a schedule in a pass.
 
     Args:
-        since: every time up to this one has been dealt with.
-        looked_at: when it was looked at; later times are the next pass's.
-        due: the newest time after it that has come.
-        missed: the time of `since`, if its deadline had passed just now.
+        since: all times up to this one have been handled.
+        looked_at: when the schedule was evaluated. The next pass handles later times.
+        due: event of the newest time after `since` that is due.
+        missed: a time whose deadline had passed, and which creates nothing. It equals `since`.
     """
 
     since: datetime
@@ -137,7 +141,14 @@ class Turn:
 
 @dataclass(frozen=True)
 class Page:
-    """Deferred events in an entry of their own: its name, how many they are, and when they happened."""
+    """A reference to a page: an entry of the bucket with further deferred events.
+
+    Args:
+        name: the last part of the entry's key.
+        events: number of events.
+        oldest: when the first of the events happened.
+        newest: when the last of the events happened.
+    """
 
     name: str
     events: int
@@ -147,12 +158,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Deferred:
-    """Events of a trigger that wait in the bucket, oldest first.
+    """The deferred events of a trigger, the oldest first.
 
     Args:
-        store: identifies the entry of the bucket that holds them, "" if there is none. It is another one
-            after some were lost.
-        pages: what does not fit into the same entry of the bucket. Their turn comes once there is room.
+        events: the events in the trigger's entry of the bucket.
+        pages: further events, which do not fit into the entry. They are moved there when it has room.
+        store: identifies the entry; "" if there is none. It changes when events are lost.
     """
 
     events: tuple[Occurrence, ...] = ()
@@ -161,41 +172,42 @@ class Deferred:
 
     @property
     def count(self) -> int:
-        """How many events."""
+        """The number of events, including those in pages."""
         return len(self.events) + sum(page.events for page in self.pages)
 
     @property
     def times(self) -> list[datetime]:
-        """When they happened, the oldest and the newest among them."""
+        """The times of the events; for a page, the times of its oldest and its newest event."""
         of_pages = (time for page in self.pages for time in (page.oldest, page.newest))
         return [*(o.event.time for o in self.events), *of_pages]
 
     def has(self, event_id: str) -> bool:
-        """The event is one of `events`. One of a page may come again: its mark tells that it was handled."""
+        """Whether the event is in `events`. Events in pages are not checked."""
         return any(o.id == event_id for o in self.events)
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything a decision depends on.
+    """The observed state of a trigger, on which all decisions of a pass are based.
 
     Args:
-        fresh: events that concern the trigger and that the memory does not know.
-        turn: where its schedule stands, None without one.
-        held: ids of offered events that have to wait: it cannot be known now whether they are fresh, or the
-            outbox has no room.
-        unclear: those of them about which something other than the bus could not be read.
+        trigger: the trigger.
+        fresh: new events that concern the trigger and have no mark.
+        turn: state of the schedule; None without a schedule.
+        held: ids of offered events that must wait, because a read failed or the outbox has no room.
+        unclear: events in `held` for which a read other than of the bus failed.
         spent: ids of offered events that may not wait on the bus any longer.
-        postponed: new events that are not tried in this pass, for no creation succeeds.
-        deferred: events that wait in the bucket, None while it cannot be read.
-        again: ids of those of them that this pass deals with.
-        kept: ids of events that this pass has deferred.
-        children: of the trigger.
-        unrecorded: uids of ended children beyond the limits whose event may come again.
-        is_blind: the children could not be listed although a decision depends on them; `children` may be old.
-        is_cached: nothing was due when the children were read from the cache, which may be behind: nothing is
+        postponed: new events that are not tried in this pass, because no creation succeeds at present.
+        deferred: deferred events; None if the bucket cannot be read.
+        again: ids of the deferred events that this pass tries.
+        kept: ids of the events that this pass has deferred.
+        children: children of the trigger.
+        unrecorded: uids of outdated children whose event may be delivered again.
+        is_blind: the children could not be listed although a decision depends on them, so `children` may be
+            old.
+        is_cached: the children are from the cache, which may lag behind, because nothing was due. Nothing is
             released in this pass.
-        troubles: reads that failed.
+        troubles: failed reads.
     """
 
     trigger: Trigger
@@ -216,10 +228,10 @@ class Observed:
 
     @property
     def obj(self) -> dict[str, Any]:
-        """The Trigger itself."""
+        """The raw Trigger."""
         return self.trigger.obj
 
     @property
     def status(self) -> TriggerStatus:
-        """Its status, parsed."""
+        """The status of the trigger, parsed."""
         return self.trigger.status

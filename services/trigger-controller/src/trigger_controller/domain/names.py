@@ -1,4 +1,4 @@
-"""Every name, label, annotation and condition type of this service, and the digests in names.
+"""The names, labels, annotations and condition types of this service.
 
 Reasons are in `paddlewheel.contracts.reasons`.
 """
@@ -15,21 +15,23 @@ TRIGGER = "Trigger"
 SAMPLE_JOB = "SampleJob"
 PADDLE_JOB = "PaddleJob"
 API_VERSIONS = {SAMPLE_JOB: "batch.paddlepaddle.org/v1alpha1", PADDLE_JOB: "batch.paddlepaddle.org/v1"}
-"""What a trigger can create."""
+"""Kinds of objects that a trigger can create, with their API versions."""
 
 LABEL_TRIGGER = "events.paddlepaddle.org/trigger"
-"""On every child: the trigger's name."""
+"""The label of children with the name of their trigger."""
 ANNOTATION_EVENT = "events.paddlepaddle.org/event"
-"""On every child: ce-id of the event whose values filled the template."""
+"""The annotation of children with the ce-id of the event whose values fill the template."""
 ANNOTATION_EVENTS = "events.paddlepaddle.org/events"
-"""On every child: how many events it was created for."""
+"""The annotation of children with the number of events for which they were created."""
 ANNOTATION_CHAIN = "events.paddlepaddle.org/chain"
-"""On every child: uids of the triggers that led to it, oldest first, joined by commas."""
+"""The annotation of children with the uids of the triggers that led to them, the oldest first, joined by
+commas."""
 
 ANNOTATION_RETRY = "events.paddlepaddle.org/retry"
-"""On a Trigger: each new value has everything that failed tried again at once."""
+"""The annotation of a Trigger that requests a retry: when its value changes, failed actions are tried again
+at once."""
 ANNOTATION_LOST = "events.paddlepaddle.org/lost-known"
-"""On a Trigger: the number of lost events that somebody has seen to."""
+"""The annotation of a Trigger with the number of lost events that the user has acknowledged."""
 
 CONDITION_READY = "Ready"
 CONDITION_LOOP = "LoopGuarded"
@@ -45,11 +47,11 @@ _SHORT = 10
 
 
 def digest(trigger_uid: str, event_id: str) -> str:
-    """Identifies an event in a trigger's memory: 80 bits as letters and digits."""
+    """The digest that identifies an event of a trigger: 80 bits as 16 letters and digits."""
     hashed = hashlib.sha256(f"{trigger_uid}\0{event_id}".encode()).digest()
     return base64.b32encode(hashed[: DIGEST_LENGTH * 5 // 8]).decode().lower()
 
 
 def child_name(trigger: str, trigger_uid: str, event_id: str) -> str:
-    """Name of the object created for an event: the same at every attempt."""
+    """The name of the object for an event. It is the same in all attempts."""
     return f"{trigger}-{digest(trigger_uid, event_id)[:_SHORT]}"

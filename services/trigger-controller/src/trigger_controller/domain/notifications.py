@@ -1,6 +1,7 @@
-"""Object stores' posts as facts: S3 event notifications (AWS, MinIO, Ceph) and SeaweedFS's format.
+"""Converts posts of object stores to facts: S3 event notifications (AWS, MinIO, Ceph), and SeaweedFS's own
+format.
 
-Every problem is a Permanent whose message names the field.
+An invalid post raises Permanent; the message names the field.
 """
 
 from __future__ import annotations
@@ -26,19 +27,22 @@ _BUCKETS = "buckets"
 _FACTS = {"ObjectCreated": ObjectCreated, "ObjectRemoved": ObjectRemoved}
 _DIGEST = 32
 _LANES = 32
-"""Subjects of a source for each fact. The changes of one object share one, so that they stay in order, and
-the stream limits how much each may hold (`streams.SOURCES`)."""
+"""Subjects of a source for each fact. All changes of one object have the same subject, so they stay in order.
+The stream limits the size of each subject (`streams.SOURCES`)."""
 _MOST_RECORDS = 1000
-"""Of one post: each is a message of its own on the bus."""
+"""Records of one post, at most. Each becomes a message on the bus."""
 _LARGEST = 2**63 - 1
-"""Bytes of an object that the fact has room for."""
+"""The largest size of an object in bytes that the fact can contain."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class Notification:
-    """One object's change. `id` is made from the store's fields, so that a repeated post has the same."""
+    """A change of one object.
+
+    `id` is made from the store's fields, so it is the same if the post is repeated.
+    """
 
     id: str
     lane: str
@@ -46,7 +50,7 @@ class Notification:
     data: ObjectCreated | ObjectRemoved
 
     def event(self) -> Event:
-        """The message. The source is one that a subject can carry, or it would have no token."""
+        """The event to publish. The webhook has checked that the source can be part of a subject."""
         source = self.data.source
         return make_event(
             self.data,
@@ -60,7 +64,7 @@ class Notification:
 
 @dataclass(frozen=True)
 class _Change:
-    """What both formats have. `order`: everything that distinguishes this change of the key from others."""
+    """A change of one object, in the fields that both formats have."""
 
     source: str
     bucket: str
@@ -127,11 +131,13 @@ class _FilerEvent(BaseModel):
 
 
 def read_notifications(source: str, body: bytes, received: datetime) -> tuple[Notification, ...]:
-    """The changes in a posted body; none for a store's test message and for what is no object.
+    """The changes in the body of a post. A store's test message, and changes of other things than objects,
+    have none.
 
     Args:
-        source: name under which the store notifies.
-        received: used where the store gives no time.
+        source: name under which the store sends notifications.
+        body: the body of the post.
+        received: the time for changes for which the store reports none.
 
     Raises:
         Permanent: the body is not a notification; the message names the field.
@@ -159,7 +165,7 @@ def _of_s3(source: str, records: object) -> Iterator[_Change]:
     if not isinstance(records, list):
         raise Permanent(REASON, "Records: expected a list")
     if len(records) > _MOST_RECORDS:
-        raise Permanent(REASON, f"Records: at most {_MOST_RECORDS}; notify of fewer objects at once")
+        raise Permanent(REASON, f"Records: at most {_MOST_RECORDS}; send fewer objects in one notification")
     for index, raw in enumerate(records):
         record = _read(_Record, raw, f"Records[{index}]")
         obj = record.s3.object
@@ -168,7 +174,7 @@ def _of_s3(source: str, records: object) -> Iterator[_Change]:
         yield _Change(
             source=source,
             bucket=record.s3.bucket.name,
-            # S3 encodes keys as in a form: a space is a plus.
+            # S3 encodes keys like HTML forms: a space is '+'.
             key=unquote_plus(obj.key),
             event_name=record.eventName,
             time=_in_utc(record.eventTime, f"Records[{index}].eventTime"),
@@ -206,7 +212,10 @@ def _of_filer(source: str, parsed: Mapping[str, Any], received: datetime) -> Ite
 
 
 def _bucket_of(path: str) -> tuple[str, str]:
-    """Bucket and key of a filer's path; no key for what is no object (uploads under way, the filer's own)."""
+    """The bucket and the key of a filer's path.
+
+    The key is "" for unfinished uploads and the filer's own files.
+    """
     root, _, rest = path.strip("/").partition("/")
     bucket, _, key = rest.partition("/")
     if root != _BUCKETS or bucket.startswith(".") or key.startswith((".uploads/", ".versions/")):
@@ -240,7 +249,8 @@ def _notification(change: _Change) -> Notification:
         raise Permanent(REASON, f"key: {change.key[:64]!r}... is longer than {KEY_LENGTH} bytes")
     place = f"{change.source}\0{change.bucket}\0{change.key}"
     marks = (change.event_name, change.version_id, change.sequencer, change.etag)
-    # Where the store orders its changes, the time is not needed to distinguish them, and may be ours.
+    # With a sequencer, the time is not needed to distinguish changes. It may be our own, which differs in a
+    # retry.
     when = "" if change.sequencer else change.time.isoformat()
     return Notification(
         id=f"s3/{change.source}/{_digest(chr(0).join((place, *marks, when)))}",
@@ -257,7 +267,7 @@ def _fact(change: _Change) -> ObjectCreated | ObjectRemoved:
         raise Permanent(
             REASON,
             f"eventName: {change.event_name!r} is neither ObjectCreated:... nor ObjectRemoved:...;"
-            " configure the store to notify of these only",
+            " configure the store to send only these",
         )
     about = {
         "source": change.source,

@@ -1,4 +1,5 @@
-"""How deferred events are stored: one entry of the bucket, and pages for what does not fit into it."""
+"""The form of deferred events in the bucket: one entry for each trigger, and pages for events that do not
+fit."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from paddlewheel.contracts.crds.trigger import StatusEvent
 from trigger_controller.domain.model import Deferred, Occurrence, Page
 
 MOST = 512
-"""Events in one entry; a page has half of them."""
+"""Events in one entry, at most. A page has half of them."""
 MOST_BYTES = 768 * 1024
-"""Of the events in one entry, as JSON; a message of the bus is at most 1 MiB."""
+"""Bytes of the events in one entry as JSON, at most. A message on the bus has at most 1 MiB."""
 MOST_PAGES = 32
-"""Maximum of one trigger, whose deferred events take at most a fifth of the bucket."""
+"""Pages of one trigger, at most. So the deferred events of one trigger take at most a fifth of the bucket."""
 
 Events = tuple[Occurrence, ...]
 
 
 def split(deferred: Deferred) -> tuple[Deferred, tuple[Events, ...]]:
-    """What fits into the entry, and pages of the oldest events that do not."""
+    """Split events: the newest ones fill the entry, the oldest ones go into pages."""
     events, pages = deferred.events, []
     while not _is_within(events, MOST, MOST_BYTES):
         page = _first_half(events)
@@ -34,29 +35,29 @@ def split(deferred: Deferred) -> tuple[Deferred, tuple[Events, ...]]:
 
 
 def has_room(deferred: Deferred) -> bool:
-    """A page fits in."""
+    """Whether the entry has room for the events of a page."""
     return _is_within(deferred.events, MOST // 2, MOST_BYTES // 2)
 
 
 def make_page(name: str, events: Events) -> Page:
-    """The reference to a page."""
+    """The reference to a page with these events."""
     times = [occurrence.event.time for occurrence in events]
     return Page(name, len(events), min(times), max(times))
 
 
 def write(deferred: Deferred, now: datetime) -> bytes:
-    """The entry."""
+    """Render the entry."""
     entry = {"store": deferred.store, "events": _rendered(deferred.events), "pages": deferred.pages}
     return orjson.dumps({**entry, "touched": now})
 
 
 def write_page(events: Events) -> bytes:
-    """A page."""
+    """Render a page."""
     return orjson.dumps({"events": _rendered(events)})
 
 
 def read(data: bytes | None) -> Deferred:
-    """The entry, or a page."""
+    """Parse an entry or a page."""
     stored = orjson.loads(data or b"{}")
     events = (Occurrence(StatusEvent.model_validate(e["event"]), e["kind"]) for e in stored.get("events", ()))
     found = tuple(_page(page) for page in stored.get("pages", ()))

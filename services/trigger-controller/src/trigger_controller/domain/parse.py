@@ -1,4 +1,4 @@
-"""From raw Kubernetes objects to the types of `model.py`."""
+"""Parses raw Kubernetes objects into the types of `model.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OUTCOMES = {
 
 
 def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
-    """A Trigger as the API server gives it. Raises Permanent, which names the field."""
+    """Parse a Trigger. Raises Permanent; the message names the field."""
     meta, spec = raw["metadata"], parse_trigger_spec(raw)
     annotations = meta.get("annotations") or {}
     return Trigger(
@@ -45,7 +45,7 @@ def parse_trigger(raw: dict[str, Any], grants: Grants) -> Trigger:
 
 
 def parse_child(raw: Raw) -> Child:
-    """A SampleJob or PaddleJob that a trigger created."""
+    """Parse a SampleJob or PaddleJob that a trigger created."""
     meta = raw["metadata"]
     status = raw.get("status") or {}
     ref = StatusChild(kind=str(raw["kind"]), name=str(meta["name"]), uid=str(meta["uid"]))
@@ -56,7 +56,7 @@ def parse_child(raw: Raw) -> Child:
 
 
 def parse_origin(raw: Raw) -> Origin:
-    """Who created this object; empty for what no trigger did."""
+    """The origin of an object; empty if no trigger created it."""
     meta = raw["metadata"]
     chain = str((meta.get("annotations") or {}).get(names.ANNOTATION_CHAIN, ""))
     creator = str((meta.get("labels") or {}).get(names.LABEL_TRIGGER, ""))
@@ -64,7 +64,7 @@ def parse_origin(raw: Raw) -> Origin:
 
 
 def _template(raw: Raw, spec: TriggerSpec) -> Template:
-    """The raw template: its strings are filled in, the rest is passed on as it is."""
+    """The template as raw JSON, so that all of its fields are passed on."""
     create = (raw.get("spec") or {}).get("create") or {}
     kind = names.SAMPLE_JOB if "sampleJob" in create else names.PADDLE_JOB
     chosen = create.get("sampleJob") or create.get("paddleJob") or {}

@@ -1,4 +1,4 @@
-"""What to do about one trigger, and what to record once it is done. Pure."""
+"""Plans the actions for one trigger, and computes its status after them. All functions are pure."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Plan = operator.Plan[TriggerStatus]
 
 @dataclass(frozen=True)
 class Decision:
-    """New events sorted, and what is due.
+    """The decision about new and gathered events.
 
     Args:
-        status: before anything is created.
-        due: one object has to be created for each.
-        loop: why events were skipped as the trigger's own work, "" = none were.
-        missed: times of a schedule that start nothing.
+        status: the status before objects are created.
+        due: gatherings of events. One object must be created for each.
+        loop: why events were skipped because triggers led to them; "" if none were skipped.
+        missed: scheduled times that create nothing.
     """
 
     status: TriggerStatus
@@ -48,12 +48,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class Handled:
-    """Events after a pass.
+    """The events that a pass has handled.
 
     Args:
-        digests: of those recorded, which the trigger has to remember.
-        held: ids of those that have to wait.
-        ended: ids of those that need not wait in the bucket any longer.
+        trigger_uid: uid of the trigger.
+        digests: digests of the recorded events, for their marks.
+        held: ids of events that must wait.
+        ended: ids of deferred events that were handled and can be removed from the bucket.
     """
 
     trigger_uid: str = ""
@@ -63,16 +64,17 @@ class Handled:
 
 
 def plan(seen: Observed, now: datetime) -> Plan:
-    """Sort the new events, and fire what is due.
+    """Plan the objects to create for due events, and the children to delete.
 
-    The trigger is read once more before anything is created: another replica may have done so by now.
+    If the plan creates objects, the trigger is read again first, because another replica may have created
+    them.
     """
     trigger = seen.trigger
     if trigger.deleted_at is not None:
         return _plan_deletion(trigger, trigger.deleted_at, now)
     decision = decide(seen, now)
     creates = tuple(Create(trigger.template.kind, render_child(trigger, due)) for due in decision.due)
-    # Only once the new one exists: a refused one must end nothing.
+    # Delete the running child only when the new one exists, so that a refusal does not end it.
     made_room = tuple(
         _delete(trigger, ref, needs=(trigger.template.kind,))
         for ref in replaced(seen, [create.key.name for create in creates])
@@ -84,7 +86,7 @@ def plan(seen: Observed, now: datetime) -> Plan:
 
 
 def _plan_deletion(trigger: Trigger, deleted_at: datetime, now: datetime) -> Plan:
-    """Publish the pending facts, and remove the finalizer. Wait for the bus for a limited time."""
+    """Publish the pending facts, and then remove the finalizer. The wait for the bus is limited."""
     if names.FINALIZER not in trigger.finalizers:
         return Plan()
     left = [name for name in trigger.finalizers if name != names.FINALIZER]
@@ -93,8 +95,12 @@ def _plan_deletion(trigger: Trigger, deleted_at: datetime, now: datetime) -> Pla
 
 
 def decide(seen: Observed, now: datetime) -> Decision:
-    """Gathered events fire in two steps, each recorded: first they become `firing`, so that later events are
-    for another object; then the object is created, under a name that their newest event decides."""
+    """Decide which events are due.
+
+    Gathered events fire in two steps, and each step is recorded. First they become `firing`, so that later
+    events count for another object. Then the object is created, with a name that depends on the newest of
+    them.
+    """
     intake = take_in(seen, now, gathers=gathers(seen))
     status = intake.status.model_copy(update={"observed_generation": seen.trigger.generation})
     status, missed = without_expired(seen, with_schedule(seen, status), now)
@@ -109,13 +115,13 @@ def decide(seen: Observed, now: datetime) -> Decision:
 
 
 def may_release(seen: Observed, now: datetime) -> bool:
-    """Gathered events fire or become `firing`, if the children are as observed."""
+    """Whether gathered events fire or become `firing`, if the children are as observed."""
     decision = decide(seen, now)
     return bool(decision.due) or decision.status.firing != seen.status.firing
 
 
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
-    """Status and Kubernetes events after the actions were tried."""
+    """The status and the Kubernetes Events after the actions were tried."""
     if todo.status is None:
         return todo
     undone = _undone(seen, applied, now)
@@ -137,7 +143,7 @@ def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Pla
 
 
 def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
-    """Which events the pass has dealt with."""
+    """The events that the pass has handled."""
     undone, uid = _undone(seen, applied, now), seen.trigger.uid
     held = seen.held.union(undone, (o.id for o in seen.postponed)) - seen.kept
     digests = (
@@ -150,13 +156,15 @@ def handled(seen: Observed, applied: Applied, now: datetime) -> Handled:
 
 
 def deferrable(seen: Observed, applied: Applied, now: datetime) -> tuple[Occurrence, ...]:
-    """Which events have to be deferred after the actions."""
+    """The events that must be deferred after the actions."""
     return to_defer(seen, _undone(seen, applied, now))
 
 
 def _undone(seen: Observed, applied: Applied, now: datetime) -> frozenset[str]:
-    """Ids of events whose object may or may not exist: they wait on the bus, and are tried again under the
-    same name."""
+    """The ids of events whose creation failed.
+
+    Their object may exist; they are tried again with the same name.
+    """
     creations = _creations(seen.trigger, decide(seen, now), applied)
     return frozenset(c.gathered.newest.id for c in creations if c.is_undone)
 
@@ -174,7 +182,7 @@ def _creations(trigger: Trigger, decision: Decision, applied: Applied) -> tuple[
 
 
 def _active(seen: Observed, todo: Plan, applied: Applied) -> int:
-    """Children at work, including those just created, without those just replaced."""
+    """The number of running children, including those just created, without those just replaced."""
     new = {child.key.name for child in applied.children}
     kept = {trouble.key.name for trouble in applied.troubles if trouble.verb == "delete"}
     gone = {action.key.name for action in todo.actions if isinstance(action, Delete)} - kept if new else set()
@@ -190,7 +198,7 @@ def _delete(trigger: Trigger, ref: StatusChild, needs: tuple[str, ...] = ()) -> 
 def _events(
     seen: Observed, status: TriggerStatus, creations: Collection[Creation]
 ) -> tuple[KubernetesEvent, ...]:
-    """What was created, and each trouble once, when it begins."""
+    """Kubernetes Events about created children, and about each trouble when it begins."""
     events = [_fired_event(c.gathered, c.child) for c in creations if c.child]
     for type_ in names.CONDITIONS:
         before, now = find(seen.status.conditions, type_), find(status.conditions, type_)
@@ -201,7 +209,9 @@ def _events(
 
 def _missed(time: datetime) -> KubernetesEvent:
     why = "its deadline had passed, or the schedule was changed or suspended meanwhile"
-    return KubernetesEvent("Warning", Reason.MISSED_SCHEDULE, f"{write_time(time)} started nothing: {why}")
+    return KubernetesEvent(
+        "Warning", Reason.MISSED_SCHEDULE, f"nothing was created for {write_time(time)}: {why}"
+    )
 
 
 def _is_trouble(condition: Condition) -> bool:
@@ -218,12 +228,12 @@ def _fired_event(gathered: StatusGathered, child: StatusChild) -> KubernetesEven
 
 
 def _next_deferred(seen: Observed, status: TriggerStatus, undone: frozenset[str]) -> float | None:
-    """Deferred events follow each other as long as some can be handled; what fails backs off by itself."""
+    """Seconds until the next deferred events are tried: at once, as long as some can be handled."""
     return 0.0 if status.deferred is not None and seen.again - undone else None
 
 
 def _next_step(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:
-    """What just became `firing` is created at once; what waits, when its time has come."""
+    """Seconds until gathered events fire: at once if they have just become `firing`."""
     if status.firing is not None and status.firing != seen.status.firing:
         return 0.0
     return wait_before_release(seen, status, now)

@@ -1,4 +1,4 @@
-"""From a template and its events to the object to create."""
+"""Renders the object to create from a template and the events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trigger_controller.domain.template import escaped, fill, values_of
 
 
 def render_child(trigger: Trigger, gathered: StatusGathered) -> Raw:
-    """The object for these events; the same at every attempt."""
+    """The object for these events. It is the same in all attempts."""
     template = trigger.template
     values = values_of(trigger.key.name, gathered)
     metadata = fill(template.metadata, values)
@@ -30,7 +30,7 @@ def render_child(trigger: Trigger, gathered: StatusGathered) -> Raw:
 
 
 def child_name(trigger: Trigger, event: StatusEvent) -> str:
-    """Name of the object created for the event."""
+    """The name of the object for the event."""
     return names.child_name(trigger.key.name, trigger.uid, event.id)
 
 

@@ -1,4 +1,4 @@
-"""The trigger's conditions, and what becomes of the status with each creation."""
+"""Computes the trigger's conditions, and its status after creations."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from trigger_controller.domain.model import Deferred, Observed, Trigger
 from trigger_controller.domain.policies.intake import join
 from trigger_controller.timing import REFUSED_TEMPLATE_RETRY_INTERVAL_SECONDS
 
-_REMEDY = (
-    "correct that: the events are kept, and tried again within a minute, or at once when the annotation"
-    f" {names.ANNOTATION_RETRY} is given another value"
+_WHAT_TO_DO = (
+    "correct that: the events are kept and tried again within a minute, or at once when the value of the"
+    f" annotation {names.ANNOTATION_RETRY} changes"
 )
 LOST_IDS = 4
-"""Lost events that the condition names."""
+"""Lost events that the condition names, at most."""
 _DIGITS = 20
-"""An annotation with so many is no number of events."""
+"""An annotation with so many digits or more is not a number of events."""
 
 
 @dataclass(frozen=True)
 class Creation:
-    """How the creation of one object ended."""
+    """The result of an attempt to create an object."""
 
     gathered: StatusGathered
     child: StatusChild | None = None
@@ -45,14 +45,14 @@ class Creation:
 
     @property
     def is_undone(self) -> bool:
-        """It failed for now; the object may exist all the same."""
+        """Whether the attempt failed without a refusal. The object may exist."""
         return self.child is None and self.refusal is None
 
 
 def with_creations(
     seen: Observed, status: TriggerStatus, creations: Sequence[Creation], now: datetime
 ) -> TriggerStatus:
-    """Count what was created, keep the events of what was refused, and declare the facts."""
+    """Count created objects, keep the events of refused ones, and declare the facts."""
     for creation in creations:
         if creation.child is not None:
             status = _fired(status, creation.gathered, creation.child, now)
@@ -80,7 +80,7 @@ def _fired(
 
 
 def _kept(trigger: Trigger, status: TriggerStatus, gathered: StatusGathered, now: datetime) -> TriggerStatus:
-    """Nothing is lost: the events of a refused object wait until the template is changed or accepted."""
+    """Keep the events of a refused object. They wait until the template is changed or accepted."""
     return _changed(
         status,
         waiting=join(gathered, status.waiting) if status.waiting else gathered,
@@ -100,7 +100,7 @@ def _failed(status: TriggerStatus, refusal: Trouble | None, now: datetime) -> Tr
 
 
 def _was_refused(trigger: Trigger) -> bool:
-    """This very template: it is reported once, however often it is tried again."""
+    """Whether this template was refused before. A refusal is reported only once for each template."""
     refused = trigger.status.refused
     return refused is not None and refused.generation == trigger.generation
 
@@ -113,7 +113,7 @@ def _content(gathered: StatusGathered) -> TriggerAnnouncement:
 def with_conditions(
     seen: Observed, status: TriggerStatus, loop: str, applied: Applied, now: datetime
 ) -> TriggerStatus:
-    """Say what keeps the trigger from its work."""
+    """Set the conditions."""
     refusal = next((t for t in applied.troubles if _is_refusal(t)), None)
     troubles = (*seen.troubles, *(t for t in applied.troubles if not _is_refusal(t)))
     conditions = (
@@ -151,7 +151,7 @@ def _ready(trigger: Trigger, status: TriggerStatus, refusal: Trouble | None) -> 
 
 
 def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Condition | None:
-    """True because of an event, False again once the spec was changed."""
+    """LoopGuarded becomes True when an event was skipped, and False when the spec was changed."""
     if loop:
         reason, _, message = loop.partition(": ")
         return Condition(names.CONDITION_LOOP, "True", reason, message)
@@ -164,7 +164,7 @@ def _loop_guarded(trigger: Trigger, status: TriggerStatus, loop: str) -> Conditi
 def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None:
     if (deferred := status.deferred) is not None and deferred.stuck:
         why = f"{deferred.reason}: {deferred.message}"
-        return Condition(names.CONDITION_BLOCKED, "True", Reason.EVENTS_DEFERRED, f"{why}; {_REMEDY}")
+        return Condition(names.CONDITION_BLOCKED, "True", Reason.EVENTS_DEFERRED, f"{why}; {_WHAT_TO_DO}")
     if trouble is not None:
         return Condition(names.CONDITION_BLOCKED, "True", trouble.shown_reason, trouble.shown_message)
     if is_true(status.conditions, names.CONDITION_BLOCKED):
@@ -173,12 +173,12 @@ def _blocked(status: TriggerStatus, trouble: Trouble | None) -> Condition | None
 
 
 def _events_lost(seen: Observed, status: TriggerStatus) -> Condition | None:
-    """True until somebody has said to know of all of them."""
-    told, deferred = seen.status.deferred, seen.deferred
-    if status.lost > seen.status.lost and told is not None and deferred is not None:
+    """EventsLost is True until the user has acknowledged the number of all lost events."""
+    shown, deferred = seen.status.deferred, seen.deferred
+    if status.lost > seen.status.lost and shown is not None and deferred is not None:
         message = (
-            f"{_which_are_gone(seen, status.lost, told, deferred)}: create what they should have started, or"
-            f" notify again; then annotate the trigger with {names.ANNOTATION_LOST}={status.lost}"
+            f"{_which_are_gone(seen, status.lost, shown, deferred)}: create their jobs yourself, or have the"
+            f" store notify again; then annotate the trigger with {names.ANNOTATION_LOST}={status.lost}"
         )
         return Condition(names.CONDITION_LOST, "True", Reason.DEFERRED_EVENTS_LOST, message)
     is_known = seen.trigger.lost_known == str(status.lost)
@@ -187,27 +187,27 @@ def _events_lost(seen: Observed, status: TriggerStatus) -> Condition | None:
     return None
 
 
-def _which_are_gone(seen: Observed, lost: int, told: StatusDeferred, deferred: Deferred) -> str:
-    """How many nobody knows of yet, and of the last of them what is known."""
+def _which_are_gone(seen: Observed, lost: int, shown: StatusDeferred, deferred: Deferred) -> str:
+    """The number of lost events that are not acknowledged yet, with times and examples of the last ones."""
     last, since_known = lost - seen.status.lost, lost - _known(seen)
-    gone = [event_id for event_id in told.ids if not deferred.has(event_id)][:LOST_IDS]
+    gone = [event_id for event_id in shown.ids if not deferred.has(event_id)][:LOST_IDS]
     examples = f", for example {', '.join(gone)}" if gone else ""
-    when, where = _when_lost(told, deferred), "gone from the bus's bucket pw_trigger_deferred"
+    when, where = _when_lost(shown, deferred), "gone from the bus's bucket pw_trigger_deferred"
     if since_known == last:
         return f"{last} deferred event(s){when} are {where}{examples}"
     return f"{since_known} deferred event(s) are {where}, the last {last}{when}{examples}"
 
 
 def _known(seen: Observed) -> int:
-    """How many lost events somebody has said to know of; nobody can know of more than there were."""
-    said = seen.trigger.lost_known
-    return min(int(said), seen.status.lost) if said.isdecimal() and len(said) < _DIGITS else 0
+    """The number of lost events that the user has acknowledged, at most the number that was lost."""
+    number = seen.trigger.lost_known
+    return min(int(number), seen.status.lost) if number.isdecimal() and len(number) < _DIGITS else 0
 
 
-def _when_lost(told: StatusDeferred, deferred: Deferred) -> str:
-    """When they happened, as far as that is not the time of an event that is still there."""
+def _when_lost(shown: StatusDeferred, deferred: Deferred) -> str:
+    """When the lost events happened, without times that events in the bucket have, too."""
     left = set(map(seconds_stamp, deferred.times))
-    oldest, newest = seconds_stamp(told.oldest), seconds_stamp(told.newest)
+    oldest, newest = seconds_stamp(shown.oldest), seconds_stamp(shown.newest)
     if oldest in left:
         return "" if newest in left else f" until {newest}"
     return f" since {oldest}" if newest in left else f" of {oldest} to {newest}"
@@ -216,7 +216,7 @@ def _when_lost(told: StatusDeferred, deferred: Deferred) -> str:
 def _with_condition(
     trigger: Trigger, status: TriggerStatus, condition: Condition, now: datetime
 ) -> TriggerStatus:
-    """Put one condition, stamped with the generation it was decided for."""
+    """Set one condition, with the trigger's generation."""
     stamped = replace(condition, observed_generation=trigger.generation)
     return _changed(status, conditions=set_condition(status.conditions, stamped, seconds_stamp(now)))
 

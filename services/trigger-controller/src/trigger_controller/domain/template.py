@@ -1,4 +1,4 @@
-"""`$(...)` names in templates: which there are, and filling them in."""
+"""Checks the names `$(...)` in templates, and replaces them by values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Values = Mapping[str, str]
 
 
 def find_problems(template: Any, when: When) -> tuple[str, ...]:
-    """What is wrong with the template's names, as sentences that name the remedy."""
+    """Errors in the template's names. Each message describes what to do."""
     known = _known(when)
     used = {m[0]: f"{m[1]}.{m[2]}" for text in _texts(template) for m in _PLACE.finditer(text)}
     wrong = sorted(place for place, name in used.items() if name not in known)
     listed = ", ".join(f"$({name})" for name in sorted(known))
-    return tuple(f"spec.create: {place} has no value here; use one of {listed}" for place in wrong)
+    return tuple(f"spec.create: {place} has no value in this trigger; use one of {listed}" for place in wrong)
 
 
 def _known(when: When) -> frozenset[str]:
@@ -33,7 +33,7 @@ def _known(when: When) -> frozenset[str]:
 
 
 def values_of(trigger: str, gathered: StatusGathered) -> Values:
-    """The value of every name."""
+    """Name to value, for all names."""
     event = gathered.newest
     return {
         "event.id": event.id,
@@ -51,13 +51,16 @@ def values_of(trigger: str, gathered: StatusGathered) -> Values:
 
 
 def escaped(values: Values) -> Values:
-    """For templates in which Kubernetes itself replaces $(NAME): what a stranger wrote stays text there."""
+    """The values for a template in which Kubernetes itself replaces $(NAME). They are escaped, so that
+    Kubernetes does not replace names in them: other users choose the values, such as keys of objects."""
     return {name: value.replace("$(", "$$(") for name, value in values.items()}
 
 
 def fill(template: Any, values: Values) -> Any:
-    """Replace every name in one pass, so that a value is never looked into. Others' `$(NAME)` and `$$(...)`
-    stay."""
+    """Replace all names in one pass, so that names in values are not replaced.
+
+    `$$(...)` and names that are not in `values` are kept.
+    """
     return _mapped(template, lambda text: _PLACE.sub(lambda m: values.get(f"{m[1]}.{m[2]}", m[0]), text))
 
 

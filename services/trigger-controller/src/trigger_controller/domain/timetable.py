@@ -1,4 +1,7 @@
-"""When a cron expression comes true. Hours that are left out or come twice are as in Debian's cron."""
+"""Computes the times of a cron expression.
+
+When clocks change for summer time, it behaves like Debian's cron.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,20 @@ _NAMED = {
     "@hourly": "0 * * * *",
 }
 _LOOK_BACK = tuple(timedelta(hours=hours) for hours in (1, 24, 32 * 24, 367 * 24))
-"""From where on the newest time is looked for: weeks of a schedule of minutes are thousands of times."""
+"""How far back the newest time is searched, shortest first. A schedule of minutes has thousands of times in
+weeks."""
 
 
 @dataclass(frozen=True)
 class Timetable:
-    """A cron expression in a time zone. All times that go in and come out are in UTC."""
+    """A cron expression in a time zone. Arguments and results are in UTC."""
 
     cron: str
     zone: str
 
     @property
     def expression(self) -> str:
-        """Both, as one text."""
+        """The cron expression and the time zone as one text."""
         return f"{self.cron} {self.zone}"
 
     def next_after(self, moment: datetime) -> datetime | None:
@@ -70,7 +74,7 @@ class Timetable:
 
 
 def find_schedule_problem(schedule: ScheduleSource | None) -> str:
-    """What is wrong with it, as a sentence that names the field and the remedy; "" when nothing is."""
+    """The error in a schedule, with the field and what to do; "" if it is valid."""
     if schedule is None:
         return ""
     try:

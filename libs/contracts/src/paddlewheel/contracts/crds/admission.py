@@ -25,8 +25,11 @@ REFUSALS = ((PADDLE_JOB, PADDLE_JOB_REFUSALS),)
 
 
 def warnings() -> list[dict[str, Any]]:
-    """A policy and its binding that warn; without them everything works, without the warnings."""
-    # Kubernetes checks that all kinds of a policy have the fields in its expressions, except in variables.
+    """A policy that only warns, and its binding.
+
+    A cluster without them works the same, except for the warnings.
+    """
+    # Kubernetes requires that every kind of a policy has the fields in its expressions, except in variables.
     variables = [{"name": name, "expression": name} for name in ("object", "oldObject")]
     spec = {
         "failurePolicy": "Ignore",
@@ -38,7 +41,7 @@ def warnings() -> list[dict[str, Any]]:
 
 
 def refusals() -> list[dict[str, Any]]:
-    """Policies and bindings that refuse."""
+    """Policies that refuse manifests, and their bindings."""
     made = []
     for kind, rules in REFUSALS:
         validations = [_validation(rule) for rule in rules]
@@ -48,7 +51,7 @@ def refusals() -> list[dict[str, Any]]:
 
 
 def _matching(kinds: Sequence[Kind]) -> dict[str, Any]:
-    """New objects of these kinds, and those with another spec."""
+    """The parts of a policy that select new objects of these kinds, and objects whose spec has changed."""
     rules = [
         {
             "apiGroups": [GROUP],
@@ -60,7 +63,7 @@ def _matching(kinds: Sequence[Kind]) -> dict[str, Any]:
     ]
     return {
         "matchConstraints": {"resourceRules": rules},
-        # An update of metadata alone, as controllers make them, repeats no warning.
+        # Updates of metadata alone, which controllers make often, do not repeat the warnings.
         "matchConditions": [
             {
                 "name": "spec-is-new",
@@ -89,6 +92,6 @@ def _validation(rule: AdmissionRule) -> dict[str, str]:
 
 
 def _for_kind(kind: Kind, rule: AdmissionRule) -> dict[str, str]:
-    """The rule in a policy of several kinds."""
+    """The rule for a policy that matches several kinds: it applies to `kind` only."""
     made = {key: _FIELD.sub(r"variables.\1.", text) for key, text in _validation(rule).items()}
     return {**made, "expression": f"request.resource.resource != '{kind.plural}' || {made['expression']}"}

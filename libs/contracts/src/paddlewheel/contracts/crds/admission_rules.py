@@ -1,8 +1,9 @@
-"""Rules beyond the CRDs' schemas: warnings for what works but misleads, and one refusal.
+"""Rules beyond the CRDs' schemas: warnings about fields that work but mislead, and one refusal.
 
 A warning never stops a manifest: an unknown policy word keeps the meaning it had in the original operator.
-The refusal is here because CEL in a CRD cannot see the object's namespace. Every rule is written once, with
-its text: `admission` renders the admission policies from it, and services show the same text in conditions.
+The refusal is here because CEL in a CRD cannot read the object's namespace. Each rule and its text are
+written once: `admission` renders the admission policies from them, and services show the same text in
+conditions.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ _PLACEHOLDER = re.compile(r"{spec([.\w]+)}")
 
 @dataclass(frozen=True)
 class AdmissionRule:
-    """One sentence to the user when something is true of an object.
+    """A condition on an object, and the sentence that the user reads when the condition is true.
 
     Attributes:
         when: CEL over `object` and `oldObject` (null on creation).
-        message: names the field, what it means and the remedy; `{spec.field}` is replaced by the value.
-        applies: the same as `when` in Python; None = it depends on what only the API server has.
+        message: names the field, its effect and what to do; `{spec.field}` is replaced by the value.
+        applies: `when` in Python; None = the rule reads the status or the old object, so only the API server
+            can evaluate it.
     """
 
     when: str
@@ -38,24 +40,24 @@ class AdmissionRule:
 
     @property
     def message_expression(self) -> str:
-        """CEL that gives the message."""
+        """A CEL expression that returns the message."""
         parts = _PLACEHOLDER.split(self.message)
         parts[::2] = [_literal(text) for text in parts[::2]]
         parts[1::2] = [f"string({SPEC}{path})" for path in parts[1::2]]
         return " + ".join(part for part in parts if part != _literal(""))
 
     def is_true_of(self, subject: Subject) -> bool:
-        """What `applies` says; false where it says nothing."""
+        """Whether the rule applies; false if only the API server can evaluate it."""
         return self.applies is not None and self.applies(subject)
 
     def text(self, subject: Subject) -> str:
-        """The message about one object."""
+        """The message with the values of one object."""
         return _PLACEHOLDER.sub(lambda match: str(_value(subject.spec, match[1])), self.message)
 
 
 @dataclass(frozen=True)
 class PolicyWord:
-    """A field whose unknown words are accepted with the meaning of a known one."""
+    """A field that also accepts unknown words. An unknown word has the meaning of one of `words`."""
 
     field: str
     words: tuple[str, ...]
@@ -127,11 +129,11 @@ def _unused_limits(role: str) -> AdmissionRule:
 
 
 def _unused_requests(role: str) -> AdmissionRule:
-    """The rule for a role that cannot be smaller."""
+    """The rule for a role that always runs with all of its replicas."""
     at, name = f"{SPEC}.{role}", f"spec.{role}"
     return AdmissionRule(
         f"has({at}) && has({at}.requests)",
-        f"{name}.requests has no effect: a job trains with fewer workers only, never with fewer pods of"
+        f"{name}.requests has no effect: only the number of workers can shrink, never the number of pods of"
         " another role; remove it",
         lambda subject: _has(subject.spec, role, "requests"),
     )
@@ -146,14 +148,14 @@ _WORKER = f"{SPEC}.worker"
 _REQUESTS_ABOVE_REPLICAS = AdmissionRule(
     f"has({_WORKER}) && has({_WORKER}.replicas) && has({_WORKER}.requests)"
     f" && {_WORKER}.requests > {_WORKER}.replicas",
-    "spec.worker.requests is above spec.worker.replicas, so it has no effect: it is the least number of"
+    "spec.worker.requests is above spec.worker.replicas, so it has no effect: it is the smallest number of"
     " workers that the job can train with; lower it or remove it",
     lambda subject: _is_above_replicas(subject.spec),
 )
 
 
 def _own_restart_policy(spec: PaddleJobSpec, role: str) -> str:
-    """The one of the template; elastic pods always get OnFailure."""
+    """The template's `restartPolicy`, or "" for elastic jobs, whose pods always get OnFailure."""
     given = spec.roles.get(role)
     template = (given.template if given else None) or {}
     return "" if spec.elastic else str((template.get("spec") or {}).get("restartPolicy") or "")
@@ -169,7 +171,7 @@ def _restarts_in_place(role: str) -> AdmissionRule:
     return AdmissionRule(
         f"{has_policy} && (has({SPEC}.backoffLimit) || has({SPEC}.failurePolicy))",
         f"spec.{role}.template.spec.restartPolicy restarts failed containers in place: these restarts count"
-        " against spec.backoffLimit, and the rules of spec.failurePolicy never see them;"
+        " against spec.backoffLimit, and the rules of spec.failurePolicy do not apply to them;"
         " remove the field or set Never",
         lambda subject: (
             _own_restart_policy(subject.spec, role) in ("OnFailure", "Always")
@@ -178,16 +180,16 @@ def _restarts_in_place(role: str) -> AdmissionRule:
     )
 
 
-WORKERS_FOR_EVER = AdmissionRule(
+WORKERS_NEVER_COMPLETE = AdmissionRule(
     _has_own_policy("worker", "'Always'"),
-    "spec.worker.template.spec.restartPolicy Always starts a program again that has ended with 0, so the job"
+    "spec.worker.template.spec.restartPolicy Always restarts a program that has exited with 0, so the job"
     " never completes; set OnFailure or Never",
     lambda subject: _own_restart_policy(subject.spec, "worker") == "Always",
 )
 
 NO_PODS = AdmissionRule(
     f"{_ALL_REPLICAS} == 0",
-    "spec asks for no pod: every role has replicas 0; raise spec.worker.replicas to run",
+    "spec requests no pods: every role has replicas 0; raise spec.worker.replicas to run the job",
     lambda subject: _sum(subject.spec) == 0,
 )
 
@@ -203,7 +205,7 @@ PADDLE_JOB_WARNINGS = (
     AdmissionRule(
         f"has({SPEC}.withGloo) && ({SPEC}.withGloo < 0 || {SPEC}.withGloo > 2)",
         "spec.withGloo {spec.withGloo} is none of 0 (off), 1 (workers), 2 (workers and servers):"
-        " below 0 means off, above 2 is passed on as it is",
+        " a number below 0 means off, a number above 2 is passed to the program unchanged",
         lambda subject: not 0 <= (subject.spec.with_gloo or 0) <= 2,
     ),
     AdmissionRule(
@@ -225,7 +227,7 @@ PADDLE_JOB_WARNINGS = (
     *(_unused_requests(role) for role in ROLES if role != WORKER),
     _REQUESTS_ABOVE_REPLICAS,
     *(_restarts_in_place(role) for role in ROLES),
-    WORKERS_FOR_EVER,
+    WORKERS_NEVER_COMPLETE,
 )
 
 FOREIGN_SAMPLE_SET = AdmissionRule(
@@ -258,7 +260,7 @@ def _settled(field: str, since: str, when: str) -> AdmissionRule:
 
 
 _CREDENTIALS = "^[a-z0-9]+://([^/]*@|[^/@:[]*:[0-9]*[^0-9/,?#])"
-"""Also those with a '/': what follows the ':' is no port."""
+"""Matches an address with credentials, even if these contain a '/': text after the ':' that is not a port."""
 
 NO_SOURCE = AdmissionRule(
     f"!(has({SPEC}.noSync) && {SPEC}.noSync) && !(has({SPEC}.source) && has({SPEC}.source.uri))",
@@ -273,15 +275,16 @@ SAMPLE_SET_WARNINGS = (
     NO_SOURCE,
     AdmissionRule(
         f"has({SPEC}.source) && has({SPEC}.source.uri) && {SPEC}.source.uri.matches('{_CREDENTIALS}')",
-        "spec.source.uri carries credentials that everybody may read: use spec.source.secretRef",
+        "spec.source.uri contains credentials, which all users with access to the object can read: use"
+        " spec.source.secretRef",
         lambda subject: subject.spec.source is not None and found(_CREDENTIALS, subject.spec.source.uri),
     ),
     *(_settled(f, "bound", _BOUND) for f in ("secretRef", "csi", "cache", "nodeAffinity", "tolerations")),
     _settled("source", "synced", _SYNCED),
     AdmissionRule(
         f"{_SYNCED} && oldObject.spec.?noSync.orValue(false) && !{SPEC}.?noSync.orValue(false)",
-        "taking spec.noSync back copies nothing once the set has gone on without a first sync:"
-        " make a SampleJob of type sync",
+        "removing spec.noSync copies nothing after the set has skipped the first sync:"
+        " create a SampleJob of type sync",
     ),
 )
 
@@ -303,7 +306,7 @@ def _wildcards(field: str) -> AdmissionRule:
     options = field.partition(".")[0]
     return AdmissionRule(
         f"has({SPEC}.{options}) && has({SPEC}.{field}) && {SPEC}.{field}.exists(p, p.contains('*'))",
-        f"spec.{field} is taken literally: '*' stands for itself, not for other names",
+        f"spec.{field} is taken literally: '*' is an ordinary character, not a pattern",
         lambda subject: (
             is_given(subject.spec, options) and any("*" in path for path in _value(subject.spec, f".{field}"))
         ),
@@ -311,7 +314,8 @@ def _wildcards(field: str) -> AdmissionRule:
 
 
 WITHOUT_EFFECT = ("manager", "worker")
-"""Options of a sync that belong to the original's distribution over SSH: accepted and not used."""
+"""Sync options that are accepted and ignored. The original operator used them to distribute a sync over
+SSH."""
 
 
 def _has_unused_options(spec: SampleJobSpec) -> bool:
@@ -335,7 +339,8 @@ SAMPLE_JOB_WARNINGS = (
     AdmissionRule(
         f"has({SPEC}.syncOptions) && has({SPEC}.syncOptions.source)"
         f" && {SPEC}.syncOptions.source.matches('{_CREDENTIALS}')",
-        "spec.syncOptions.source carries credentials that everybody may read: use spec.secretRef",
+        "spec.syncOptions.source contains credentials, which all users with access to the object can read:"
+        " use spec.secretRef",
         lambda subject: (
             subject.spec.sync_options is not None and found(_CREDENTIALS, subject.spec.sync_options.source)
         ),
@@ -343,7 +348,7 @@ SAMPLE_JOB_WARNINGS = (
     AdmissionRule(
         "oldObject != null && has(object.status) && has(object.status.phase)"
         " && object.status.phase == 'Succeeded' && object.spec != oldObject.spec",
-        "the job has succeeded: but for ttlSecondsAfterFinished, editing its spec has no effect;"
-        " make a new SampleJob",
+        "the job has succeeded: editing its spec has no effect, except for ttlSecondsAfterFinished;"
+        " create a new SampleJob",
     ),
 )

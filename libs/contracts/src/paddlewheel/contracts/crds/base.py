@@ -1,8 +1,8 @@
-"""What every CRD model shares: aliases, constraint keywords for the schema, rules.
+"""The base of all CRD models: JSON names, schema keywords for constraints, and rules.
 
-A constraint is written once, as a schema keyword or a rule. The API server enforces it, and services find
-what an object violates with `violations`, from the same text. The models themselves stay permissive, so that
-an object stored before a rule existed can still be read and corrected.
+A constraint is written once, as a schema keyword or a rule. The API server enforces it, and services evaluate
+the same constraint with `violations`. The models themselves accept any value, so that a service can still
+read an object that was stored before a rule existed, and report what to correct.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ RULES = "x-kubernetes-validations"
 
 
 class CrdModel(BaseModel):
-    """Immutable view of a part of a custom resource; JSON names are lowerCamelCase."""
+    """An immutable view of a part of a custom resource.
+
+    JSON names are lowerCamelCase, unknown fields are ignored.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
@@ -36,16 +39,16 @@ def int32(description: str, **keywords: Any) -> Any:
 
 
 def api_default(value: object) -> dict[str, object]:
-    """Keyword that makes the API server fill in `value`; model defaults alone never reach the schema."""
+    """The keyword that makes the API server fill in `value`. Defaults of the model are not in the schema."""
     return {API_DEFAULT: value}
 
 
 class Rule(dict[str, Any]):
-    """A CEL rule as the CRD carries it, and the same verdict in Python.
+    """A CEL rule as written in the CRD, and the same check in Python.
 
     Attributes:
-        holds: true for the values for which the CEL expression is true: of the model, or of the field, that
-            carries the rule. None = only the API server checks it.
+        holds: returns true for the values for which the CEL expression is true. Its argument is the model or
+            the field that has the rule. None = only the API server can check the rule.
     """
 
     def __init__(self, schema: Mapping[str, Any], holds: Callable[[Any], bool] | None) -> None:
@@ -62,20 +65,21 @@ def rule(
     reason: str = "FieldValueInvalid",
     **more: Any,
 ) -> Rule:
-    """One rule, written once: in CEL for the API server and in Python for services.
+    """A validation rule: CEL for the API server, and Python for services.
 
     Args:
         expression: CEL; true when the object is valid.
-        message: names the field and the remedy.
-        holds: the same in Python.
-        field: path of the field below the rule's own place, e.g. `.source.uri`.
+        message: names the field and what to do.
+        holds: the expression in Python; None = only the API server can check it.
+        field: path of the invalid field, relative to the model that has the rule, e.g. `.source.uri`.
+        reason: the `reason` of the API server's error.
     """
     schema = {"rule": expression, "message": message, "reason": reason, **more}
     return Rule({**schema, "fieldPath": field} if field else schema, holds)
 
 
 def needs(field: str, message: str) -> Rule:
-    """The rule that a field is present, with a remedy, where `required` would only give the name."""
+    """The rule that a field is present. The keyword `required` would not allow a message of our own."""
     return rule(
         f"has(self{field})",
         message,
@@ -86,37 +90,40 @@ def needs(field: str, message: str) -> Rule:
 
 
 def is_as_before(field: str) -> str:
-    """CEL of a rule on the whole object: the field of the spec is as it was before the update."""
+    """CEL for a rule of the whole object: the update does not change this field of the spec."""
     was = f"oldSelf.spec.{field}"
     return f"has(self.spec.{field}) == has({was}) && (!has({was}) || self.spec.{field} == {was})"
 
 
 def is_given(model: CrdModel, alias: str) -> bool:
-    """`has()` of CEL: the object has the field, and not as null."""
+    """Whether the object has the field, and the field is not null; the same as `has()` in CEL."""
     name = names_by_alias(type(model))[alias]
     return name in model.model_fields_set and getattr(model, name) is not None
 
 
 @cache
 def names_by_alias(model: type[CrdModel]) -> Mapping[str, str]:
-    """The attribute of every JSON name."""
+    """JSON name to attribute of the model."""
     return {info.alias or name: name for name, info in model.model_fields.items()}
 
 
 def found(pattern: str, value: str) -> bool:
-    """`matches()` of CEL: the pattern occurs in the value. `$` is the end of the text, as in RE2."""
+    """Whether the pattern occurs in the value; the same as `matches()` in CEL.
+
+    `$` matches the end of the text only.
+    """
     return re.search(pattern.replace("$", r"\Z"), value) is not None
 
 
 def without_match(pattern: str, message: str) -> Rule:
-    """The rule of a string field that a pattern does not occur in it."""
+    """The rule that a string field does not contain the pattern."""
     return rule(f"!self.matches('{pattern}')", message, lambda value: not found(pattern, value))
 
 
 PARENT = "(^|/)[.][.](/|$)"
-"""Occurs in paths with a `..` component."""
+"""A pattern that matches paths with a `..` component."""
 
 
 def rules(*all_rules: Rule) -> dict[str, Any]:
-    """Keyword that attaches rules to a model or a field."""
+    """The keyword that attaches rules to a model or a field."""
     return {RULES: list(all_rules)}

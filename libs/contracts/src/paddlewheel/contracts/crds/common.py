@@ -1,4 +1,4 @@
-"""Parts that several kinds share: references and the common fields of a status."""
+"""Types that several kinds use: references, and the common fields of a status."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from paddlewheel.contracts.crds.base import CrdModel, says
 
 
 class SecretReference(CrdModel):
-    """A Secret; without a namespace, in the namespace of the object that names it."""
+    """A reference to a Secret, by default in the namespace of the object that refers to it."""
 
     name: Annotated[str, says("Name of the Secret.")] = ""
     namespace: Annotated[
         str,
         says(
-            "Namespace of the Secret; empty = the object's own. Another one's must name the object's in its"
-            " annotation batch.paddlepaddle.org/shared-with."
+            "Namespace of the Secret; default: the namespace of this object. A Secret of another namespace"
+            " must list this object's namespace in its annotation batch.paddlepaddle.org/shared-with."
         ),
     ] = ""
 
 
 class ObjectReference(CrdModel):
-    """A pod of the job."""
+    """A reference to a pod of the job."""
 
     api_version: str = ""
     kind: str = ""
@@ -42,33 +42,35 @@ ObjectReferences = Annotated[
     InstanceOf(),
     WithJsonSchema({"type": "array", "items": ObjectReference.model_json_schema()}),
 ]
-"""Raw and shared with the object: a job has thousands, and most passes read none of them."""
+"""References as raw JSON, shared with the object. A job has thousands of them, so most passes do not parse
+them."""
 
 
 class ObservedStatus(CrdModel):
-    """What every kind's status carries."""
+    """The fields that the status of every kind has."""
 
     observed_generation: Annotated[
-        int, says("Generation of the spec this status was computed from.", format="int64")
+        int, says("The metadata.generation that this status was computed from.", format="int64")
     ] = 0
-    reason: Annotated[str, says("Why the object is in this state, in one CamelCase word.")] = ""
-    message: Annotated[str, says("The same in words.")] = ""
+    reason: Annotated[str, says("Why the object is in this state, as one CamelCase word.")] = ""
+    message: Annotated[str, says("Human-readable explanation of the reason.")] = ""
     conditions: Annotated[
         Conditions,
         says(
-            "Standard conditions, one for each type.",
+            "Standard Kubernetes conditions, at most one of each type.",
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
 
 
 class CommonStatus(ObservedStatus):
-    """Status of a kind whose facts are published from it."""
+    """The status of a kind whose facts are published on the bus."""
 
     announcements: Annotated[
         Announcements,
         says(
-            "Facts declared about this object and published on the bus.",
+            "Facts about this object, and whether the bus has stored them. Controllers publish facts from"
+            " this list.",
             **{"x-kubernetes-list-type": "atomic"},
         ),
     ] = ()

@@ -1,4 +1,4 @@
-"""The kinds: their names, columns and models, as they are published to the API server."""
+"""The custom resources as the API server sees them: names, columns of `kubectl get`, and models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVING_GROUP = "elasticserving.paddlepaddle.org"
 
 @dataclass(frozen=True)
 class Column:
-    """One column of `kubectl get`. `is_wide`: with `-o wide` only."""
+    """One column of `kubectl get`. A column with `is_wide` is shown with `-o wide` only."""
 
     name: str
     path: str
@@ -39,8 +39,11 @@ CATEGORY = "paddle"
 
 @dataclass(frozen=True)
 class Scale:
-    """Paths of the subresource `scale`, which `kubectl scale` and autoscalers use. `selector`: "" where none
-    is kept, so that only people and programs scale."""
+    """Paths of the subresource `scale`, which `kubectl scale` and autoscalers use.
+
+    Without a `selector` an autoscaler cannot find the pods, so only `kubectl scale` and API clients can
+    scale.
+    """
 
     spec: str
     status: str
@@ -49,7 +52,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Kind:
-    """One custom resource. `scale`: None for kinds without a number of pods."""
+    """One custom resource. `scale` is None for kinds that cannot be scaled."""
 
     kind: str
     plural: str
@@ -87,8 +90,8 @@ PADDLE_JOB = Kind(
         Column("Mode", ".status.mode"),
         Column("Ready", ".status.ready"),
         REASON,
-        # A field that ticks would cost a write for every tick: while the job runs, its age is shown, and the
-        # duration is written once, at the end.
+        # A duration that is updated while the job runs would cost an API write for each update. So the column
+        # Started shows the age of the run, and the duration is written once, at the end.
         Column("Started", ".status.startTime", "date"),
         Column("Duration", ".status.duration"),
         AGE,
@@ -96,7 +99,7 @@ PADDLE_JOB = Kind(
         MESSAGE,
     ),
     short_names=("pdj",),
-    # The workers: the role that may have more or fewer pods while the job runs.
+    # Workers are the only role whose number of pods may change while the job runs.
     scale=Scale(".spec.worker.replicas", ".status.worker.running", ".status.selector"),
 )
 
@@ -104,7 +107,7 @@ SAMPLE_SET = Kind(
     kind="SampleSet",
     plural="samplesets",
     version="v1alpha1",
-    description="A data set and its cache on the nodes that train with it.",
+    description="A data set, and its cache on the nodes that train with it.",
     spec=SampleSetSpec,
     status=SampleSetStatus,
     rules=SAMPLE_SET_RULES,
@@ -146,7 +149,7 @@ TRIGGER = Kind(
     kind="Trigger",
     plural="triggers",
     version="v1alpha1",
-    description="Work that is started by a fact, a notification of an object store, or the clock.",
+    description="Creates a SampleJob or PaddleJob on a fact, a change in an object store, or a schedule.",
     spec=TriggerSpec,
     status=TriggerStatus,
     rules=TRIGGER_RULES,
@@ -171,7 +174,7 @@ PADDLE_SERVICE = Kind(
     kind="PaddleService",
     plural="paddleservices",
     version="v1",
-    description="A model or an image that answers requests, with revisions, canaries and autoscaling.",
+    description="Serves a model or an image over HTTP, with revisions, canaries and autoscaling.",
     spec=PaddleServiceSpec,
     status=PaddleServiceStatus,
     rules=PADDLE_SERVICE_RULES,
@@ -187,11 +190,11 @@ PADDLE_SERVICE = Kind(
     ),
     short_names=("psvc",),
     group=SERVING_GROUP,
-    # The original's path, spec.replicas, is in no schema.
+    # The original operator names spec.replicas here, a field that its schema does not have.
     scale=Scale(".spec.service.minScale", ".status.replicas", ".status.selector"),
 )
 
 PUBLISHED_KINDS = (PADDLE_JOB, SAMPLE_SET, SAMPLE_JOB)
-"""Kinds of the original operator, whose objects may be older than any rule here."""
+"""The kinds of the original operator. Their objects may have been stored before our rules existed."""
 
 KINDS = (*PUBLISHED_KINDS, TRIGGER, PADDLE_SERVICE)

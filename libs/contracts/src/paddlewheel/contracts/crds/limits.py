@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 REPLICAS = 10_000
-"""Pods of one role. More would be a slip of the pen, and what renders them needs memory for all at once."""
+"""Pods of one role, at most. A larger number is most likely a mistake, and rendering so many pods at once
+would need too much memory."""
 VARIABLE_BYTES = 128 * 1024
-"""Bytes of an environment variable with its name, '=' and the final NUL. Linux starts no program with a
-longer one (MAX_ARG_STRLEN)."""
+"""Bytes of an environment variable, at most: its name, '=', its value and the final NUL. Linux does not start
+a program with a longer one (MAX_ARG_STRLEN)."""
 PARTITIONS = 1_000
-"""Cache nodes of one set. Each is listed in the state of every run, which all of them read."""
+"""Cache nodes of one set, at most. The state of a run lists all of them, and each of them reads that
+state."""
 PATH_LENGTH = 4096
-"""Characters of a path, as Linux limits it, and of a source's address."""
+"""Characters of a path or of a source's address, at most. It is Linux's limit for paths."""
 KEY_LENGTH = 1024
-"""Bytes of an object's key in S3."""
+"""Bytes of an object's key in S3, at most."""
 PATHS = 4096
-"""Paths of one operation: as many as one command line of the original could carry (128 KiB)."""
+"""Paths of one operation, at most: as many as fit into one command line of the original operator (128
+KiB)."""
 LABEL_LENGTH = 63
-"""Characters of a label's value, of a Service's name and of a pod's host name."""
+"""Characters of a label's value, of a Service's name or of a pod's host name, at most."""
 SERVICE_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-"""The names of Services. Names of objects from which those are made begin in the same way and have no '.'."""
+"""Pattern of a Service's name. The name of an object that gets a Service must match it, too."""
 SYNC_THREADS = 10
-"""Default of a sync."""
+"""Threads of a sync on each node, by default."""
 WARMUP_THREADS = 50
-"""Default of a warmup."""
+"""Threads of a warmup on each node, by default."""
 STRATEGIES = ("sequence", "random", "sampler")
 """Strategies of a warmup, the default first."""
 MEDIUM_TYPES = ("MEM", "SSD", "HDD")
@@ -30,4 +33,4 @@ CACHE_ENGINES = ("juicefs",)
 """Cache engines, the default first."""
 
 NODES_WITH_WRITES = 64
-"""Nodes with writes that no store has, of those that are recorded."""
+"""Nodes that a set's status lists in `nodesWithWrites`, at most."""

@@ -1,4 +1,5 @@
-"""How specs name models: the same for what makes them and what serves them."""
+"""Fields that refer to models, shared by PaddleJobs, which make models, and PaddleServices, which serve
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ DIGEST = "^sha256:[0-9a-f]{64}$"
 
 
 def int_or_string(pattern: str) -> Any:
-    """A number where the original asked for text: both are read."""
+    """The schema of a field that accepts a number or a string. The original operator accepts only strings."""
     return WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -24,9 +25,10 @@ def int_or_string(pattern: str) -> Any:
 
 
 Word = Annotated[int | str, int_or_string(r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
-"""A version, or a tag."""
+"""A version of a model, or a tag of an image: 1 to 128 letters, digits, '.', '_' and '-'."""
 
 
-def without_keys(field: str, remedy: str) -> Rule:
-    """The rule of an address that no keys stand in it: everybody who reads the object could use them."""
-    return without_match("^[^/]*//[^/@]*@", f"{field} must not contain keys: {remedy}")
+def without_keys(field: str, what_to_do: str) -> Rule:
+    """The rule that an address contains no keys, since all users with access to the object could read
+    them."""
+    return without_match("^[^/]*//[^/@]*@", f"{field} must not contain keys: {what_to_do}")

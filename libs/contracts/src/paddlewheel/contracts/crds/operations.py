@@ -1,6 +1,6 @@
-"""Data operations of a SampleJob: a row for each, with the words that name it and the models that carry it.
+"""The data operations of a SampleJob: their options, and a table of their names and models.
 
-To add an operation: a member of RunSpec's `operation` in `protos/paddlewheel/cache/v1/cache.proto`, its
+To add an operation, add a member to RunSpec's `operation` in `protos/paddlewheel/cache/v1/cache.proto`, its
 options and its row here, and `cache_runtime/operations/<member>.py`. `make gen` writes the rest.
 """
 
@@ -56,7 +56,8 @@ _NAMES_SOMETHING = without_match("^[/.]*$", "must not be the data set's root: na
 TWO_DELETIONS = (
     "delete-dst and delete-src cannot be combined: sync with delete-dst first, then with delete-src"
 )
-"""A sync that is repeated after its source has begun to be emptied would delete the copies as extra files."""
+"""Why not: delete-src empties the source. When such a sync is repeated, delete-dst would find the copied
+files missing in the source and delete them, too."""
 
 
 def _at_least_zero(value: int) -> int:
@@ -64,7 +65,7 @@ def _at_least_zero(value: int) -> int:
 
 
 class SyncOptions(CrdModel):
-    """What to copy into the data set, from where."""
+    """Options of a sync, which copies files from an object store into the data set."""
 
     model_config = ConfigDict(
         alias_generator=kebab_case,
@@ -81,8 +82,9 @@ class SyncOptions(CrdModel):
     source: Annotated[
         str,
         says(
-            "NAME://BUCKET[.ENDPOINT][/PREFIX]; empty = the set's own source. NAME:// is needed: JuiceFS"
-            " takes an address without it for a path in the runtime's container.",
+            "Address to copy from: NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/train;"
+            " default: spec.source.uri of the set. NAME:// is required: without it, JuiceFS reads the"
+            " address as a path in the runtime's container.",
             maxLength=PATH_LENGTH,
             **rules(
                 rule(
@@ -93,57 +95,77 @@ class SyncOptions(CrdModel):
             ),
         ),
     ] = ""
-    destination: Annotated[str, says("Directory below the set's root; empty = the root.", **_RELATIVE)] = ""
-    start: Annotated[str, says("First key to copy.")] = ""
-    end: Annotated[str, says("Last key to copy.")] = ""
-    exclude: Annotated[str, says("Pattern of keys to exclude, unless include matches them, too.")] = ""
-    include: Annotated[str, says("Pattern of keys to include; without exclude, only these.")] = ""
-    manager: Annotated[str, says("Accepted without effect: runs are coordinated over the bus.")] = ""
-    worker: Annotated[str, says("Accepted without effect: every node of the set takes part.")] = ""
-    threads: Annotated[int, int32(f"Concurrent transfers; 0 = {SYNC_THREADS}.", minimum=0)] = 0
-    http_port: Annotated[int, int32("Accepted without effect.")] = 0
+    destination: Annotated[
+        str,
+        says(
+            "Directory to copy into, relative to the set's root, e.g. train; default: the root.", **_RELATIVE
+        ),
+    ] = ""
+    start: Annotated[str, says("First key to copy, in alphabetical order; default: the first of all.")] = ""
+    end: Annotated[str, says("Last key to copy, in alphabetical order; default: the last of all.")] = ""
+    exclude: Annotated[
+        str,
+        says("Pattern of keys that are not copied, e.g. *.tmp. A key that include also matches is copied."),
+    ] = ""
+    include: Annotated[
+        str, says("Pattern of keys to copy, e.g. *.jpg. Without exclude, only matching keys are copied.")
+    ] = ""
+    manager: Annotated[str, says("Has no effect: runs are coordinated over the bus.")] = ""
+    worker: Annotated[str, says("Has no effect: every node of the set takes part in the sync.")] = ""
+    threads: Annotated[
+        int, int32(f"Concurrent transfers on each node; default, and 0: {SYNC_THREADS}.", minimum=0)
+    ] = 0
+    http_port: Annotated[int, int32("Has no effect.")] = 0
     bwlimit: Annotated[
-        int, int32("Mbit per second over all nodes together; 0 = no limit."), AfterValidator(_at_least_zero)
+        int,
+        int32("Bandwidth of all nodes together, in Mbit per second; default, and 0: no limit."),
+        AfterValidator(_at_least_zero),
     ] = 0
     update: Annotated[
         bool,
         says(
-            "Overwrite files that are newer in the source, and no others, whatever their size. Without update"
-            " and force-update: those of another size."
+            "Overwrite files that are newer in the source, whatever their size, and leave all others. By"
+            " default, without update and force-update, files whose size differs are overwritten."
         ),
     ] = False
-    force_update: Annotated[bool, says("Overwrite all files, also those of the same size.")] = False
-    perms: Annotated[bool, says("Keep permissions.")] = False
-    dirs: Annotated[bool, says("Copy directories too.")] = False
-    dry: Annotated[bool, says("Dry run.")] = False
+    force_update: Annotated[bool, says("Overwrite all files, even if their size is the same.")] = False
+    perms: Annotated[bool, says("Keep the permissions of files.")] = False
+    dirs: Annotated[bool, says("Copy directories, too, even if they are empty.")] = False
+    dry: Annotated[bool, says("Dry run: list what would be copied, and copy nothing.")] = False
     delete_src: Annotated[
         bool,
         says(
-            "Delete from the source each object that passes the filters and that the destination then has"
-            " with the same content, whether this sync has copied it or found it there."
+            "After the copy, delete objects from the source: each object that passes the filters and is in"
+            " the destination with the same content, whether or not this sync has copied it."
         ),
     ] = False
     delete_dst: Annotated[
         bool,
-        says("Delete files that are not in the source. Fails if that is empty, or has less than was copied."),
+        says(
+            "After the copy, delete files of the destination that are not in the source. The sync fails"
+            " without deleting anything if the source is empty, or has fewer objects than were copied."
+        ),
     ] = False
     no_https: Annotated[bool, says("Use plain HTTP for the source.")] = False
 
 
 class SamplerOptions(CrdModel):
-    """Arguments of the `paddle.io.DistributedBatchSampler` that will read; rank i reads on partition i."""
+    """Arguments of the `paddle.io.DistributedBatchSampler` that the training uses.
+
+    Rank i reads on partition i.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=rules(needs(".batchSize", "batchSize is required: give the sampler's batch_size"))
     )
 
-    batch_size: Annotated[int, int32("Samples of a batch of one rank.", minimum=1)] = 1
-    shuffle: Annotated[bool, says("The sampler shuffles.")] = False
-    epoch: Annotated[int, int32("The epoch, which is the seed of the shuffle.", minimum=0)] = 0
+    batch_size: Annotated[int, int32("Samples in each batch of one rank.", minimum=1)] = 1
+    shuffle: Annotated[bool, says("Whether the sampler shuffles the samples; default: false.")] = False
+    epoch: Annotated[int, int32("Number of the epoch, which seeds the shuffle; default: 0.", minimum=0)] = 0
 
 
 class WarmupOptions(CrdModel):
-    """What to load onto the nodes and how to split it."""
+    """Options of a warmup, which loads files into the caches of the nodes."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -156,27 +178,43 @@ class WarmupOptions(CrdModel):
     )
 
     paths: Annotated[
-        tuple[Annotated[str, says("Path below the set's root.", **_RELATIVE)], ...],
-        says("Paths below the set's root; none = the whole set.", minItems=1, maxItems=PATHS),
+        tuple[Annotated[str, says("Path relative to the set's root.", **_RELATIVE)], ...],
+        says(
+            "Files and directories to warm, relative to the set's root, e.g. train; default: the whole set.",
+            minItems=1,
+            maxItems=PATHS,
+        ),
     ] = ()
-    partitions: Annotated[int, int32("Replaced by the set's own value.", minimum=1)] = 1
+    partitions: Annotated[int, int32("Has no effect: spec.partitions of the set applies.", minimum=1)] = 1
     strategy_name: Annotated[
         str,
         says(
-            "sequence: each file on the same partition every time, warmed in the order of names;"
-            " random: on that same partition, warmed in a random order; sampler: partition i has what rank i"
-            " reads.",
+            "How files are assigned to partitions. sequence: a file is always on the same partition, and"
+            " files are warmed in the order of their names. random: a file is on that same partition, and"
+            " files are warmed in a random order. sampler: partition i holds the files that rank i reads.",
             enum=sorted(STRATEGIES),
             **api_default(STRATEGIES[0]),
         ),
     ] = STRATEGIES[0]
-    file: Annotated[str, says("Path below the set's root of a list, one path per line.", **_RELATIVE)] = ""
-    threads: Annotated[int, int32(f"Concurrent reads on each node; 0 = {WARMUP_THREADS}.", minimum=0)] = 0
-    sampler: Annotated[SamplerOptions | None, says("For the strategy sampler.")] = None
+    file: Annotated[
+        str,
+        says(
+            "A file in the set that lists the paths to warm, one per line, instead of paths. Its own path is"
+            " relative to the set's root.",
+            **_RELATIVE,
+        ),
+    ] = ""
+    threads: Annotated[
+        int, int32(f"Concurrent reads on each node; default, and 0: {WARMUP_THREADS}.", minimum=0)
+    ] = 0
+    sampler: Annotated[
+        SamplerOptions | None,
+        says("The sampler of the training. Required by the strategy sampler, and only by it."),
+    ] = None
 
 
 class RmrOptions(CrdModel):
-    """What to remove from the data set."""
+    """Options of rmr, which removes files and directories from the data set."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(needs(".paths", "paths is required: name the paths to remove"))
@@ -185,30 +223,40 @@ class RmrOptions(CrdModel):
     paths: Annotated[
         tuple[
             Annotated[
-                str, says("Path below the set's root.", **_PATH, **rules(_NO_PARENT, _NAMES_SOMETHING))
+                str,
+                says("Path relative to the set's root.", **_PATH, **rules(_NO_PARENT, _NAMES_SOMETHING)),
             ],
             ...,
         ],
-        says("Paths below the set's root.", minItems=1, maxItems=PATHS),
+        says(
+            "Files and directories to remove, relative to the set's root, e.g. train/old.",
+            minItems=1,
+            maxItems=PATHS,
+        ),
     ] = ()
 
 
 class ClearOptions(CrdModel):
-    """Which cache directories to empty."""
+    """Options of clear, which empties the caches of the nodes and leaves the data in the store."""
 
     paths: Annotated[
-        tuple[Annotated[str, says("Cache directory of the host.", **_PATH, **rules(_CACHE_DIRECTORY))], ...],
-        says("Cache directories, or where the runtime mounts them; none = all.", minItems=1, maxItems=PATHS),
+        tuple[Annotated[str, says("Cache directory of the node.", **_PATH, **rules(_CACHE_DIRECTORY))], ...],
+        says(
+            "Cache directories to empty, as spec.cache.levels of the set names them, or as the runtime"
+            " mounts them; default: all.",
+            minItems=1,
+            maxItems=PATHS,
+        ),
     ] = ()
 
 
 class OperationOptions(CrdModel):
-    """The options of every operation; `spec.type` selects which of them apply."""
+    """The options of all operations. Only those of the operation in `spec.type` have an effect."""
 
-    sync_options: Annotated[SyncOptions | None, says("For type sync.")] = None
-    warmup_options: Annotated[WarmupOptions | None, says("For type warmup.")] = None
-    rmr_options: Annotated[RmrOptions | None, says("For type rmr.")] = None
-    clear_options: Annotated[ClearOptions | None, says("For type clear.")] = None
+    sync_options: Annotated[SyncOptions | None, says("Options of type sync.")] = None
+    warmup_options: Annotated[WarmupOptions | None, says("Options of type warmup.")] = None
+    rmr_options: Annotated[RmrOptions | None, says("Options of type rmr, which requires them.")] = None
+    clear_options: Annotated[ClearOptions | None, says("Options of type clear.")] = None
 
 
 @dataclass(frozen=True)
@@ -216,12 +264,12 @@ class Operation:
     """One kind of data operation.
 
     Args:
-        word: `spec.type` of a SampleJob.
+        word: the value of a SampleJob's `spec.type`.
         member: the member of RunSpec's oneof; also the `operation` of cache facts and metrics.
         model: the message in that member.
         options: the model of `spec.<word>Options`.
-        needs_ready: whether the SampleSet must be ready or partially ready, and all of its partitions take
-            part; otherwise a mounted one is enough, and the partitions that are up take part.
+        needs_ready: if true, the SampleSet must be ready or partially ready, and all of its partitions take
+            part. If false, the set must be mounted, and the partitions that are available take part.
     """
 
     word: str
@@ -246,25 +294,25 @@ WORDS = tuple(operation.word for operation in OPERATIONS)
 
 
 def operation_for_word(word: str) -> Operation:
-    """Look an operation up by `spec.type`. Raises Permanent(UnknownOperation)."""
+    """The operation with this `spec.type`. Raises Permanent(UnknownOperation)."""
     found = next((operation for operation in OPERATIONS if operation.word == word), None)
     return _known(found, repr(word), WORDS)
 
 
 def operation_for_model(model: WireModel) -> Operation:
-    """Look an operation up by its message. Raises Permanent(UnknownOperation)."""
+    """The operation with this message. Raises Permanent(UnknownOperation)."""
     found = next((operation for operation in OPERATIONS if type(model) is operation.model), None)
     return _known(found, type(model).__name__, [operation.model.__name__ for operation in OPERATIONS])
 
 
 def operation_of(spec: RunSpec) -> Operation:
-    """The operation that a run carries. Raises Permanent(UnknownOperation)."""
+    """The operation of a run. Raises Permanent(UnknownOperation)."""
     found = next((operation for operation in OPERATIONS if operation.member == member_of(spec)), None)
     return _known(found, "the run's operation", [operation.member for operation in OPERATIONS])
 
 
 def member_of(spec: RunSpec) -> str:
-    """The member of the oneof that is set; "" when none is, or only one that this version does not know."""
+    """The member of the oneof that is set; "" if none is set, or one that this release does not know."""
     members = RunSpec.oneofs["operation"]
     return next((member for member in members if getattr(spec, member) is not None), "")
 

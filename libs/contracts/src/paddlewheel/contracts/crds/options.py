@@ -1,4 +1,4 @@
-"""Mount options of the cache engine, and what else names a place of data; names are JuiceFS's own."""
+"""Mount options of JuiceFS, and the checks of sources and cache directories. Options have JuiceFS's names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic import ConfigDict
 from paddlewheel.contracts.crds.base import CrdModel, found, rule, rules, says
 from paddlewheel.contracts.crds.limits import PATH_LENGTH
 
-# Contract B.4; `file` may be written file:///.
 SOURCE_SCHEMES = (
     *("bos", "s3", "hdfs", "gs", "wasb", "oss", "cos", "ks3", "ufile", "qingstor", "jss", "qiniu", "b2"),
     *("space", "obs", "oos", "scw", "minio", "scs", "ibmcos", "wasabi", "mss", "nos", "eos", "speedy"),
@@ -22,7 +21,7 @@ SOURCE_REMEDY = "must be NAME://BUCKET[.ENDPOINT][/PREFIX] with NAME one of " + 
 
 
 def known_source(uri: str) -> str:
-    """CEL: `uri` is NAME://BUCKET[.ENDPOINT][/PREFIX] with a NAME that can be synced from."""
+    """CEL: `uri` is NAME://BUCKET[.ENDPOINT][/PREFIX], and NAME is in `SOURCE_SCHEMES`."""
     return f"{uri}.matches('{_SOURCE}') && {uri}.indexOf('://') == {uri}.lastIndexOf('://')"
 
 
@@ -36,7 +35,7 @@ HOST_DIRECTORIES_REMEDY = "must be absolute directories joined by ':', without '
 
 
 def host_directories(value: str) -> str:
-    """CEL: absolute directories of the host, joined by colons, none the root, none with `..`."""
+    """CEL: `value` is a list of absolute directories joined by colons; none is the root or contains `..`."""
     return f"!{value}.matches('{_RELATIVE_OR_ROOT}') && !{value}.matches('{_PARENT}')"
 
 
@@ -49,43 +48,54 @@ _RATIO = "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 def kebab_case(name: str) -> str:
-    """Alias of a field whose JSON name is an option of JuiceFS."""
+    """The JSON name of a field that is named after an option of JuiceFS."""
     return name.replace("_", "-")
 
 
 CLIENT_NAMES = {"sub-dir": "subdir"}
-"""Mount options that the client, and with it the CSI driver, knows by another name than manifests do."""
+"""Mount options with another name in the JuiceFS client and its CSI driver: name in manifests to name
+there."""
 
 
 class JuiceFSMountOptions(CrdModel):
-    """Mount options of JuiceFS; zero values are left out of the command."""
+    """Mount options of JuiceFS. An option that is absent, 0 or empty is not passed to the client."""
 
     model_config = ConfigDict(alias_generator=kebab_case)
 
     metrics: Annotated[
         str,
         says(
-            "Address to export metrics on; the agents' default is a free port of 127.0.0.1, that of JuiceFS"
-            " 127.0.0.1:9567."
+            "Address on which the client exports metrics, e.g. 0.0.0.0:9567; default: a free port of"
+            " 127.0.0.1 for runtime pods, 127.0.0.1:9567 with the CSI driver."
         ),
     ] = ""
-    attr_cache: Annotated[int, says("Attribute cache time-out, seconds; JuiceFS: 1.")] = 0
-    entry_cache: Annotated[int, says("File entry cache time-out, seconds; JuiceFS: 1.")] = 0
-    dir_entry_cache: Annotated[int, says("Directory entry cache time-out, seconds; JuiceFS: 1.")] = 0
-    enable_xattr: Annotated[bool, says("Extended attributes.")] = False
-    get_timeout: Annotated[int, says("Most seconds for a download; JuiceFS: 60.")] = 0
-    put_timeout: Annotated[int, says("Most seconds for an upload; JuiceFS: 60.")] = 0
-    io_retries: Annotated[
-        int, says("Retries after network failures; JuiceFS 1.4: 10, where older releases have 30.")
+    attr_cache: Annotated[
+        int, says("Seconds for which file attributes are cached; JuiceFS's default: 1.")
     ] = 0
-    max_uploads: Annotated[int, says("Connections for uploads; JuiceFS: 20.")] = 0
-    buffer_size: Annotated[int, says("Read and write buffer, MiB; JuiceFS: 300.")] = 0
-    prefetch: Annotated[int, says("Blocks fetched ahead; JuiceFS: 1.")] = 0
-    writeback: Annotated[bool, says("Upload in the background.")] = False
+    entry_cache: Annotated[int, says("Seconds for which file entries are cached; JuiceFS's default: 1.")] = 0
+    dir_entry_cache: Annotated[
+        int, says("Seconds for which directory entries are cached; JuiceFS's default: 1.")
+    ] = 0
+    enable_xattr: Annotated[bool, says("Support extended attributes.")] = False
+    get_timeout: Annotated[int, says("Seconds after which a download fails; JuiceFS's default: 60.")] = 0
+    put_timeout: Annotated[int, says("Seconds after which an upload fails; JuiceFS's default: 60.")] = 0
+    io_retries: Annotated[
+        int, says("Retries after network failures; JuiceFS's default: 10, before release 1.4: 30.")
+    ] = 0
+    max_uploads: Annotated[int, says("Concurrent connections for uploads; JuiceFS's default: 20.")] = 0
+    buffer_size: Annotated[int, says("Size of the read and write buffer in MiB; JuiceFS's default: 300.")] = 0
+    prefetch: Annotated[int, says("Blocks that are fetched ahead concurrently; JuiceFS's default: 1.")] = 0
+    writeback: Annotated[
+        bool,
+        says(
+            "Acknowledge a write once it is on the node, and upload it to the object store in the"
+            " background. Until then the write exists on that node only."
+        ),
+    ] = False
     cache_dir: Annotated[
         str,
         says(
-            "Cache directories joined by ':'; replaced by the paths of cache.levels.",
+            "Cache directories joined by ':'. The paths of spec.cache.levels replace it.",
             maxLength=PATH_LENGTH,
             **rules(
                 rule(
@@ -96,11 +106,14 @@ class JuiceFSMountOptions(CrdModel):
             ),
         ),
     ] = ""
-    cache_size: Annotated[int, says("Cache size, MiB; replaced by the sum over cache.levels.")] = 0
+    cache_size: Annotated[
+        int, says("Size of the cache in MiB. The sum of spec.cache.levels[].cacheSize replaces it.")
+    ] = 0
     free_space_ratio: Annotated[
         str,
         says(
-            "Share of the disk to keep free, from 0 to below 1; without it, the operator's: 0.2 by default.",
+            'Share of the disk to keep free, at least 0 and below 1, as text, e.g. "0.1"; default: the value'
+            ' of the chart, "0.2" unless changed.',
             maxLength=32,
             **rules(
                 rule(
@@ -111,6 +124,10 @@ class JuiceFSMountOptions(CrdModel):
             ),
         ),
     ] = ""
-    cache_partial_only: Annotated[bool, says("Cache small and random reads only.")] = False
-    open_cache: Annotated[int, says("Open file cache time-out, seconds; 0 = off.")] = 0
-    sub_dir: Annotated[str, says("Directory of the volume to mount as its root.")] = ""
+    cache_partial_only: Annotated[bool, says("Cache only small and random reads.")] = False
+    open_cache: Annotated[
+        int, says("Seconds for which open files are cached; default, and 0: they are not cached.")
+    ] = 0
+    sub_dir: Annotated[
+        str, says("Directory of the volume to mount as the root, e.g. /team-a; default: the volume's root.")
+    ] = ""

@@ -36,9 +36,9 @@ PS, WORKER, HETER = "ps", "worker", "heter"
 MANAGED_BY_LENGTH = 63
 MANAGED_BY = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 OWN_CONTROLLER = "paddlepaddle.org/job-controller"
-"""The value of `managedBy` that names this project's job-controller, like an absent one."""
+"""The value of `managedBy` for our job-controller. An absent `managedBy` means the same."""
 ROLES = (PS, WORKER, HETER)
-"""Names of the roles, in the order in which their pods are created."""
+"""The roles, in the order in which their pods are created."""
 
 
 class Network(StrEnum):
@@ -67,53 +67,58 @@ _TEMPLATE = rule(
 
 
 class RoleSpec(CrdModel):
-    """One role: the number of its pods and their template."""
+    """A role of the job: the number of its pods, and their template."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".replicas", "replicas is required: say how many pods this role has"), _TEMPLATE
+            needs(".replicas", "replicas is required: set the number of pods of this role"), _TEMPLATE
         )
     )
 
-    replicas: Annotated[int, int32("Wanted pods.", minimum=0, maximum=REPLICAS)] = 0
+    replicas: Annotated[
+        int, int32("Desired number of pods. 0 keeps the role without pods.", minimum=0, maximum=REPLICAS)
+    ] = 0
     requests: Annotated[
         int | None,
         int32(
-            "The least number of workers that the job can train with. Below replicas, it trains with as many"
-            " as there is room for, and restarts with more when there is more. Unset: all. In other roles:"
-            " accepted without effect."
+            "Smallest number of workers that the job can train with; default: replicas. If it is below"
+            " replicas, the job trains with as many workers as the cluster has room for, and restarts with"
+            " more of them when there is more room. Only worker may set it; it has no effect in other roles."
         ),
     ] = None
-    limits: Annotated[
-        int | None, int32("Accepted without effect: the role never has more pods than replicas.")
-    ] = None
-    template: Annotated[PodTemplate | None, says("Pod template of the role.")] = None
+    limits: Annotated[int | None, int32("Has no effect: the role never has more pods than replicas.")] = None
+    template: Annotated[PodTemplate | None, says("Template of the role's pods.")] = None
 
 
 class SchedulingPolicy(CrdModel):
-    """How the pods of the job are scheduled together. Of its fields, Kubernetes' own gang scheduling knows
-    `minAvailable` alone; the others need Volcano."""
+    """Gang scheduling of the job's pods. With Kubernetes' own gang scheduling only `minAvailable` has an
+    effect; the other fields need Volcano."""
 
     min_available: Annotated[
         int | None,
         int32(
-            "Pods that must be scheduled together; default: the sum of replicas, or of worker.requests where"
-            " the job can train with fewer workers."
+            "Number of pods that must be scheduled together; default: the replicas of all roles, counting"
+            " worker.requests instead of worker.replicas where it is set."
         ),
     ] = None
-    queue: Annotated[str, says("Volcano's queue; where Volcano is installed, it asks for Volcano.")] = ""
-    priority_class: Annotated[str, says("Priority class of the gang in its queue.")] = ""
+    queue: Annotated[
+        str,
+        says(
+            "Queue of Volcano. In a cluster with Volcano, setting it selects Volcano as the gang scheduler."
+        ),
+    ] = ""
+    priority_class: Annotated[str, says("PriorityClass of the gang in its queue, for Volcano.")] = ""
     min_resources: Annotated[
         Quantities | None,
         says(
-            "Resources that must be free before pods are created; default: the sum of the requests of these"
-            " pods' containers, or of the limits of containers without requests."
+            "Resources that must be free before pods are created, e.g. {cpu: 8}, for Volcano; default: the"
+            " sum of the requests of the minAvailable pods, and the limits of containers without requests."
         ),
     ] = None
 
 
 class GangKind(StrEnum):
-    """Who schedules the pods of a job all together or not at all."""
+    """The scheduler that starts the pods of a job all together or not at all."""
 
     NONE = "None"
     VOLCANO = "Volcano"
@@ -133,18 +138,22 @@ class JobSampleSetRef(CrdModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             needs(".name", "name is required: name a SampleSet in the job's namespace"),
-            needs(".mountPath", "mountPath is required: say where the pods mount the data, e.g. /data"),
+            needs(".mountPath", "mountPath is required: where the pods mount the data, e.g. /data"),
         )
     )
 
     name: Annotated[str, says("Name of the SampleSet.", minLength=1)] = ""
     namespace: Annotated[
-        str, says("Namespace of the SampleSet: the job's own, since a claim cannot be mounted from another.")
+        str,
+        says(
+            "Namespace of the SampleSet. It must be the job's own, since a pod can only mount claims of its"
+            " namespace."
+        ),
     ] = ""
     mount_path: Annotated[
         str,
         says(
-            "Path in the first container of every role.",
+            "Path at which the first container of each pod mounts the data, e.g. /data.",
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(
@@ -163,34 +172,37 @@ class JobSampleSetRef(CrdModel):
     placement: Annotated[
         str,
         says(
-            "Preferred: worker i runs on the node of partition i if it has room, else on another one, where"
-            " it reads over the network. Required: it waits for that node. Default: Preferred.",
+            "Where worker i runs. Preferred (default): on the node of partition i if that has room,"
+            " otherwise on another node, where the worker reads over the network. Required: only on the node"
+            " of partition i; the worker waits for room there.",
             enum=[p.value for p in Placement],
         ),
     ] = ""
 
     @property
     def is_required(self) -> bool:
-        """Workers run beside their data only."""
+        """Whether worker i may run only on the node of partition i."""
         return self.placement == Placement.REQUIRED
 
 
 class OutputModel(CrdModel):
-    """The model that a job makes. Once the job has succeeded and its program has reported that it saved the
-    model, it is published on the bus, and the PaddleServices of the namespace that follow its name roll it
-    out."""
+    """The model that the job makes.
+
+    Once the job has succeeded and its program has reported that it saved the model, the model is published on
+    the bus. PaddleServices of the namespace that follow the model's name roll it out.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".uri", "uri is required: say where the job saves the model, e.g. s3://models/digits/1"),
+            needs(".uri", "uri is required: where the job saves the model, e.g. s3://models/digits/1"),
         )
     )
 
     uri: Annotated[
         str,
         says(
-            "Folder of an object store in which the job saves the inference model, e.g. s3://models/digits/1;"
-            " another version needs another folder.",
+            "Folder of an object store in which the program saves the inference model, e.g."
+            " s3://models/digits/1. Use another folder for each version.",
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(without_keys("uri", "give them to the pods, in variables from a Secret")),
@@ -198,21 +210,27 @@ class OutputModel(CrdModel):
     ] = ""
     name: Annotated[
         str,
-        says("Name under which services follow it; default: the job's.", maxLength=63, pattern=MODEL_NAME),
+        says(
+            "Name under which PaddleServices follow the model; default: the job's name.",
+            maxLength=63,
+            pattern=MODEL_NAME,
+        ),
     ] = ""
-    version: Annotated[Word, says("Its version; default: the first eight characters of the job's uid.")] = ""
+    version: Annotated[
+        Word, says("Version of the model, e.g. 3; default: the first eight characters of the job's uid.")
+    ] = ""
     digest: Annotated[
         str,
         says(
-            "The files' digest, if it is known before; default: the one that the program reports. Services"
-            " refuse other files.",
+            "Digest of the model's files, sha256:<hex>, if it is known in advance; default: the digest that"
+            " the program reports. PaddleServices refuse files with another digest.",
             pattern=DIGEST,
         ),
     ] = ""
 
 
 class FailureAction(StrEnum):
-    """What a failure of a pod leads to."""
+    """The reaction to a pod's failure."""
 
     RESTART = "Restart"
     IGNORE = "Ignore"
@@ -220,7 +238,7 @@ class FailureAction(StrEnum):
 
 
 class RestartScope(StrEnum):
-    """What is restarted when a pod has failed."""
+    """The pods that are restarted when one has failed."""
 
     GANG = "Gang"
     POD = "Pod"
@@ -235,15 +253,15 @@ DISRUPTIONS = (
     Reason.REJECTED_BY_NODE,
     Reason.POD_DELETED,
 )
-"""Causes that are not the program's."""
+"""Causes outside of the program."""
 FAILURE_CAUSES = tuple(cause.value for cause in (*PROGRAM_CAUSES, *DISRUPTIONS))
-"""Why a pod may be lost."""
+"""All causes for which a pod can be lost."""
 
 _CAUSES = ", ".join(FAILURE_CAUSES)
 
 
 class FailureRule(CrdModel):
-    """What to do about some failures. A failure must match every field that is given."""
+    """A rule for failures. It applies to a failure that matches all fields that the rule sets."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -254,91 +272,101 @@ class FailureRule(CrdModel):
     action: Annotated[
         str,
         says(
-            "Restart; Ignore: restart, but do not count it; or Fail: the job fails at once.",
+            "Reaction to the failure. Restart: restart and count it. Ignore: restart without counting it."
+            " Fail: the job fails at once.",
             enum=[a.value for a in FailureAction],
         ),
     ] = ""
     exit_codes: Annotated[
         list[Annotated[int, int32("Exit code.", minimum=1, maximum=255)]],
-        says("Exit codes that the rule is for; default: any.", maxItems=255),
+        says("Exit codes that the rule matches, e.g. [137]; default: all.", maxItems=255),
     ] = Field(default_factory=list)
     reasons: Annotated[
         list[Annotated[str, says("Cause.", enum=list(FAILURE_CAUSES))]],
-        says(f"Causes that the rule is for: {_CAUSES}; default: any.", maxItems=len(FAILURE_CAUSES)),
+        says(f"Causes that the rule matches: {_CAUSES}; default: all.", maxItems=len(FAILURE_CAUSES)),
     ] = Field(default_factory=list)
     roles: Annotated[
         list[Annotated[str, says("Role.", enum=list(ROLES))]],
-        says("Roles that the rule is for: ps, worker, heter; default: any.", maxItems=len(ROLES)),
+        says("Roles that the rule matches: ps, worker, heter; default: all.", maxItems=len(ROLES)),
     ] = Field(default_factory=list)
     limit: Annotated[
         int | None,
         int32(
-            "Restart: how many restarts by this rule; default: backoffLimit, or, for disruptions, 10"
-            " without a run of ten minutes between them."
+            "With action Restart, the number of restarts by this rule; default: for failures of the program,"
+            " backoffLimit; for disruptions, 10, counting only restarts with less than ten minutes of"
+            " running between them."
         ),
     ] = None
 
 
 class FailurePolicy(CrdModel):
-    """What is restarted when a pod fails, and when."""
+    """Whether a failed pod restarts the job or ends it, and which pods restart."""
 
     restart_scope: Annotated[
         str,
         says(
-            "Gang: all pods restart together as a new epoch; Pod: only the one that failed. Default: Gang.",
+            "Pods that restart when one fails. Gang (default): all pods together, as a new epoch. Pod: only"
+            " the pod that failed.",
             enum=[s.value for s in RestartScope],
         ),
     ] = ""
     rules: Annotated[
-        list[FailureRule], says("The first rule that matches a failure decides.", maxItems=32)
+        list[FailureRule],
+        says("Rules for failures. The first rule that matches a failure applies.", maxItems=32),
     ] = Field(default_factory=list)
 
 
 class LastRestart(CrdModel):
-    """Why the job was restarted the last time."""
+    """The last restart of the job."""
 
-    time: Annotated[str, says("When it was decided.", format="date-time")] = ""
-    reason: Annotated[str, says("Its cause.")] = ""
-    message: Annotated[str, says("The pod that caused it, with its exit code and last line.")] = ""
+    time: Annotated[str, says("When the restart was decided.", format="date-time")] = ""
+    reason: Annotated[str, says("Cause of the restart, e.g. OOMKilled.")] = ""
+    message: Annotated[
+        str, says("The pod that caused the restart, its exit code and its last line of output.")
+    ] = ""
     failures: Annotated[
         int,
         int32(
-            "Restarts after failures in a row, without ten minutes of running between them: from the second"
-            " on they wait longer and longer."
+            "Number of restarts after failures in a row, with less than ten minutes of running between them."
+            " From the second on, each restart waits longer than the one before."
         ),
     ] = 0
 
 
 class World(CrdModel):
-    """The workers that train, when there is no room for all."""
+    """The number of workers of a job that trains with fewer than worker.replicas, because there is no room
+    for all."""
 
-    workers: Annotated[int, int32("Workers that train.")] = 0
-    of: Annotated[int, int32("The worker.replicas that this number was chosen for.")] = 0
+    workers: Annotated[int, int32("Number of workers that train.")] = 0
+    of: Annotated[int, int32("Value of worker.replicas for which the number was chosen.")] = 0
     since: Annotated[str, says("When the number was chosen.", format="date-time")] = ""
-    grew_from: Annotated[int, int32("Workers that trained before the job grew; 0 when it shrank.")] = 0
+    grew_from: Annotated[
+        int, int32("Number of workers before the last growth; 0 if the last change was a shrink.")
+    ] = 0
     lost_growths: Annotated[
         int,
         int32(
-            "Growths in a row that were soon followed by a shrink. Each doubles the time before the next one."
+            "Number of growths in a row that were soon followed by a shrink. Each one doubles the time"
+            " before the next growth."
         ),
     ] = 0
 
 
 class ProgressPolicy(CrdModel):
-    """What is expected of a program that reports its progress."""
+    """When a job counts as stalled whose program reports progress."""
 
     stall_seconds: Annotated[
         int | None,
         int32(
-            "Seconds without a report after which a running job counts as stalled; default: five times the"
-            " usual time between two reports, at least 120.",
+            "Seconds without a report of progress after which the job counts as stalled; default: five times"
+            " the usual time between two reports, at least 120.",
             minimum=30,
         ),
     ] = None
 
 
 class PaddleJobSpec(CrdModel):
-    """What to run. At least one role is required; no field has a default in the API."""
+    """The desired job. At least one role is required. The API server fills in no defaults."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -353,36 +381,53 @@ class PaddleJobSpec(CrdModel):
     clean_pod_policy: Annotated[
         str,
         says(
-            "Whether the pods are deleted at the end: Always, Never, OnFailure or OnCompletion. "
-            "Unset: deleted when the job completed, kept when it failed. Any other word means Never."
+            "When the pods are deleted at the end of the job: Always, Never, OnFailure or OnCompletion."
+            " Default: OnCompletion, so the pods of a failed job are kept. Any other word means Never."
         ),
     ] = ""
     intranet: Annotated[
         str,
-        says("How pods address each other: PodIP, Service or Host. Unset or any other word means PodIP."),
+        says(
+            "How pods address each other. PodIP (default): by IP address. Service: by the names of Services,"
+            " one for each pod. Host: by the node's address, on the network of the node. Any other word"
+            " means PodIP."
+        ),
     ] = ""
-    with_gloo: Annotated[int | None, int32("0 off, 1 workers only, 2 workers and servers.")] = None
-    elastic: Annotated[int | None, int32("Unset or 0: off. Any other number: elastic training.")] = None
+    with_gloo: Annotated[
+        int | None, int32("Gloo: 0 off (default), 1 for workers only, 2 for workers and parameter servers.")
+    ] = None
+    elastic: Annotated[
+        int | None, int32("Elastic training of Paddle's launcher: 0 off (default), any other number on.")
+    ] = None
     scheduling_policy: Annotated[
         SchedulingPolicy | None,
         says(
-            "Gang scheduling: the pods start all together or not at all, by Volcano or by Kubernetes itself."
-            " {} asks for it with the defaults."
+            "Gang scheduling: all pods start together or none does. Volcano or Kubernetes itself schedules"
+            " them. {} switches it on with the defaults; default: off."
         ),
     ] = None
     sample_set_ref: Annotated[
-        JobSampleSetRef | None, says("Cached data set; pods start when it is ready.")
+        JobSampleSetRef | None,
+        says("Data set to train on. Pods are created once it is ready, and mount it from its cache."),
     ] = None
     output_model: Annotated[
         OutputModel | None,
-        says("Model that is published once the job has succeeded and its program has reported it."),
+        says(
+            "Model that is published once the job has succeeded and its program has reported that it saved"
+            " it."
+        ),
     ] = None
     suspend: Annotated[
-        bool, says("Whether the job gives up its pods and waits; it goes on when this is false again.")
+        bool,
+        says("If true, the job's pods are deleted and it waits. It continues when the field is false again."),
     ] = False
     active_deadline_seconds: Annotated[
         int | None,
-        int32("Seconds that the job may take from its admission on, waiting for nodes included.", minimum=1),
+        int32(
+            "Seconds after its admission at which the job fails if it has not ended, including the time that"
+            " its pods wait for nodes; default: no limit.",
+            minimum=1,
+        ),
     ] = None
     ttl_seconds_after_finished: Annotated[
         int | None, int32("Seconds after its end at which the job is deleted; default: never.", minimum=0)
@@ -390,37 +435,43 @@ class PaddleJobSpec(CrdModel):
     backoff_limit: Annotated[
         int | None,
         int32(
-            "Restarts after failures of the program; unset or 0: the first failure ends the job. Disruptions,"
-            " such as an eviction or a lost node, are counted apart.",
+            "Number of restarts after failures of the program; default: 0, the first failure ends the job."
+            " Disruptions, such as an eviction or a lost node, are counted separately.",
             minimum=0,
         ),
     ] = None
     managed_by: Annotated[
         str,
         says(
-            "Controller of the job; job-controller leaves a job alone that names another one. Immutable.",
+            "Controller of the job, e.g. kueue.x-k8s.io/multikueue; default: job-controller, which ignores"
+            " jobs with another controller. Immutable.",
             maxLength=MANAGED_BY_LENGTH,
             pattern=MANAGED_BY,
         ),
     ] = ""
-    failure_policy: Annotated[FailurePolicy | None, says("What is restarted when a pod fails, and when.")] = (
-        None
-    )
+    failure_policy: Annotated[
+        FailurePolicy | None,
+        says("Whether a failed pod restarts the job or ends it, and which pods restart."),
+    ] = None
     checkpoint_path: Annotated[
         str,
         says(
-            "Where the program keeps its checkpoints, a path in the pods or a URI: its variable"
-            " PADDLEWHEEL_CHECKPOINT_PATH.",
+            "Where the program keeps its checkpoints: a path in the pods or a URI, e.g. /checkpoints. The"
+            " program reads it from the variable PADDLEWHEEL_CHECKPOINT_PATH.",
             maxLength=PATH_LENGTH,
             **rules(without_keys("checkpointPath", "give them to the pods, in variables from a Secret")),
         ),
     ] = ""
     progress: Annotated[
-        ProgressPolicy | None, says("What is expected of a program that reports its progress.")
+        ProgressPolicy | None, says("When the job counts as stalled. Only for programs that report progress.")
     ] = None
-    ps: Annotated[RoleSpec | None, says("Parameter servers; their presence makes the mode PS.")] = None
-    worker: Annotated[RoleSpec | None, says("Trainers.")] = None
-    heter: Annotated[RoleSpec | None, says("Heterogeneous trainers.")] = None
+    ps: Annotated[RoleSpec | None, says("Parameter servers. A job with this role runs in mode PS.")] = None
+    worker: Annotated[
+        RoleSpec | None, says("Trainers. A job with several workers and without ps runs in mode Collective.")
+    ] = None
+    heter: Annotated[
+        RoleSpec | None, says("Heterogeneous trainers, e.g. on CPUs beside workers on GPUs.")
+    ] = None
 
     @property
     def roles(self) -> dict[str, RoleSpec]:
@@ -430,126 +481,162 @@ class PaddleJobSpec(CrdModel):
 
     @property
     def network(self) -> Network:
-        """`intranet`, where any unknown word means PodIP."""
+        """The network that `intranet` selects; an unknown word means PodIP."""
         return next((n for n in Network if n == self.intranet), Network.POD_IP)
 
     @property
     def mode(self) -> Mode:
-        """PS with parameter servers, Collective with several workers, otherwise Single."""
+        """PS for a job with parameter servers, Collective for one with several workers, otherwise Single."""
         if self.ps is not None:
             return Mode.PS
         return Mode.COLLECTIVE if (self.replicas_of(WORKER) or 0) > 1 else Mode.SINGLE
 
     def replicas_of(self, role: str) -> int | None:
-        """Wanted pods of the role; None when the job has no such role."""
+        """The desired number of pods of the role; None if the job does not have the role."""
         spec = self.roles.get(role)
         return spec.replicas if spec else None
 
 
 class RoleStatus(CrdModel):
-    """Pods of one role by state."""
+    """The number of pods of one role in each state."""
 
-    pending: Annotated[int, int32("Not yet started.")] = 0
-    starting: Annotated[int, int32("Running, but not all containers are ready.")] = 0
-    running: Annotated[int, int32("Running and ready.")] = 0
-    failed: Annotated[int, int32("Failed.")] = 0
-    succeeded: Annotated[int, int32("Succeeded.")] = 0
+    pending: Annotated[int, int32("Number of pods that have not started.")] = 0
+    starting: Annotated[int, int32("Number of running pods with containers that are not ready.")] = 0
+    running: Annotated[int, int32("Number of pods that are running and ready.")] = 0
+    failed: Annotated[int, int32("Number of pods that have failed.")] = 0
+    succeeded: Annotated[int, int32("Number of pods that have succeeded.")] = 0
     unknown: Annotated[int, int32("Not used.")] = 0
-    refs: Annotated[ObjectReferences, says("The pods.")] = Field(default_factory=list)
+    refs: Annotated[ObjectReferences, says("References to the pods.")] = Field(default_factory=list)
     succeeded_indexes: Annotated[
-        list[int], says("Indexes of the pods that have succeeded: they are not run again when they are gone.")
+        list[int],
+        says("Indexes of the pods that have succeeded. They are not created again after they are deleted."),
     ] = Field(default_factory=list)
 
 
 class JobProgress(CrdModel):
-    """How far the training is, as its program says; what it does not say is absent."""
+    """The progress of the training, as its program reports it.
 
-    step: Annotated[int | None, says("Steps done, counted over the whole training.", format="int64")] = None
-    total_steps: Annotated[int | None, says("Steps of the whole training.", format="int64")] = None
-    epoch: Annotated[int | None, says("Epochs done.", format="int64")] = None
-    total_epochs: Annotated[int | None, says("Epochs of the whole training.", format="int64")] = None
-    loss: Annotated[float | None, says("The last loss.")] = None
-    samples_per_second: Annotated[float | None, says("Throughput of all workers.")] = None
-    percent: Annotated[str, says("Finished part, e.g. 42%: of the steps, or else of the epochs.")] = ""
-    eta: Annotated[str | None, says("When it will be done at the present speed.", format="date-time")] = None
-    updated_at: Annotated[str | None, says("When it was reported.", format="date-time")] = None
+    Figures that the program does not report are absent.
+    """
+
+    step: Annotated[
+        int | None, says("Number of finished steps, counted over the whole training.", format="int64")
+    ] = None
+    total_steps: Annotated[int | None, says("Number of steps of the whole training.", format="int64")] = None
+    epoch: Annotated[int | None, says("Number of finished epochs of the training.", format="int64")] = None
+    total_epochs: Annotated[int | None, says("Number of epochs of the whole training.", format="int64")] = (
+        None
+    )
+    loss: Annotated[float | None, says("Loss in the last report.")] = None
+    samples_per_second: Annotated[float | None, says("Samples per second of all workers together.")] = None
+    percent: Annotated[
+        str, says("Finished share of the steps, or of the epochs if the total of steps is unknown, e.g. 42%.")
+    ] = ""
+    eta: Annotated[
+        str | None, says("When the training will end at its present speed.", format="date-time")
+    ] = None
+    updated_at: Annotated[str | None, says("When the program sent the last report.", format="date-time")] = (
+        None
+    )
     interval_seconds: Annotated[
-        float | None, says("Usual time between two reports; from it follows when the job counts as stalled.")
+        float | None,
+        says(
+            "Usual time between two reports in seconds. The default of progress.stallSeconds depends on it."
+        ),
     ] = None
 
 
 class GangStatus(CrdModel):
-    """How the pods are scheduled together."""
+    """The gang scheduling of the job's pods."""
 
     kind: Annotated[
         str,
         says(
-            "Volcano, Native (Kubernetes' own), or None: each pod by itself.",
+            "Gang scheduler: Volcano, Native (Kubernetes' own), or None (each pod is scheduled by itself).",
             enum=[k.value for k in GangKind],
         ),
     ] = GangKind.NONE
     pod_group: Annotated[str, says("Name of the PodGroup.")] = ""
-    min_available: Annotated[int, int32("Pods that are scheduled together.")] = 0
+    min_available: Annotated[int, int32("Number of pods that are scheduled together.")] = 0
     phase: Annotated[
-        str, says("Volcano's phase of the PodGroup; Native: Pending, or Scheduled once its pods have nodes.")
+        str,
+        says(
+            "Phase of the PodGroup. Volcano: as Volcano reports it. Native: Pending, or Scheduled once the"
+            " pods have nodes."
+        ),
     ] = ""
-    message: Annotated[str, says("Why it is of this kind.")] = ""
+    message: Annotated[str, says("Why this gang scheduler was chosen.")] = ""
 
 
 class SavedModel(CrdModel):
-    """The model that the program reported to have saved."""
+    """The model that the program has saved, as it reports."""
 
-    uri: Annotated[str, says("Where it saved the model.")] = ""
-    digest: Annotated[str, says("Digest of its files, if the program reported one.")] = ""
+    uri: Annotated[str, says("Folder in which the program saved the model.")] = ""
+    digest: Annotated[str, says("Digest of the model's files, if the program reported one.")] = ""
 
 
 class PaddleJobStatus(CommonStatus):
-    """The state of the job."""
+    """The observed state of the job."""
 
     phase: Annotated[
-        str, says("Pending, Starting, Running, Restarting, Completed, Failed or Terminating.")
+        str,
+        says("Phase of the job: Pending, Starting, Running, Restarting, Completed, Failed or Terminating."),
     ] = ""
-    mode: Annotated[str, says("PS, Collective or Single.")] = ""
+    mode: Annotated[str, says("Mode of the training: PS, Collective or Single.")] = ""
     ps: RoleStatus | None = None
     worker: RoleStatus | None = None
     heter: RoleStatus | None = None
     ready: Annotated[
-        str, says("Pods that are running and ready, of those wanted, e.g. 3/4; 0/4 at the end.")
+        str, says("Number of ready pods and of desired pods, e.g. 3/4. At the end no pod is ready: 0/4.")
     ] = ""
     selector: Annotated[str, says("Label selector of the workers' pods, for autoscalers.")] = ""
-    duration: Annotated[str, says("Time from start to end, e.g. 3m20s; written once, at the end.")] = ""
-    elastic: Annotated[str, says("NONE, DOING, DONE or ERROR.")] = ""
-    start_time: Annotated[str | None, says("First seen Running.", format="date-time")] = None
-    completion_time: Annotated[str | None, says("First seen Completed or Failed.", format="date-time")] = None
+    duration: Annotated[str, says("Time from start to end, e.g. 3m20s. Written once, at the end.")] = ""
+    elastic: Annotated[str, says("State of elastic scaling: NONE, DOING, DONE or ERROR.")] = ""
+    start_time: Annotated[
+        str | None, says("When the phase was Running for the first time.", format="date-time")
+    ] = None
+    completion_time: Annotated[
+        str | None, says("When the phase became Completed or Failed.", format="date-time")
+    ] = None
     results: Annotated[
-        dict[str, float], says("Numbers from the termination message of the first worker, by name.")
+        dict[str, float],
+        says("Numbers by name, from the termination message of the first worker, e.g. {accuracy: 0.99}."),
     ] = Field(default_factory=dict)
     saved_model: Annotated[
         SavedModel | None,
-        says("The member model of the termination message of the first worker, of a job with outputModel."),
+        says(
+            "Model that the program has saved, from the termination message of the first worker. Only with"
+            " outputModel."
+        ),
     ] = None
     epoch: Annotated[
-        int, int32("How often the pods were made anew, all together; the first ones have epoch 0.")
+        int, int32("Number of times that all pods were created again together. The first pods have epoch 0.")
     ] = 0
-    restarts: Annotated[dict[str, int], says("Restarts by cause.")] = Field(default_factory=dict)
+    restarts: Annotated[dict[str, int], says("Number of restarts by cause.")] = Field(default_factory=dict)
     budgets: Annotated[
         dict[str, int],
         says(
-            "Restarts that count against each limit: backoffLimit, disruptions, rule-1 for the first rule ..."
+            "Number of restarts that count against each limit: backoffLimit, disruptions, and rule-<n> for"
+            " the n-th rule of failurePolicy."
         ),
     ] = Field(default_factory=dict)
     last_restart: Annotated[LastRestart | None, says("The last restart, and its cause.")] = None
     world: Annotated[
-        World | None, says("The workers that train, when there is no room for all; see worker.requests.")
+        World | None,
+        says("Number of workers that train. Only if it is below worker.replicas; see worker.requests."),
     ] = None
     replacing: Annotated[
-        list[str], says("Uids of failed pods that are counted and are being replaced, each by itself.")
+        list[str],
+        says("Uids of failed pods that are being replaced one by one. Their failures are counted already."),
     ] = Field(default_factory=list)
-    progress: Annotated[JobProgress | None, says("How far the training is, as its program says.")] = None
-    suspensions: Annotated[int, int32("How often the job was suspended.")] = 0
-    gang: Annotated[GangStatus | None, says("Gang scheduling, of jobs that ask for it.")] = None
+    progress: Annotated[JobProgress | None, says("Progress of the training, as its program reports it.")] = (
+        None
+    )
+    suspensions: Annotated[int, int32("Number of times that the job was suspended.")] = 0
+    gang: Annotated[GangStatus | None, says("Gang scheduling. Only for jobs with schedulingPolicy.")] = None
     stuck_on: Annotated[
-        list[str], says("Reasons that the job has been stuck on, each with one fact JobStuck.")
+        list[str],
+        says("Reasons for which the job has been stuck so far. One fact JobStuck is published for each."),
     ] = Field(default_factory=list)
 
     @property
@@ -560,12 +647,13 @@ class PaddleJobStatus(CommonStatus):
 
 
 def last_pod_fits(name: str, role: str, replicas: int) -> bool:
-    """The name of the role's last pod is a valid label value."""
+    """Whether the name of the role's last pod is short enough for a label value."""
     return replicas < 1 or len(f"{name}-{role}-{replicas - 1}") <= LABEL_LENGTH
 
 
 def _pod_names_fit(role: str) -> Rule:
-    """Pod names are label values and names of Services."""
+    """The rule that the names of a role's pods are short enough: they are also label values and Service
+    names."""
     at, was = f"self.spec.{role}", f"oldSelf.value().spec.{role}"
     same = (
         f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
@@ -586,21 +674,24 @@ def _pod_names_fit(role: str) -> Rule:
 ENDPOINT_VARIABLES = {
     PS: ("PADDLE_PSERVERS_IP_PORT_LIST",),
     WORKER: ("PADDLE_TRAINER_ENDPOINTS",),
-    # The first is the original operator's name; Paddle reads the second (older) or the third (newer).
+    # The original operator sets the first; older releases of Paddle read the second, newer ones the third.
     HETER: (
         "PADDLE_HETER_ENDPOINTS",
         "PADDLE_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
     ),
 }
-"""Variables that list the addresses of all pods of a role."""
+"""Role to the environment variables that list the addresses of all of its pods."""
 _SHORTEST_ENDPOINT = len("1.1.1.1:36000,")
 _PORT = len(":36000,")
 
 
 def endpoints_bytes(name: str, role: str, spec: PaddleJobSpec) -> int:
-    """Bytes of the list of a role's addresses, at least: of addresses that are not known yet, the shortest
-    ones. 0 for a job that needs no list, or on the nodes' network."""
+    """The smallest number of bytes that the list of a role's addresses can have.
+
+    IP addresses are not known yet, so the shortest possible ones are assumed. The result is 0 for elastic
+    jobs, which have no list, and for jobs on the network of the nodes.
+    """
     replicas = spec.replicas_of(role) or 0
     if spec.elastic or spec.network is Network.HOST:
         return 0
@@ -611,13 +702,15 @@ def endpoints_bytes(name: str, role: str, spec: PaddleJobSpec) -> int:
 
 
 def _room(role: str) -> int:
-    """Bytes of a list that has a comma after each address. Linux counts the name, '=' and NUL, too, and the
-    last address has no comma."""
+    """The largest number of bytes that a role's list of addresses may have, with a comma after each address.
+
+    Linux's limit includes the variable's name, '=' and NUL. The last address has no comma.
+    """
     return VARIABLE_BYTES - len(max(ENDPOINT_VARIABLES[role], key=len)) - 1
 
 
 def _endpoints_fit(role: str) -> Rule:
-    """All addresses of a role are one variable."""
+    """The rule that the addresses of a role fit into one environment variable."""
     at, was = f"self.spec.{role}.replicas", f"oldSelf.value().spec.{role}"
     same = (
         f"oldSelf.hasValue() && has(oldSelf.value().spec) && has({was}) && has({was}.replicas)"
@@ -631,24 +724,24 @@ def _endpoints_fit(role: str) -> Rule:
         f"!has(self.spec) || !has(self.spec.{role}) || !has({at}) || ({same})"
         f" || (has(self.spec.elastic) && self.spec.elastic != 0) || ({network}) == 'Host'"
         f" || (({network}) == 'Service' ? {by_name} : {at} * {_SHORTEST_ENDPOINT}) <= {_room(role)}",
-        f"replicas is too large: the addresses of all pods of the role are one variable, {variable}, and"
-        f" Linux starts no program with a variable of more than {VARIABLE_BYTES} bytes; lower it, or shorten"
-        " metadata.name with spec.intranet Service",
+        f"replicas is too large: the variable {variable} lists the addresses of all pods of the role, and"
+        f" Linux does not start a program with a variable of more than {VARIABLE_BYTES} bytes; lower it, or,"
+        " with spec.intranet Service, shorten metadata.name",
         lambda subject: endpoints_bytes(subject.name, role, subject.spec) <= _room(role),
         field=f".spec.{role}.replicas",
         optionalOldSelf=True,
     )
 
 
-def _fixed(field: str, remedy: str, *, even_suspended: bool = False) -> Rule:
-    """A field that the pods of a running job depend on, and which cannot be changed under them."""
+def _fixed(field: str, what_to_do: str, *, even_suspended: bool = False) -> Rule:
+    """The rule that a field cannot change while the job runs, because running pods depend on it."""
     free = "!has(self.spec) || !has(oldSelf.spec)"
     if not even_suspended:
         free += " || (has(oldSelf.spec.suspend) && oldSelf.spec.suspend)"
-    # Only the API server sees a change; a service reads what was let through.
+    # Only the API server has the old object, so a service cannot check the rule.
     return rule(
         f"{free} || ({is_as_before(field)})",
-        f"{field} cannot be changed: {remedy}",
+        f"{field} cannot be changed: {what_to_do}",
         lambda _: True,
         field=f".spec.{field}",
     )

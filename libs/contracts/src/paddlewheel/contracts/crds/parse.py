@@ -1,8 +1,9 @@
 """Typed views of custom resources for controllers.
 
-What the API server accepted always parses; what it could not have accepted (a CRD replaced by hand) ends in
-`Permanent`, which names the field. Nulls count as absent. Parts that controllers pass on as they are (pod
-templates, node affinity, references to pods) are shared with the object, which is never changed.
+An object that the API server accepts always parses. An object that our CRD would refuse, stored while the CRD
+was replaced by hand, raises `Permanent` with the name of the field. Nulls count as absent. Parts that
+controllers only pass on (pod templates, node affinity, references to pods) are shared with the object, so
+they must not be changed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ Path = tuple[int | str, ...]
 
 
 def _reader(model: type[M], part: str) -> Callable[[Mapping[str, Any]], M]:
-    """Reads `spec` or `status` of an object; where there is none, the result is empty. The reader raises
-    Permanent(InvalidSpec) or Permanent(InvalidStatus)."""
+    """A function that parses `spec` or `status` of an object, with defaults if that is absent.
+
+    The function raises Permanent(InvalidSpec) or Permanent(InvalidStatus).
+    """
     return lambda obj: _parse(model, obj, part)
 
 
@@ -45,7 +48,7 @@ parse_trigger_status = _reader(TriggerStatus, "status")
 
 
 def parse_subject(kind: Kind, obj: Mapping[str, Any]) -> Subject:
-    """What the rules of a kind read of an object. Raises Permanent(InvalidSpec)."""
+    """The parts of an object that its kind's rules read. Raises Permanent(InvalidSpec)."""
     meta = obj.get("metadata") or {}
     spec = _parse(kind.spec, obj, "spec")
     has_spec = obj.get("spec") is not None

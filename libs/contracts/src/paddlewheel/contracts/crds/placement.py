@@ -1,4 +1,4 @@
-"""Node affinity and tolerations: Kubernetes' own types, kept as raw JSON and checked by shape."""
+"""Node affinity and tolerations: Kubernetes' types as raw JSON. The schema checks only their structure."""
 
 from __future__ import annotations
 

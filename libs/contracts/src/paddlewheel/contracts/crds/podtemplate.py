@@ -1,7 +1,7 @@
 """Pod templates and parts of them: raw JSON for the controller, Kubernetes' own schema for the API server.
 
-The API server refuses a misspelt field as it would in a Pod. What is wrong with a value it says when the pod
-is created (docs/decisions/0017-templates-have-the-schema-of-pods.md).
+The API server refuses a misspelt field as in a Pod. It checks values only when the pod is created
+(docs/decisions/0017-templates-have-the-schema-of-pods.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pydantic_core import CoreSchema
 from paddlewheel.contracts.crds.base import RULES, rule
 
 POD_SPEC_FILE = Path(__file__).with_name("pod_spec.json")
-"""Written by `podtemplate_gen`: `spec` is the schema, `kubernetes` the version that it is of."""
+"""The schema of a PodSpec in `spec`, and its Kubernetes version in `kubernetes`. `podtemplate_gen` writes
+it."""
 _STRING_MAP = {"type": "object", "additionalProperties": {"type": "string"}}
 METADATA_SCHEMA = {
     "type": "object",
@@ -29,7 +30,7 @@ METADATA_SCHEMA = {
         "namespace": {"type": "string"},
     },
 }
-"""Metadata of a template: the five fields of the published CRD. Others are unknown."""
+"""Metadata of a template: the five fields that the original operator's CRD has."""
 _HAS_IMAGE = rule(
     "has(self.image) && self.image != ''",
     "image is required: name the container image to run",
@@ -38,21 +39,21 @@ _HAS_IMAGE = rule(
 )
 VOLUMES = ("properties", "volumes")
 VOLUME_MOUNTS = ("properties", "containers", "items", "properties", "volumeMounts")
-"""Where lists of a PodSpec are in its schema."""
+"""Paths of these lists in the schema of a PodSpec."""
 _UNIQUE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-"""Lists in which a name stands once, so that several appliers can share them."""
+"""Keywords of a list whose items have unique names, so that several clients can apply items of their own."""
 
 
 def read_pod_spec() -> dict[str, Any]:
-    """The content of `POD_SPEC_FILE`."""
+    """Read `POD_SPEC_FILE`."""
     found: dict[str, Any] = json.loads(POD_SPEC_FILE.read_text(encoding="utf-8"))
     return found
 
 
 def pod_template_schema() -> dict[str, Any]:
-    """Of `spec.<role>.template`."""
+    """The schema of `spec.<role>.template`."""
     spec = read_pod_spec()["spec"]
-    # A rule of the role says what is missing, and the remedy.
+    # A rule of the role replaces it, with a message that describes what to do.
     del spec["required"]
     fields = spec["properties"]
     for name in ("containers", "initContainers", "volumes"):
@@ -61,20 +62,21 @@ def pod_template_schema() -> dict[str, Any]:
         "items": {**fields["containers"]["items"], RULES: [dict(_HAS_IMAGE)]},
         "minItems": 1,
         "maxItems": 128,
-        "description": "The first container receives Paddle's environment, ports and the mount of the data.",
+        "description": "Containers of the pod. The first one gets Paddle's environment variables, the ports"
+        " and the mount of the data set.",
     }
-    described = "Labels and annotations are copied to the pods; name and namespace are overwritten."
+    described = "Metadata of the pods. Labels and annotations are copied; name and namespace are overwritten."
     return {
         "type": "object",
         "properties": {
             "metadata": {**METADATA_SCHEMA, "description": described},
-            "spec": {**spec, "description": "Kubernetes' PodSpec."},
+            "spec": {**spec, "description": "Specification of the pods, a PodSpec of Kubernetes."},
         },
     }
 
 
 def pod_field_schema(path: tuple[str, ...]) -> dict[str, Any]:
-    """Of a list of Kubernetes' own PodSpec."""
+    """The schema at this path of a PodSpec."""
     node: dict[str, Any] = read_pod_spec()["spec"]
     for step in path:
         node = node[step]
@@ -82,7 +84,7 @@ def pod_field_schema(path: tuple[str, ...]) -> dict[str, Any]:
 
 
 class _TemplateSchema:
-    """Read when a schema is asked for, so not by services."""
+    """The schema of a pod template. It is read on request only, so services do not read it."""
 
     def __get_pydantic_json_schema__(self, _: CoreSchema, __: GetJsonSchemaHandler) -> JsonSchemaValue:
         return pod_template_schema()
@@ -93,7 +95,7 @@ PodTemplate = Annotated[dict[str, Any], InstanceOf(), _TemplateSchema()]
 
 
 class _PodField:
-    """Its schema is read when it is asked for, so not by services."""
+    """The schema at a path of a PodSpec. It is read on request only, so services do not read it."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = path

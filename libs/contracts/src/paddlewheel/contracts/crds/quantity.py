@@ -1,4 +1,4 @@
-"""Kubernetes quantities as the schema knows them: an integer, or text such as 500m or 4Gi."""
+"""The schema of Kubernetes quantities: an integer, or text such as 500m or 4Gi."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ from paddlewheel.contracts.crds.operations import OPERATIONS, WORDS, OperationOp
 # The finalizer paddlepaddle.org/samplejob-<name> allows 63 characters after the slash.
 JOB_NAME_LENGTH = 53
 JOBS_BEFORE = 32
-"""Jobs that one may wait for."""
+"""Jobs in spec.after, at most."""
 CANCELLED_RUNS = 256
-"""Runs that a job with spec.terminate ends at a time; those beyond go on."""
-_TYPES = f"{', '.join(WORDS[:-1])} or {WORDS[-1]}."
+"""Runs that one job with spec.terminate cancels, at most. Further runs continue."""
+_TYPES = f"Operation of the job: {', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
 class SampleSetName(CrdModel):
-    """A SampleSet in the same namespace."""
+    """A reference to a SampleSet in the same namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -41,7 +41,7 @@ class SampleSetName(CrdModel):
 
 
 class SampleJobSpec(OperationOptions):
-    """The operation and its SampleSet."""
+    """The desired operation, and its SampleSet."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -68,20 +68,29 @@ class SampleJobSpec(OperationOptions):
 
     type: Annotated[str, says(_TYPES, enum=list(WORDS))] = ""
     sample_set_ref: Annotated[SampleSetName | None, says("The SampleSet to operate on.")] = None
-    secret_ref: Annotated[SecretReference | None, says("Credentials of the source; needed for sync.")] = None
-    terminate: Annotated[bool, says("Cancel running and waiting operations on this set first.")] = False
+    secret_ref: Annotated[
+        SecretReference | None,
+        says(
+            "Secret with the credentials of the source. Required by type sync; a public bucket needs no keys"
+            " in it."
+        ),
+    ] = None
+    terminate: Annotated[
+        bool, says("Whether to cancel the set's running and waiting operations before this one starts.")
+    ] = False
     priority: Annotated[
         int,
         int32(
-            "Of jobs of a set that cannot run at the same time, the one with the higher priority runs first;"
-            " then the older one."
+            "Priority among jobs of a set that cannot run at the same time: the job with the highest"
+            " priority runs first, and among equal ones the oldest; default: 0."
         ),
     ] = 0
     after: Annotated[
         tuple[Annotated[str, says("Name of a SampleJob.", minLength=1, maxLength=JOB_NAME_LENGTH)], ...],
         says(
-            "SampleJobs of the same namespace and SampleSet that have to succeed before this one runs; when"
-            " one fails, is cancelled, or does not exist a minute after this one's creation, this one fails.",
+            "SampleJobs of the same namespace and SampleSet that must succeed before this job runs. The job"
+            " fails if one of them fails, is cancelled, or does not exist a minute after this job was"
+            " created.",
             maxItems=JOBS_BEFORE,
         ),
     ] = ()
@@ -91,73 +100,86 @@ class SampleJobSpec(OperationOptions):
 
 
 class SampleJobProgress(CrdModel):
-    """Progress of the run, exact to the acknowledged chunk."""
+    """Progress of the run. The figures are updated for each finished chunk of files."""
 
-    files_done: Annotated[int, says("Files finished.", format="int64")] = 0
-    files_total: Annotated[int, says("Files found so far.", format="int64")] = 0
+    files_done: Annotated[int, says("Number of finished files.", format="int64")] = 0
+    files_total: Annotated[
+        int, says("Number of files found so far; final once listed is true.", format="int64")
+    ] = 0
     files_kept: Annotated[
         int,
         says(
-            "Of a sync: finished files that were complete in the set already, and were not copied.",
+            "For type sync: number of finished files that were not copied, because the set already had them"
+            " complete.",
             format="int64",
         ),
     ] = 0
-    files_failed: Annotated[int, says("Files that failed after all attempts.", format="int64")] = 0
-    bytes_done: Annotated[int, says("Bytes finished.", format="int64")] = 0
-    bytes_total: Annotated[int, says("Bytes found so far.", format="int64")] = 0
+    files_failed: Annotated[int, says("Number of files that failed in all attempts.", format="int64")] = 0
+    bytes_done: Annotated[int, says("Number of finished bytes.", format="int64")] = 0
+    bytes_total: Annotated[
+        int, says("Number of bytes found so far; final once listed is true.", format="int64")
+    ] = 0
     percent: Annotated[
-        str, says("Finished part, e.g. 42%: of the bytes, or of the files when those are empty.")
+        str, says("Finished share of the bytes, or of the files if they are all empty, e.g. 42%.")
     ] = ""
     cached_percent: Annotated[
-        float, says("Percent of the bytes that the engine's own check found on the nodes.")
+        float, says("Percentage of the bytes that JuiceFS's own check found on the nodes, from 0 to 100.")
     ] = 0.0
-    listed: Annotated[bool, says("The totals are final.")] = False
+    listed: Annotated[bool, says("Whether all files are listed, so that the totals are final.")] = False
     eta_seconds: Annotated[
         int,
         says(
-            "Seconds until the end, at the average rate so far; absent until all is listed, and afterwards.",
+            "Seconds until the end at the average rate so far. Absent until all files are listed, and after"
+            " the end.",
             format="int64",
         ),
     ] = 0
 
 
 class SampleJobStatus(CommonStatus):
-    """The state of the job."""
+    """The observed state of the job."""
 
-    phase: Annotated[str, says("Pending, Running, Succeeded or Failed.")] = ""
+    phase: Annotated[str, says("Phase of the job: Pending, Running, Succeeded or Failed.")] = ""
     job_name: Annotated[
-        str, says("Run id; a new one when a failed job starts again, after its options were edited.")
+        str,
+        says("Id of the run. A failed job gets a new one when its options are edited and it starts again."),
     ] = ""
-    sample_set_name: Annotated[str, says("The SampleSet of this run, whatever the spec says by now.")] = ""
+    sample_set_name: Annotated[
+        str, says("Name of the run's SampleSet. It does not change when the spec is edited.")
+    ] = ""
     sample_set_uid: Annotated[
-        str, says("Its uid: the run ends with that SampleSet, also when another gets its name.")
+        str,
+        says(
+            "Uid of the run's SampleSet. The run ends when this SampleSet is deleted, even if another one"
+            " gets its name."
+        ),
     ] = ""
-    type: Annotated[str, says("The operation of this run.")] = ""
+    type: Annotated[str, says("Operation of the run.")] = ""
     request_digest: Annotated[
         str,
         says(
-            "Digest of what the spec asked for when the run was requested, and then when it ended. A failed"
-            " job starts again when a later edit asks for something else; one that was edited after its end"
-            " under an older release, and so is without this field, does not."
+            "Digest of the work that the spec requested when the run was requested, updated when the run"
+            " ends. A failed job starts again when a later edit requests other work. Absent in jobs that"
+            " ended under an older release: their edits do not start them again."
         ),
     ] = ""
     creation_version: Annotated[
         str,
         says(
-            "resourceVersion with which the job was first seen: tells which of two that were created in the"
-            " same second is the older one."
+            "resourceVersion with which the controller first saw the job. It orders jobs that were created"
+            " in the same second."
         ),
     ] = ""
     progress: SampleJobProgress | None = None
     cancellation_time: Annotated[
         str | None,
-        says("With spec.terminate: when it began to cancel what ran and waited.", format="date-time"),
+        says("With spec.terminate: when the job began to cancel other runs.", format="date-time"),
     ] = None
     cancelled_runs: Annotated[
         tuple[str, ...],
         says(
-            "With spec.terminate: ids of the runs that it ends, of SampleJobs and of the SampleSet itself,"
-            " until their end is known.",
+            "With spec.terminate: ids of the runs that the job cancels and that have not ended yet. They"
+            " belong to SampleJobs or to the SampleSet itself.",
             maxItems=CANCELLED_RUNS,
         ),
     ] = ()
@@ -173,13 +195,17 @@ _NO_RUN = (
 
 
 def _fixed(field: str) -> Rule:
-    """What selects the work of a run: it goes on as it was requested, whatever the spec says by now. A failed
-    job starts again when they are edited; one that has succeeded does not."""
-    # Only the API server sees a change; a service goes by what the status says of the run.
+    """The rule that a field cannot change during a run, because the run continues as it was requested.
+
+    After the end of the run the field can be edited: a failed job then starts again, a job that has succeeded
+    does not.
+    """
+    # Only the API server has the old object, so a service cannot check the rule. It reads the run from the
+    # status.
     return rule(
         f"{_NO_RUN} || ({is_as_before(field)})",
-        f"{field} cannot be changed while the run goes on: wait for its end, or delete the SampleJob, which"
-        " cancels the run, and create another",
+        f"{field} cannot be changed during the run: wait for its end, or delete the SampleJob, which cancels"
+        " the run, and create another",
         lambda _: True,
         field=f".spec.{field}",
     )
@@ -204,7 +230,7 @@ SAMPLE_JOB_RULES = (
     ),
     rule(
         "!has(self.spec) || !has(self.spec.after) || !(self.metadata.name in self.spec.after)",
-        "spec.after names the job itself, which would never run; name other SampleJobs",
+        "spec.after names the job itself, so the job would never run; name other SampleJobs",
         lambda subject: subject.name not in subject.spec.after,
         field=".spec.after",
     ),

@@ -1,9 +1,9 @@
 """SampleSet, batch.paddlepaddle.org/v1alpha1: a data set and its cache on nodes.
 
-The schema makes no field of a bound set immutable, although only `partitions` and `noSync` are meant to
-change then: the original accepted any change and continued to run, a failed sync is corrected by editing
-`source` or a Secret reference, and a refused edit would fail a whole `kubectl apply`. Such edits cause a
-warning instead (see `admission_rules`); one that leaves out cache directories is not applied (`CacheMoved`).
+In a bound set only `partitions` and `noSync` are meant to change. Other edits cause a warning (see
+`admission_rules`), and the schema does not refuse them, for three reasons: the original operator accepted
+them; a failed sync is corrected by editing `source` or a Secret reference; and one refused field would fail a
+whole `kubectl apply`. An edit that removes cache directories is not applied (`CacheMoved`).
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ from paddlewheel.contracts.dataset_names import SET_NAME_MAX
 
 
 class Source(CrdModel):
-    """Where the data comes from."""
+    """The object store that the data is copied from."""
 
     uri: Annotated[
         str,
         says(
-            "NAME://BUCKET[.ENDPOINT][/PREFIX], e.g. s3://bucket.s3.example.com/imagenet. An address without"
-            " NAME:// is refused, for JuiceFS takes it for a path in the runtime's container: write the name"
-            " of the store first. Of file:// only what the chart's datasetController.localSources names.",
+            "Address of the data: NAME://BUCKET[.ENDPOINT][/PREFIX], e.g."
+            " s3://bucket.s3.example.com/imagenet. NAME:// is required: without it, JuiceFS reads the"
+            " address as a path in the runtime's container. file:// is allowed only below the directories in"
+            " the chart's datasetController.localSources.",
             minLength=10,
             maxLength=PATH_LENGTH,
         ),
@@ -62,9 +63,10 @@ class Source(CrdModel):
     secret_ref: Annotated[
         SecretReference | None,
         says(
-            "Credentials of the source, where they differ from the engine's. Without keys, a bucket of s3://"
-            " is read as a public one, never with the role of the node; minio:// and oss:// need keys. Keys"
-            " have no effect for gs://, whose client takes the role of the node."
+            "Secret with the credentials of the source; default: spec.secretRef, the Secret of the cache"
+            " engine. If it has no keys, an s3:// bucket is read as a public one, never with the role of the"
+            " node; minio:// and oss:// require keys. Keys have no effect with gs://, whose client uses the"
+            " role of the node."
         ),
     ] = None
 
@@ -73,9 +75,11 @@ class Csi(CrdModel):
     """The cache engine."""
 
     driver: Annotated[
-        str, says("Cache engine.", enum=list(CACHE_ENGINES), **api_default(CACHE_ENGINES[0]))
+        str, says("Name of the cache engine.", enum=list(CACHE_ENGINES), **api_default(CACHE_ENGINES[0]))
     ] = CACHE_ENGINES[0]
-    juicefs_mount_options: Annotated[JuiceFSMountOptions | None, says("Mount options.")] = None
+    juicefs_mount_options: Annotated[
+        JuiceFSMountOptions | None, says("Options with which JuiceFS mounts the set.")
+    ] = None
 
     model_config = ConfigDict(
         alias_generator=lambda name: {"juicefs_mount_options": "juiceFSMountOptions"}.get(name, name)
@@ -83,14 +87,16 @@ class Csi(CrdModel):
 
 
 class CacheLevel(CrdModel):
-    """One tier of the cache on every node of the set."""
+    """One tier of the cache, on each node of the set."""
 
-    medium_type: Annotated[str, says("MEM, SSD or HDD.", enum=list(MEDIUM_TYPES))] = ""
+    medium_type: Annotated[
+        str, says("Medium of the tier, for information: MEM, SSD or HDD.", enum=list(MEDIUM_TYPES))
+    ] = ""
     path: Annotated[
         str,
         says(
-            "Directories of the host, joined by ':', below those that the chart's"
-            " datasetController.cacheRoots names. A set uses the subdirectory NAMESPACE/UID.",
+            "Directories of the node, joined by ':', e.g. /ssd/a:/ssd/b. They must be below the chart's"
+            " datasetController.cacheRoots. A set uses the subdirectory NAMESPACE/UID.",
             minLength=1,
             maxLength=PATH_LENGTH,
             **rules(rule(host_directories("self"), HOST_DIRECTORIES_REMEDY, are_host_directories)),
@@ -99,16 +105,20 @@ class CacheLevel(CrdModel):
     cache_size: Annotated[
         int,
         says(
-            "MiB, over all paths of the level together. A level below 1/128 of all levels is not used.",
+            "Size of the tier in MiB, for all of its paths together. A tier with less than 1/128 of the size"
+            " of all tiers is not used.",
             format="int64",
         ),
     ] = 0
 
 
 class Cache(CrdModel):
-    """Location of the cache."""
+    """The location of the cache on the nodes."""
 
-    levels: Annotated[tuple[CacheLevel, ...], says("Tiers of the cache.", minItems=1, maxItems=64)] = ()
+    levels: Annotated[
+        tuple[CacheLevel, ...],
+        says("Tiers of the cache, each with its directories and size.", minItems=1, maxItems=64),
+    ] = ()
 
 
 _SOURCE_URI = rule(
@@ -133,12 +143,13 @@ _SECRET_NAME = rule(
 
 
 class SampleSetSpec(CrdModel):
-    """What to cache and where."""
+    """The desired data set and its cache."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             needs(
-                ".partitions", "spec.partitions is required: say how many nodes hold the cache, at least 1"
+                ".partitions",
+                "spec.partitions is required: set the number of nodes that hold the cache, at least 1",
             ),
             needs(
                 ".secretRef",
@@ -149,88 +160,122 @@ class SampleSetSpec(CrdModel):
         )
     )
 
-    partitions: Annotated[int, int32("Cache nodes.", minimum=1, maximum=PARTITIONS)] = 1
-    source: Annotated[Source | None, says("Where the first sync copies from.")] = None
+    partitions: Annotated[
+        int,
+        int32(
+            "Number of nodes that hold the cache. Each one holds a partition of the data.",
+            minimum=1,
+            maximum=PARTITIONS,
+        ),
+    ] = 1
+    source: Annotated[
+        Source | None, says("Object store that the first sync copies from. Required unless noSync is true.")
+    ] = None
     secret_ref: Annotated[
         SecretReference | None,
-        says("Secret of the cache engine: name, storage, bucket, metaurl, access-key, secret-key."),
+        says(
+            "Secret of the cache engine, with the keys name, storage, bucket, metaurl, access-key and"
+            " secret-key."
+        ),
     ] = None
-    no_sync: Annotated[bool, says("The data is already in the engine: do not copy it.")] = False
+    no_sync: Annotated[
+        bool,
+        says(
+            "Whether to skip the first sync, because the cache engine has the data already; default: false."
+        ),
+    ] = False
     csi: Annotated[Csi | None, says("Cache engine and its mount options.")] = None
-    cache: Annotated[Cache | None, says("Location of the cache on the nodes.")] = None
-    node_affinity: Annotated[NodeAffinity | None, says("Nodes that may hold the cache.")] = None
-    tolerations: Annotated[Tolerations | None, says("Taints the runtime pods tolerate.")] = None
+    cache: Annotated[Cache | None, says("Location and size of the cache on the nodes.")] = None
+    node_affinity: Annotated[
+        NodeAffinity | None, says("Nodes that may hold the cache; default: any node.")
+    ] = None
+    tolerations: Annotated[Tolerations | None, says("Taints that the set's runtime pods tolerate.")] = None
     warmup: Annotated[
         WarmupOptions | None,
         says(
-            "Warmup after the first sync, and again when what it asks for is changed; the set is ready only"
-            " after it."
+            "Warmup that runs after the first sync, and again when these options change. The set is ready"
+            " only after it. Default: no warmup."
         ),
     ] = None
 
 
 class NodeCache(CrdModel):
-    """What one partition's node has cached."""
+    """The cache of one partition on its node."""
 
     partition: Annotated[int, int32("Index of the partition.")] = 0
-    node: Annotated[str, says("The node that holds it.")] = ""
+    node: Annotated[str, says("Name of the node that holds the partition.")] = ""
     cached_percent: Annotated[
         int,
         int32(
-            "Bytes cached on the node, of the partition's share: the size of the set divided by the number of"
-            " partitions. At most 100."
+            "Bytes cached on the node as a percentage of the partition's share, which is the size of the set"
+            " divided by the number of partitions. At most 100."
         ),
     ] = 0
-    mounted: Annotated[bool, says("The set is mounted there. Without a mount nothing counts as cached.")] = (
-        False
-    )
-    cached_size: Annotated[str, says("Bytes cached on the node, e.g. 4.2 GiB.")] = ""
+    mounted: Annotated[
+        bool, says("Whether the set is mounted on the node. Without a mount nothing counts as cached.")
+    ] = False
+    cached_size: Annotated[str, says("Size of the cached data on the node, e.g. 4.2 GiB.")] = ""
     cache_capacity: Annotated[
-        str, says("Bytes that its cache can hold at most: its own size, or what its disks have room for.")
+        str,
+        says(
+            "Size that the cache on the node can have at most: its configured size, or less if its disks"
+            " have less room."
+        ),
     ] = ""
     staged_size: Annotated[
-        str, says("Bytes written by pods that are on the node only, and not in the object store yet.")
+        str,
+        says(
+            "Size of the data that pods have written and that is on the node only, not in the object store"
+            " yet."
+        ),
     ] = ""
     hit_rate: Annotated[
         str,
         says(
-            "Bytes read from the cache, of all bytes read there since the set was mounted, e.g. 87%; a warmup"
-            " reads what is missing."
+            "Share of the bytes read on the node since the set was mounted that came from the cache, e.g."
+            " 87%. The reads of a warmup count, too."
         ),
     ] = ""
 
 
 class CacheStatus(CrdModel):
-    """Figures of the cache, human-readable: IEC sizes, thousands separators."""
+    """Figures of the cache, for people: sizes with IEC units, numbers with thousands separators."""
 
     total_size: Annotated[str, says("Size of the set, e.g. 58 MiB.")] = ""
-    total_files: Annotated[str, says("Files of the set, e.g. 128,660.")] = ""
+    total_files: Annotated[str, says("Number of files in the set, e.g. 128,660.")] = ""
     cached_size: Annotated[
         str,
         says(
-            "Bytes on the nodes; not capped at totalSize: a cache counts each block with what it takes on the"
-            " disk, and what was removed or replaced until it drops that."
+            "Size of the cached data on all nodes. It can be above totalSize: a cache counts the space that"
+            " blocks take on its disk, and keeps blocks of removed files for a while."
         ),
     ] = ""
-    cached_percent: Annotated[int, int32("Bytes on the nodes, of the size of the set. At most 100.")] = 0
-    cache_capacity: Annotated[str, says("Bytes that all caches together can hold at most.")] = ""
+    cached_percent: Annotated[
+        int, int32("Bytes cached on all nodes as a percentage of the size of the set. At most 100.")
+    ] = 0
+    cache_capacity: Annotated[str, says("Size that all caches together can have at most.")] = ""
     staged_size: Annotated[
-        str, says("Bytes written by pods that are on the nodes only, and not in the object store yet.")
+        str,
+        says(
+            "Size of the data that pods have written and that is on nodes only, not in the object store yet."
+        ),
     ] = ""
-    disk_size: Annotated[str, says("Size of the cache disks.")] = ""
-    disk_used: Annotated[str, says("Used on the cache disks.")] = ""
-    disk_avail: Annotated[str, says("Free on the cache disks.")] = ""
-    disk_usage_rate: Annotated[str, says("Used over size, e.g. 12.3%.")] = ""
+    disk_size: Annotated[str, says("Size of the disks that hold the caches.")] = ""
+    disk_used: Annotated[str, says("Used space on the disks that hold the caches.")] = ""
+    disk_avail: Annotated[str, says("Free space on the disks that hold the caches.")] = ""
+    disk_usage_rate: Annotated[
+        str, says("Used space as a percentage of the size of the disks, e.g. 12.3%.")
+    ] = ""
     error_massage: Annotated[
         str,
         says(
-            "Which partitions report no figures, and what others could not measure; spelled as in the first"
-            " release."
+            "Partitions without figures, and figures that could not be measured. The field is misspelled for"
+            " compatibility with the original operator."
         ),
     ] = ""
     nodes: Annotated[
         list[NodeCache],
-        says("What each node has cached, by partition.", **{"x-kubernetes-list-type": "atomic"}),
+        says("The cache on each node, by partition.", **{"x-kubernetes-list-type": "atomic"}),
     ] = Field(default_factory=list)
 
 
@@ -238,127 +283,144 @@ class LostMount(CrdModel):
     """A node that has lost the mount of the set."""
 
     partition: Annotated[int, int32("Index of the partition.")] = 0
-    node: Annotated[str, says("The node; pods on it cannot read the set.")] = ""
+    node: Annotated[str, says("Name of the node. Pods on it cannot read the set.")] = ""
     since: Annotated[
-        str, says("When dataset-controller learned of it, by its own clock.", format="date-time")
+        str, says("When dataset-controller detected the loss, by its own clock.", format="date-time")
     ] = ""
     reason: Annotated[
-        str, says("Why, CamelCase. Stopped = on purpose, as when the runtime pod is replaced.")
+        str,
+        says(
+            "Why the mount is lost, as one CamelCase word. Stopped: on purpose, e.g. because the runtime pod"
+            " is replaced."
+        ),
     ] = ""
-    message: Annotated[str, says("Why, and what to do.")] = ""
+    message: Annotated[str, says("Why the mount is lost, and what to do.")] = ""
 
 
 class RuntimeStatus(CrdModel):
-    """Runtime pods."""
+    """The set's runtime pods, which mount it on the nodes."""
 
-    runtime_ready: Annotated[str, says("ready/wanted, e.g. 1/2.")] = ""
-    spec_replicas: Annotated[int, int32("Wanted runtime pods.")] = 0
-    ready_replicas: Annotated[int, int32("Runtime pods that have the set mounted.")] = 0
+    runtime_ready: Annotated[str, says("Number of ready and of desired runtime pods, e.g. 1/2.")] = ""
+    spec_replicas: Annotated[int, int32("Desired number of runtime pods.")] = 0
+    ready_replicas: Annotated[int, int32("Number of runtime pods that have the set mounted.")] = 0
     lost_mounts: Annotated[
         list[LostMount],
         says(
-            "Nodes without the mount; jobs restart ranks that run there. Not with a CSI driver, by which each"
-            " pod has a mount of its own.",
+            "Nodes that have lost the mount. Jobs restart their ranks on these nodes. Always empty with a"
+            " CSI driver, which gives each pod its own mount.",
             **{"x-kubernetes-list-type": "atomic"},
         ),
     ] = Field(default_factory=list)
 
 
 class JobsName(CrdModel):
-    """Runs that the set has started itself."""
+    """The runs that the set itself has started."""
 
-    sync_job_name: Annotated[str, says("Run id of the first sync.")] = ""
-    sync_source: Annotated[str, says("What it copies from, without keys.")] = ""
+    sync_job_name: Annotated[str, says("Id of the run of the first sync.")] = ""
+    sync_source: Annotated[str, says("Address that the first sync copies from, without keys.")] = ""
     sync_overwrites: Annotated[
         bool,
         says(
-            "It replaces all files, also those of the same size: an attempt before had another source, and"
-            " has left files. Absent once a SampleJob of type sync with delete-dst has removed them."
+            "Whether the first sync replaces all files, even if their size is the same. It does if an"
+            " earlier attempt has left files from another source. Absent after a SampleJob of type sync with"
+            " delete-dst has removed such files."
         ),
     ] = False
-    warmup_job_name: Annotated[str, says("Run id of the warmup in spec.warmup.")] = ""
+    warmup_job_name: Annotated[str, says("Id of the run of the warmup in spec.warmup.")] = ""
     warmup_nodes: Annotated[
         list[str],
         says(
-            "Nodes that this warmup was for, by partition. When the set is on others, it is warmed again.",
+            "Nodes that this warmup has warmed, by partition. When the set is on other nodes, it is warmed"
+            " again.",
             **{"x-kubernetes-list-type": "atomic"},
         ),
     ] = Field(default_factory=list)
     warmup_series: Annotated[
         int,
         says(
-            "How often the warmup was begun anew, with other options or for other nodes. Its run id is made"
-            " from it, so that none repeats.",
+            "Number of times that the warmup was started again, with other options or for other nodes. It is"
+            " a part of the run's id, which makes each id unique.",
             format="int64",
         ),
     ] = 0
     warmup_digest: Annotated[
         str,
-        says(
-            "Digest of what the warmup was asked for. When spec.warmup asks for something else, the set is"
-            " warmed again."
-        ),
+        says("Digest of the warmup's options. When spec.warmup changes, the set is warmed again."),
     ] = ""
 
 
 class CacheInvalidation(CrdModel):
-    """What a SampleJob has last done to the caches, or to the files: a warmup begun before is outdated."""
+    """The last SampleJob that has changed files or emptied caches.
 
-    time: Annotated[str | None, says("When the SampleJob had ended.", format="date-time")] = None
-    sample_job_name: Annotated[str, says("The SampleJob, which may be deleted by now.")] = ""
-    reason: Annotated[str, says("DataChanged or CacheCleared.")] = ""
+    Warmups that began before it are outdated.
+    """
+
+    time: Annotated[str | None, says("When the SampleJob ended.", format="date-time")] = None
+    sample_job_name: Annotated[str, says("Name of the SampleJob, which may be deleted.")] = ""
+    reason: Annotated[str, says("Kind of the change: DataChanged or CacheCleared.")] = ""
 
 
 class LastCacheChange(CrdModel):
-    """What has last changed what the caches hold of the set: the condition Warmed says how."""
+    """The last change of the caches' content, by a SampleJob or by the set's own warmup.
+
+    The condition Warmed describes its effect.
+    """
 
     time: Annotated[
         str | None,
-        says("When the SampleJob had ended, or the set's own warmup was begun.", format="date-time"),
+        says("When the SampleJob ended, or the set's own warmup began.", format="date-time"),
     ] = None
     sample_job_name: Annotated[
-        str, says("The SampleJob, which may be deleted by now; absent: the set's own warmup.")
+        str, says("Name of the SampleJob, which may be deleted. Absent if it was the set's own warmup.")
     ] = ""
     warmed_bytes: Annotated[
-        int, says("Of a set that is warm: bytes that the last warmup has loaded.", format="int64")
+        int, says("Number of bytes that the last warmup loaded. Only while the set is warm.", format="int64")
     ] = 0
     held_bytes: Annotated[
         int,
         says(
-            "Of these, what the caches held by the first reports after the warmup. When they hold clearly"
-            " less, the set is not warm any more.",
+            "Number of bytes that the caches held after the warmup, by their first reports. When they hold"
+            " clearly less than that, the set is no longer warm.",
             format="int64",
         ),
     ] = 0
-    warmed_time: Annotated[
-        str | None, says("When the set's own warmup had ended last.", format="date-time")
-    ] = None
+    warmed_time: Annotated[str | None, says("When the set's own warmup last ended.", format="date-time")] = (
+        None
+    )
     invalidation: CacheInvalidation | None = None
 
 
 class SampleSetStatus(CommonStatus):
-    """The state of the set."""
+    """The observed state of the set."""
 
-    phase: Annotated[str, says("NotBound, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")] = ""
+    phase: Annotated[
+        str, says("Phase of the set: NotBound, Bound, Mount, Syncing, SyncFailed, PartialReady or Ready.")
+    ] = ""
     cache_status: CacheStatus | None = None
     runtime_status: RuntimeStatus | None = None
     jobs_name: JobsName | None = None
     last_cache_change: LastCacheChange | None = None
     was_writeback: Annotated[
         bool,
-        says("Pods write to the caches of their nodes first, by the mount option writeback, or did once."),
+        says(
+            "Whether the mount option writeback is set, or was set once: pods then write to the cache of"
+            " their node first."
+        ),
     ] = False
     nodes_with_writes: Annotated[
         list[str],
         says(
-            "Nodes without a runtime pod that have what no store has, as the condition StagedWrites says;"
-            " also those of which it says that this is given up.",
+            "Nodes without a runtime pod that have written data which is not in the object store, including"
+            " data that was given up. The condition StagedWrites has the details.",
             maxItems=NODES_WITH_WRITES,
         ),
     ] = Field(default_factory=list)
     cache_directories: Annotated[
         list[str],
-        says("What the runtime pods have, or had, for caches on their nodes; none is left out again."),
+        says(
+            "Directories that the set's caches use, or have used, on their nodes. None is ever removed from"
+            " this list."
+        ),
     ] = Field(default_factory=list)
 
 

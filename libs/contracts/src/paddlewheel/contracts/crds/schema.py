@@ -1,4 +1,4 @@
-"""From a pydantic model to the structural OpenAPI schema that apiextensions/v1 demands."""
+"""Renders pydantic models as the structural OpenAPI schemas that apiextensions/v1 requires."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from paddlewheel.contracts.crds.kinds import CATEGORY, Kind
 
 Schema = dict[str, Any]
 
-# `title` adds nothing; defaults of a model belong to the controller, not to the API server; unknown fields
-# are pruned, which structural schemas do without `additionalProperties`.
+# A title repeats the name. Defaults of the model are the controller's: only `api_default` is in the schema.
 _DROPPED = ("title", "default", "$defs")
 
 
 def structural(model: type[CrdModel]) -> Schema:
-    """Schema of the model with references inlined; optional fields are absent, never null."""
+    """The schema of the model without references. Optional fields may be absent, but not null."""
     raw = model.model_json_schema(by_alias=True, mode="validation")
     return _convert(raw, raw.get("$defs", {}))
 
@@ -69,7 +68,7 @@ def _root(kind: Kind) -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            # Declared so that rules can refer to it; Kubernetes itself validates metadata.
+            # Rules can only refer to declared fields. Kubernetes itself validates metadata.
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": structural(kind.spec),
             "status": structural(kind.status),
@@ -95,7 +94,7 @@ def _convert(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
 
 
 def _flatten(node: Mapping[str, Any], defs: Mapping[str, Schema]) -> Schema:
-    """Replace a reference, or a choice between something and null, by its target."""
+    """Replace a reference by its target, and a choice between a type and null by the type."""
     flat = dict(node)
     while True:
         inner = _target(flat, defs)

@@ -1,4 +1,5 @@
-"""Trigger, events.paddlepaddle.org/v1alpha1: a fact, an object store or the clock starts work."""
+"""Trigger, events.paddlepaddle.org/v1alpha1: a fact, a change in an object store or a schedule creates a
+job."""
 
 from __future__ import annotations
 
@@ -21,27 +22,32 @@ from paddlewheel.contracts.events import EVENTS
 from paddlewheel.contracts.stamps import EPOCH
 
 TRIGGER_NAME_LENGTH = 40
-"""With the 11 characters of `-<digest>` the names of what is created fit every kind's own limit."""
+"""Characters of a Trigger's name, at most. Created objects are named `<trigger>-<digest>`, with 11 characters
+more, which every kind accepts."""
 NOTIFICATIONS = ("ObjectCreated", "ObjectRemoved")
 POLICIES = ("Allow", "Forbid", "Replace")
-_HEARD = ("paddlewheel.jobs.", "paddlewheel.datasets.")
-FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_HEARD) and not t.endswith("Progressed")))
-"""Facts that may start work. Progress is lossy by contract, so nothing may depend on it."""
+_CONTEXTS = ("paddlewheel.jobs.", "paddlewheel.datasets.")
+FACTS = tuple(sorted(t for t in EVENTS if t.startswith(_CONTEXTS) and not t.endswith("Progressed")))
+"""Types of facts that a Trigger can follow. Progress is not one of them: messages of it may be lost."""
 
 Time = Annotated[datetime, PlainSerializer(write_time)]
 
 
 class FactObject(CrdModel):
-    """Which objects the fact must be about; both fields given must both hold."""
+    """The objects whose facts count. If both fields are set, an object must match both."""
 
-    name: Annotated[str, says("Name of the object; empty = any of this namespace.")] = ""
+    name: Annotated[str, says("Name of the object; default: any object of the trigger's namespace.")] = ""
     created_by: Annotated[
-        str, says("Name of a Trigger of this namespace that must have created the object; empty = anybody.")
+        str,
+        says(
+            "Name of the Trigger, in the same namespace, that created the object; default: created by any"
+            " client."
+        ),
     ] = ""
 
 
 class FactSource(CrdModel):
-    """A fact on the bus about an object of the trigger's own namespace."""
+    """A fact about an object in the trigger's namespace."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -52,20 +58,24 @@ class FactSource(CrdModel):
         )
     )
 
-    type: Annotated[str, says("Full name of the fact.", enum=list(FACTS))] = ""
-    object: Annotated[FactObject | None, says("Narrows the objects; absent = any.")] = None
+    type: Annotated[
+        str, says("Full name of the fact, e.g. paddlewheel.datasets.v1.SampleSetReady.", enum=list(FACTS))
+    ] = ""
+    object: Annotated[
+        FactObject | None, says("Objects whose facts count; default: all objects of the trigger's namespace.")
+    ] = None
 
 
 SOURCE, SOURCE_LENGTH = r"^[A-Za-z0-9_-]+$", 63
-"""Names of sources: a subject of the bus has them as one token."""
+"""Pattern and length of a source's name, which is one token of a subject on the bus."""
 
 
 class ObjectStoreSource(CrdModel):
-    """Notifications of an object store."""
+    """Changes in an object store, which notifies trigger-controller's webhook of them."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".source", "when.objectStore.source is required: name the source the store notifies as"),
+            needs(".source", "when.objectStore.source is required: the last part of the webhook's address"),
             needs(".bucket", "when.objectStore.bucket is required: name the bucket to follow"),
         )
     )
@@ -73,18 +83,22 @@ class ObjectStoreSource(CrdModel):
     source: Annotated[
         str,
         says(
-            "Name under which the store notifies: the last part of the webhook's address.",
+            "Name under which the store sends notifications: the last part of the webhook's address.",
             maxLength=SOURCE_LENGTH,
             pattern=SOURCE,
         ),
     ] = ""
-    bucket: Annotated[str, says("Name of the bucket.", minLength=1, maxLength=255)] = ""
-    prefix: Annotated[str, says("What keys must begin with; empty = any.", maxLength=KEY_LENGTH)] = ""
-    suffix: Annotated[str, says("What keys must end with; empty = any.", maxLength=KEY_LENGTH)] = ""
+    bucket: Annotated[str, says("Name of the bucket to follow.", minLength=1, maxLength=255)] = ""
+    prefix: Annotated[
+        str, says("Prefix of the keys that count, e.g. train/; default: all keys.", maxLength=KEY_LENGTH)
+    ] = ""
+    suffix: Annotated[
+        str, says("Suffix of the keys that count, e.g. .jpg; default: all keys.", maxLength=KEY_LENGTH)
+    ] = ""
     events: Annotated[
         tuple[Annotated[str, says("ObjectCreated or ObjectRemoved.", enum=list(NOTIFICATIONS))], ...],
         says(
-            "Changes that count; ObjectCreated also when an object was overwritten.",
+            "Changes that count: ObjectCreated (an object was written, also an existing one), ObjectRemoved.",
             minItems=1,
             maxItems=len(NOTIFICATIONS),
             **api_default(["ObjectCreated"]),
@@ -93,23 +107,24 @@ class ObjectStoreSource(CrdModel):
 
 
 CRON = r"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[A-Za-z0-9*,/#-]+( [A-Za-z0-9*,/#-]+){4})$"
-"""Five fields, or the name of a usual schedule. What the fields may hold is checked by trigger-controller."""
+"""The form of a schedule: five fields, or a name. trigger-controller checks the values of the fields."""
 
 
 class ScheduleSource(CrdModel):
-    """Times of the clock, as of a CronJob."""
+    """A schedule, as in a CronJob."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".cron", "when.schedule.cron is required: say when, e.g. '30 2 * * *' for 02:30 every day")
+            needs(".cron", "when.schedule.cron is required, e.g. '30 2 * * *' for 02:30 every day")
         )
     )
 
     cron: Annotated[
         str,
         says(
-            "Minute, hour, day of the month, month and day of the week, each after one space; or @hourly,"
-            " @daily, @weekly, @monthly, @yearly.",
+            "Schedule in cron's form: minute, hour, day of the month, month and day of the week, separated"
+            " by single spaces, e.g. '30 2 * * *' for 02:30 every day; or @hourly, @daily, @weekly,"
+            " @monthly, @yearly.",
             maxLength=128,
             pattern=CRON,
         ),
@@ -117,7 +132,7 @@ class ScheduleSource(CrdModel):
     time_zone: Annotated[
         str,
         says(
-            "Name of the time zone in which the fields are meant, e.g. Asia/Shanghai.",
+            "Time zone of the schedule, e.g. Asia/Shanghai.",
             maxLength=64,
             pattern=r"^[A-Za-z0-9_+/-]+$",
             **api_default("UTC"),
@@ -126,97 +141,127 @@ class ScheduleSource(CrdModel):
     starting_deadline_seconds: Annotated[
         int | None,
         int32(
-            "A time that has passed for longer starts nothing; absent = the newest one is made up for.",
+            "Seconds after a scheduled time in which a missed run may still start, e.g. after an outage."
+            " Default: no limit, so the newest missed run starts late.",
             minimum=1,
         ),
     ] = None
 
 
 class When(CrdModel):
-    """What starts the work: one of the three."""
+    """The events that create jobs. Exactly one of the fields is set."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 "[has(self.fact), has(self.objectStore), has(self.schedule)].filter(x, x).size() == 1",
-                "when needs exactly one of fact, objectStore, schedule: keep one, or make several Triggers",
+                "when needs exactly one of fact, objectStore, schedule: keep one, or create several Triggers",
             )
         )
     )
 
     fact: Annotated[FactSource | None, says("A fact about a job or a data set.")] = None
     object_store: Annotated[ObjectStoreSource | None, says("A change in an object store.")] = None
-    schedule: Annotated[ScheduleSource | None, says("Times of the clock.")] = None
+    schedule: Annotated[ScheduleSource | None, says("A schedule, as in a CronJob.")] = None
 
 
 class TemplateMetadata(CrdModel):
-    """Metadata of what is created; its name is made from the trigger's and the event's id."""
+    """Metadata of the created object. Its name is `<trigger>-<digest of the event's id>`."""
 
-    labels: Annotated[dict[str, str], says("Labels.")] = Field(default_factory=dict)
-    annotations: Annotated[dict[str, str], says("Annotations.")] = Field(default_factory=dict)
+    labels: Annotated[dict[str, str], says("Labels of the created object.")] = Field(default_factory=dict)
+    annotations: Annotated[dict[str, str], says("Annotations of the created object.")] = Field(
+        default_factory=dict
+    )
 
 
 class SampleJobTemplate(CrdModel):
-    """A SampleJob to create."""
+    """A template of a SampleJob."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".spec", "sampleJob.spec is required: say what the SampleJob does, e.g. type: sync")
+            needs(".spec", "sampleJob.spec is required: the operation to run, e.g. type: sync")
         )
     )
 
-    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations.")] = None
-    spec: Annotated[SampleJobSpec | None, says("As of a SampleJob; strings may hold $(...) names.")] = None
+    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations of the created SampleJob.")] = (
+        None
+    )
+    spec: Annotated[
+        SampleJobSpec | None,
+        says(
+            "Spec of the created SampleJob. Strings may contain names of the event's values, e.g."
+            " $(event.id)."
+        ),
+    ] = None
 
 
 class PaddleJobTemplate(CrdModel):
-    """A PaddleJob to create."""
+    """A template of a PaddleJob."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(
-            needs(".spec", "paddleJob.spec is required: say what the PaddleJob runs, e.g. worker")
-        )
+        json_schema_extra=rules(needs(".spec", "paddleJob.spec is required: the roles to run, e.g. worker"))
     )
 
-    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations.")] = None
-    spec: Annotated[PaddleJobSpec | None, says("As of a PaddleJob; strings may hold $(...) names.")] = None
+    metadata: Annotated[TemplateMetadata | None, says("Labels and annotations of the created PaddleJob.")] = (
+        None
+    )
+    spec: Annotated[
+        PaddleJobSpec | None,
+        says(
+            "Spec of the created PaddleJob. Strings may contain names of the event's values, e.g."
+            " $(event.id)."
+        ),
+    ] = None
 
 
 class Create(CrdModel):
-    """What is created: one of the two, in the trigger's namespace."""
+    """The object that is created in the trigger's namespace. Exactly one of the fields is set."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 "has(self.sampleJob) != has(self.paddleJob)",
-                "create needs exactly one of sampleJob and paddleJob: remove one, or make two Triggers",
+                "create needs exactly one of sampleJob and paddleJob: remove one, or create two Triggers",
             )
         )
     )
 
-    sample_job: Annotated[SampleJobTemplate | None, says("A data operation.")] = None
-    paddle_job: Annotated[PaddleJobTemplate | None, says("A training job.")] = None
+    sample_job: Annotated[SampleJobTemplate | None, says("A SampleJob: an operation on a data set.")] = None
+    paddle_job: Annotated[PaddleJobTemplate | None, says("A PaddleJob: a training job.")] = None
 
 
 class Batch(CrdModel):
-    """Many events, one job: events are gathered until it is quiet, or enough are there."""
+    """One object for many events.
+
+    Events are gathered until no more arrive for a while, or there are enough.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            needs(".quietSeconds", "batch.quietSeconds is required: say after how many seconds of silence")
+            needs(".quietSeconds", "batch.quietSeconds is required: the seconds without a new event, e.g. 30")
         )
     )
 
     quiet_seconds: Annotated[
-        int, int32("Seconds without another event until the gathered ones fire.", minimum=1, maximum=86400)
+        int,
+        int32(
+            "Seconds without a new event after which one object is created for the gathered events, e.g. 30.",
+            minimum=1,
+            maximum=86400,
+        ),
     ] = 1
     max_events: Annotated[
-        int, int32("As many gathered events fire at once; 0 = only silence does.", minimum=0)
+        int,
+        int32(
+            "Number of gathered events at which the object is created without waiting longer; default, and"
+            " 0: no limit.",
+            minimum=0,
+        ),
     ] = 0
 
 
 class TriggerSpec(CrdModel):
-    """When to create what."""
+    """The desired trigger: the events to follow, and the object to create."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -224,72 +269,77 @@ class TriggerSpec(CrdModel):
             needs(".create", "spec.create is required: set create.sampleJob or create.paddleJob"),
             rule(
                 "!(has(self.batch) && has(self.when) && has(self.when.schedule))",
-                "spec.batch gathers events, and when.schedule has one at a time: remove spec.batch",
+                "spec.batch gathers events, but when.schedule has one event at a time: remove spec.batch",
             ),
         )
     )
 
-    when: Annotated[When | None, says("What starts the work.")] = None
-    create: Annotated[Create | None, says("The work.")] = None
+    when: Annotated[When | None, says("Events that create an object.")] = None
+    create: Annotated[Create | None, says("Object to create.")] = None
     suspend: Annotated[
-        bool, says("Nothing is created; events that come meanwhile are skipped, not kept.")
+        bool, says("If true, nothing is created, and events are skipped: they have no effect later either.")
     ] = False
     concurrency_policy: Annotated[
         str,
         says(
-            "Allow: jobs may run side by side. Forbid: events that come while a job of the trigger runs are"
-            " gathered, and one job is created for them all when it has ended. Replace: the running job is"
-            " deleted once the new one exists.",
+            "What happens to an event while a job of the trigger runs. Allow: another job is created beside"
+            " it. Forbid: events are gathered, and one job is created for all of them when the job has"
+            " ended. Replace: another job is created, and then the running one is deleted.",
             enum=list(POLICIES),
             **api_default("Allow"),
         ),
     ] = "Allow"
-    batch: Annotated[Batch | None, says("Gathers events; absent = one job for each event.")] = None
+    batch: Annotated[
+        Batch | None,
+        says("Gathers events and creates one object for many; default: one object for each event."),
+    ] = None
     successful_jobs_history_limit: Annotated[
-        int, int32("Jobs that ended well and are kept.", minimum=0, **api_default(3))
+        int, int32("Number of jobs that have succeeded and are kept.", minimum=0, **api_default(3))
     ] = 3
     failed_jobs_history_limit: Annotated[
-        int, int32("Jobs that ended badly and are kept.", minimum=0, **api_default(3))
+        int, int32("Number of jobs that have failed and are kept.", minimum=0, **api_default(3))
     ] = 3
 
 
 class StatusEvent(CrdModel):
-    """One event, as far as a template may name it."""
+    """The values of an event that a template may contain."""
 
     id: Annotated[str, says("ce-id of the event.")] = ""
     type: Annotated[str, says("ce-type of the event.")] = ""
     time: Annotated[Time, says("When it happened.", format="date-time")] = EPOCH
-    object_namespace: Annotated[str, says("Namespace of the object a fact is about.")] = ""
-    object_name: Annotated[str, says("Name of the object a fact is about.")] = ""
-    object_uid: Annotated[str, says("Uid of the object a fact is about.")] = ""
-    store_source: Annotated[str, says("Name under which the object store notifies.")] = ""
-    store_bucket: Annotated[str, says("Bucket.")] = ""
+    object_namespace: Annotated[str, says("Namespace of the object that the fact is about.")] = ""
+    object_name: Annotated[str, says("Name of the object that the fact is about.")] = ""
+    object_uid: Annotated[str, says("Uid of the object that the fact is about.")] = ""
+    store_source: Annotated[str, says("Name under which the object store sends notifications.")] = ""
+    store_bucket: Annotated[str, says("Bucket of the stored object.")] = ""
     store_key: Annotated[str, says("Key of the stored object.")] = ""
     chain: Annotated[
-        tuple[str, ...], says("Uids of the triggers whose work led to the event, oldest first.")
+        tuple[str, ...], says("Uids of the triggers whose jobs led to the event, the oldest first.")
     ] = ()
 
 
 class StatusGathered(CrdModel):
-    """Events for which one object is going to be created, from the newest of them."""
+    """Gathered events. One object will be created for all of them, with the values of the newest."""
 
-    events: Annotated[int, says("How many.", format="int64")] = 0
-    since: Annotated[Time, says("When the first of them was taken in.", format="date-time")] = EPOCH
-    until: Annotated[Time, says("When the last of them was taken in.", format="date-time")] = EPOCH
-    newest: Annotated[StatusEvent, says("The event whose values fill the template.")] = StatusEvent()
+    events: Annotated[int, says("Number of events.", format="int64")] = 0
+    since: Annotated[Time, says("When the first of the events was accepted.", format="date-time")] = EPOCH
+    until: Annotated[Time, says("When the last of the events was accepted.", format="date-time")] = EPOCH
+    newest: Annotated[StatusEvent, says("Newest event. Its values fill the template.")] = StatusEvent()
 
 
 class StatusRefused(CrdModel):
-    """The API server refused the object that the template makes."""
+    """A refusal by the API server of the object that the template renders."""
 
-    generation: Annotated[int, says("Generation of the refused template.", format="int64")] = 0
+    generation: Annotated[
+        int, says("Generation of the trigger whose template was refused.", format="int64")
+    ] = 0
     retry_at: Annotated[
-        Time, says("When it is tried again if the spec does not change.", format="date-time")
+        Time, says("When the creation is tried again, unless the spec changes before.", format="date-time")
     ] = EPOCH
 
 
 class StatusChild(CrdModel):
-    """An object the trigger created."""
+    """An object that the trigger created."""
 
     kind: Annotated[str, says("SampleJob or PaddleJob.")] = ""
     name: Annotated[str, says("Name of the object.")] = ""
@@ -297,30 +347,38 @@ class StatusChild(CrdModel):
 
 
 class StatusSchedule(CrdModel):
-    """How far the schedule is."""
+    """The last and the next time of the schedule."""
 
-    expression: Annotated[str, says("The schedule that the times belong to, with its time zone.")] = ""
+    expression: Annotated[str, says("Schedule and time zone that the times belong to.")] = ""
     since: Annotated[
-        Time, says("The last time that was dealt with, or when the schedule began.", format="date-time")
+        Time, says("Last scheduled time that was handled, or when the schedule began.", format="date-time")
     ] = EPOCH
-    next: Annotated[Time | None, says("When it starts the work next.", format="date-time")] = None
+    next: Annotated[Time | None, says("Next scheduled time.", format="date-time")] = None
 
 
 DEFERRED_IDS = 16
-"""Deferred events that the status names."""
+"""Deferred events whose ids are in the status, at most."""
 
 
 class StatusDeferred(CrdModel):
-    """Events that could not be handled for now: kept in the bucket `pw_trigger_deferred`, and tried again."""
+    """Events that could not be handled yet.
 
-    store: Annotated[str, says("Identifies the entry of the bucket that holds them.")] = ""
-    events: Annotated[int, says("How many.", format="int64")] = 0
-    oldest: Annotated[Time, says("When the first of them happened.", format="date-time")] = EPOCH
-    newest: Annotated[Time, says("When the last of them happened.", format="date-time")] = EPOCH
-    ids: Annotated[tuple[str, ...], says("ce-ids of the first of them.", maxItems=DEFERRED_IDS)] = ()
-    reason: Annotated[str, says("Why the last try failed.")] = ""
-    message: Annotated[str, says("The object of the last try, and the API server's own words.")] = ""
-    stuck: Annotated[bool, says("No creation succeeds, so new events are deferred without a try.")] = False
+    They are kept in the bucket `pw_trigger_deferred` and tried again.
+    """
+
+    store: Annotated[str, says("Identifies the entry of the bucket that holds the events.")] = ""
+    events: Annotated[int, says("Number of deferred events.", format="int64")] = 0
+    oldest: Annotated[Time, says("When the first of the events happened.", format="date-time")] = EPOCH
+    newest: Annotated[Time, says("When the last of the events happened.", format="date-time")] = EPOCH
+    ids: Annotated[tuple[str, ...], says("ce-ids of the first of the events.", maxItems=DEFERRED_IDS)] = ()
+    reason: Annotated[str, says("Why the last attempt failed, as one CamelCase word.")] = ""
+    message: Annotated[
+        str, says("Object that could not be created in the last attempt, and the API server's message.")
+    ] = ""
+    stuck: Annotated[
+        bool,
+        says("Whether no creation succeeds at present, so that new events are deferred without an attempt."),
+    ] = False
 
 
 _EXPLAINED_BY = (
@@ -334,68 +392,76 @@ _EXPLAINED_BY = (
 
 @dataclass(frozen=True)
 class TriggerAnnouncement(Announcement):
-    """A fact of the trigger with the parts of its message.
+    """A fact about the trigger, with the values of its message.
 
-    In a status, `payload` is the message instead. Facts of an older release still have the parts.
+    A status contains the message in `payload` instead. Only facts that an older release recorded have the
+    values.
     """
 
     event: Annotated[str, says("ce-id of the newest event.")] = ""
-    event_type: Annotated[str, says("ce-type of that event.")] = ""
+    event_type: Annotated[str, says("ce-type of the newest event.")] = ""
     events: Annotated[int, says("Number of events.", format="int64")] = 0
-    created: Annotated[StatusChild | None, says("The object that was created.")] = None
-    reason: Annotated[str, says("Why the API server refused it.")] = ""
-    message: Annotated[str, says("The API server's own words.")] = ""
+    created: Annotated[StatusChild | None, says("Object that was created.")] = None
+    reason: Annotated[str, says("Why the API server refused the object, as one CamelCase word.")] = ""
+    message: Annotated[str, says("Message of the API server.")] = ""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class TriggerStatus(CommonStatus):
-    """What the trigger has done."""
+    """The observed state of the trigger."""
 
     announcements: Annotated[
         tuple[TriggerAnnouncement, ...],
         says(
-            "Facts to publish on the bus, and the last published one of each name.",
+            "Facts to publish on the bus, and the last published fact of each name.",
             **{"x-kubernetes-list-type": "atomic"},
         ),
     ] = ()
-    events: Annotated[int, says("Events that matched, skipped ones included.", format="int64")] = 0
+    events: Annotated[int, says("Number of events that matched, including skipped ones.", format="int64")] = 0
     skipped: Annotated[
         int,
         says(
-            "Events that started nothing: suspended, the trigger's own doing, or past a schedule's deadline.",
+            "Number of events that created nothing, because the trigger was suspended, its own job led to"
+            " the event, or the schedule's deadline had passed.",
             format="int64",
         ),
     ] = 0
-    fired: Annotated[int, says("Objects created.", format="int64")] = 0
-    active: Annotated[int, says("Objects created whose work has not ended.", format="int64")] = 0
+    fired: Annotated[int, says("Number of created objects.", format="int64")] = 0
+    active: Annotated[int, says("Number of created jobs that have not ended.", format="int64")] = 0
     last_fired_time: Annotated[Time | None, says("When the last object was created.", format="date-time")] = (
         None
     )
-    last_event: Annotated[str, says("ce-id of the event the last object was created for.")] = ""
+    last_event: Annotated[str, says("ce-id of the event for which the last object was created.")] = ""
     last_event_time: Annotated[
-        Time | None, says("When the newest event that was taken in happened.", format="date-time")
+        Time | None, says("When the newest accepted event happened.", format="date-time")
     ] = None
     last_child: StatusChild | None = None
-    waiting: Annotated[StatusGathered | None, says("Events that have not fired yet.")] = None
+    waiting: Annotated[
+        StatusGathered | None, says("Events that wait for their batch to end, or for the running job to end.")
+    ] = None
     firing: Annotated[
-        StatusGathered | None, says("Gathered events whose object is being created just now.")
+        StatusGathered | None, says("Gathered events whose object is being created at present.")
     ] = None
-    refused: Annotated[StatusRefused | None, says("Present while a refused template holds events up.")] = None
+    refused: Annotated[
+        StatusRefused | None, says("Refusal of the template. Present while events wait because of it.")
+    ] = None
     deferred: Annotated[
-        StatusDeferred | None, says("Present while events could not be handled; they are tried again.")
+        StatusDeferred | None, says("Events that could not be handled yet. They are tried again.")
     ] = None
-    schedule: Annotated[StatusSchedule | None, says("Present while a schedule is followed.")] = None
+    schedule: Annotated[
+        StatusSchedule | None, says("Times of the schedule. Present only with when.schedule.")
+    ] = None
     lost: Annotated[
-        int, says("Deferred events that the bus has lost: they start nothing.", format="int64")
+        int, says("Number of deferred events that the bus has lost. They create nothing.", format="int64")
     ] = 0
     recent: Annotated[
         tuple[str, ...],
-        says("Digests of the events taken in last, so that none counts twice.", maxItems=512),
+        says("Digests of the last accepted events, with which repeated events are detected.", maxItems=512),
     ] = ()
 
     def render(self) -> dict[str, Any]:
-        """The whole `status` as JSON, without fields that are empty and facts that are done with."""
+        """The whole `status` as JSON, without empty fields and without facts that are no longer needed."""
         outbox = self.model_copy(update={"announcements": outstanding(self.announcements)})
         dumped = outbox.model_dump(mode="json", by_alias=True, exclude={"conditions"})
         return {

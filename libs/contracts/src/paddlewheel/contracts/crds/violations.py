@@ -1,7 +1,7 @@
-"""What an object violates: the rules and keywords of its CRD, evaluated as the API server does.
+"""Evaluates the rules and keywords of a CRD, as the API server does, and lists what an object violates.
 
-The API server refuses such objects; services meet them when they were stored before a rule existed, or when
-a CRD was replaced by hand.
+The API server refuses such objects. A service finds one only if it was stored before a rule existed, or while
+the CRD was replaced by hand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Violation:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the rules of a whole object read. `has_spec` is false where the object has none."""
+    """The parts of an object that the rules of its kind read.
+
+    `has_spec` is false if the object has no spec.
+    """
 
     name: str
     namespace: str
@@ -79,7 +82,7 @@ def _broken(rules: tuple[Rule, ...], value: Any, path: str) -> Iterator[Violatio
 
 @dataclass(frozen=True)
 class _Field:
-    """What is checked of one field, or of the items of a list or map."""
+    """The checks of one field, or of the items of a list or map."""
 
     name: str
     alias: str
@@ -122,7 +125,7 @@ def _has_model(annotation: Any) -> bool:
 def _items(annotation: Any) -> _Field | None:
     if get_origin(annotation) not in (tuple, list, dict):
         return None
-    # A map's names are not looked at.
+    # The names of a map are not checked.
     item = get_args(annotation)[1 if get_origin(annotation) is dict else 0]
     info = next((m for m in getattr(item, "__metadata__", ()) if isinstance(m, FieldInfo)), FieldInfo())
     field = replace(_field("", info), is_model=_has_model(item))
@@ -140,4 +143,4 @@ _KEYWORDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "enum": (lambda value, words: value in words, "must be one of {0}, is {1!r}"),
     "pattern": (lambda value, pattern: found(pattern, value), "must match {0}"),
 }
-"""Schema keywords: when a value is valid, and what to say of one that is not."""
+"""Schema keyword to its check, and to the message about an invalid value."""

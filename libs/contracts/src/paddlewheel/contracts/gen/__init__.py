@@ -1,1 +1,1 @@
-"""Everything made from `protos/`: models, the registry of events, and the documents about them."""
+"""Generates models, the registry of events and their documentation from `protos/`."""

@@ -1,7 +1,9 @@
-"""Write what is made from `protos/`, or with --check compare (`python -m paddlewheel.contracts.gen`).
+"""Generate files from `protos/`, or check with --check that they are up to date.
 
-Two steps: the models and the registry in `generated/` first, for the documents (`docs/asyncapi.yaml` and the
-reference in `docs/events.md`) hold examples that those very models encode.
+    python -m paddlewheel.contracts.gen [--check]
+
+The models and the registry in `generated/` are written first. The documents, `docs/asyncapi.yaml` and the
+reference in `docs/events.md`, come second, because the generated models encode their examples.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ INIT = '"""Generated from protos/ by `make gen`; do not edit."""\n'
 
 
 def main() -> int:
-    """Exit code 1 = out of date."""
+    """Entry point. Returns exit code 1 if `--check` finds a file that is out of date."""
     parser = argparse.ArgumentParser(prog="paddlewheel.contracts.gen", description="models and documents")
     parser.add_argument("--check", action="store_true", help="fail when a file is out of date")
     check = parser.parse_args().check
@@ -28,7 +30,7 @@ def main() -> int:
     code = {"__init__.py": INIT, "registry.py": registry.render(descriptors), **models.render(descriptors)}
     stale = settle({OUT / name: text for name, text in code.items()}, set(OUT.glob("*.py")), check=check)
     if not stale or not check:
-        # Not before: this imports the models.
+        # Import this only now: it imports the models that were just written.
         documents = importlib.import_module("paddlewheel.contracts.gen.documents")
         stale |= settle(documents.render(descriptors), set(), check=check)
     if check and stale:
@@ -39,7 +41,16 @@ def main() -> int:
 
 
 def settle(wanted: Mapping[Path, str], present: set[Path], *, check: bool) -> set[Path]:
-    """Put files in place, drop those that nobody wants; gives what differed. A check only looks."""
+    """Write the wanted files and delete all others; with `check`, change nothing.
+
+    Args:
+        wanted: path to text.
+        present: the generated files that exist.
+        check: whether to compare only.
+
+    Returns:
+        The files that were out of date.
+    """
     differing = {path for path, text in wanted.items() if not path.exists() or path.read_text() != text}
     gone = present - wanted.keys()
     if not check:

@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document, from the perspective of Paddlewheel: it sends facts and receives commands."""
+"""Renders the AsyncAPI 3.0 document, in which Paddlewheel sends facts and receives commands."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from paddlewheel.contracts.gen.examples import body, headers
 from paddlewheel.contracts.gen.schemas import HEADERS, cloud_event_headers, prose, ref, schema
 
 _ABOUT = (
-    "Facts and commands on Paddlewheel's NATS bus. Facts are CloudEvents in binary mode: headers `ce-*`, a "
-    "body in proto3 JSON. Subscribers receive what is marked `send` here; docs/events.md describes how."
+    "Facts and commands on Paddlewheel's NATS bus. Facts are CloudEvents in binary mode: headers `ce-*`, a"
+    " body in proto3 JSON. Subscribers receive the messages of operations with the action `send`;"
+    " docs/events.md describes how."
 )
 _PARAMETERS = {
-    "namespace": "Namespace of the object the fact is about (of object-store facts: name of the source).",
-    "uid": "metadata.uid of that object; messages of one uid are in order in each stream.",
+    "namespace": "Namespace of the object that the fact is about; for object stores, name of the source.",
+    "uid": "metadata.uid of the object. Messages of one uid are in order in each stream.",
     "set_uid": "metadata.uid of the SampleSet.",
     "run_id": "Id of the run.",
     "partition": "Index of the partition, from 0.",
@@ -28,7 +29,8 @@ def document(catalog: Catalog, version: str) -> dict[str, Any]:
     """The whole document.
 
     Args:
-        version: of the project.
+        catalog: the facts and commands.
+        version: version of the project.
     """
     channels, operations, messages = {}, {}, {}
     for fact in catalog.facts:
@@ -60,7 +62,7 @@ def _server() -> dict[str, Any]:
     return {
         "host": "nats.{releaseNamespace}.svc:4222",
         "protocol": "nats",
-        "description": "As the chart installs it. Clients show service-account tokens.",
+        "description": "NATS as the chart installs it. Clients log in with service-account tokens.",
         "variables": {"releaseNamespace": {"default": "paddle-system"}},
         "security": [{"$ref": "#/components/securitySchemes/clientCertificate"}],
     }
@@ -102,7 +104,7 @@ def _parameters(address: str, services: tuple[str, ...] = ()) -> dict[str, Any]:
         name: {"$ref": f"#/components/parameters/{name}"} for name in _BRACES.findall(address)
     }
     if "service" in named:
-        named["service"] = {"description": "The service that acts on it.", "enum": list(services)}
+        named["service"] = {"description": "The service that handles the command.", "enum": list(services)}
     return named
 
 
@@ -147,7 +149,7 @@ def _fact_message(catalog: Catalog, fact: Fact) -> dict[str, Any]:
 
 
 def _schemas(catalog: Catalog) -> dict[str, Any]:
-    """Of what is sent or received, and what that is made of."""
+    """The schemas of all messages that are sent or received, and of their parts."""
     roots = [f.shape for f in catalog.facts]
     for command in catalog.commands:
         roots += [command.shape, *([command.reply] if command.reply else [])]

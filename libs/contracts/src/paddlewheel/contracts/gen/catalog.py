@@ -1,4 +1,7 @@
-"""What the documents describe: facts, commands and shapes of every context, read from the protos."""
+"""The facts, commands and types of all contexts, read from the protos.
+
+The documents are rendered from them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _TIMESTAMP = ".google.protobuf.Timestamp"
 
 @dataclass(frozen=True)
 class Value:
-    """What one value may be: a scalar by its proto name, a timestamp, or another shape by its full name."""
+    """The type of a value: a scalar by its proto name, a timestamp, or another shape by its full name."""
 
     scalar: str = ""
     shape: str = ""
@@ -32,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Field:
-    """One field. `many` is "", "list" or "map" (of strings to values)."""
+    """A field. `many` is "" for a single value, "list", or "map" (of strings to values)."""
 
     name: str
     json: str
@@ -52,13 +55,13 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """Without its package."""
+        """The name without its package."""
         return self.full_name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One type of event. `lossy` is its rate limit; "" = published until it is stored."""
+    """A type of fact. `lossy` is its rate limit; "" = it is published until the stream has stored it."""
 
     shape: Shape
     place: EventSubject
@@ -69,7 +72,7 @@ class Fact:
 
     @property
     def key(self) -> str:
-        """`jobs.job.running`."""
+        """The name of its channel, e.g. `jobs.job.running`."""
         return f"{self.place.context}.{self.place.entity}.{self.place.fact}"
 
     @property
@@ -80,7 +83,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Command:
-    """One type of command. `reply` is the shape that answers it, None for none."""
+    """A type of command. `reply` is the shape of its answer; None if it has none."""
 
     shape: Shape
     address: str
@@ -90,13 +93,13 @@ class Command:
 
     @property
     def key(self) -> str:
-        """`cache.RunSpec`."""
+        """The name of its channel, e.g. `cache.RunSpec`."""
         return f"{self.shape.full_name.split('.')[1]}.{self.shape.name}"
 
 
 @dataclass(frozen=True)
 class Context:
-    """One proto package."""
+    """A proto package."""
 
     name: str
     about: str
@@ -106,7 +109,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything, by context and by full name."""
+    """All contexts, and all shapes by full name."""
 
     contexts: tuple[Context, ...]
     shapes: Mapping[str, Shape]
@@ -120,7 +123,7 @@ class Catalog:
         return tuple(command for context in self.contexts for command in context.commands)
 
     def used_by(self, shape: Shape) -> Iterator[Shape]:
-        """The shapes that a shape's fields name, and theirs, each once, nearest first."""
+        """The shapes of a shape's fields and of their fields, each one once, the nearest first."""
         found: dict[str, Shape] = {}
         waiting = [shape]
         while waiting:
@@ -133,7 +136,7 @@ class Catalog:
 
 
 def read(descriptors: FileDescriptorSet) -> Catalog:
-    """The catalog of all protos; contexts with facts or commands, in order of their names."""
+    """The catalog of all protos. Contexts without facts and commands are left out."""
     files = ours(descriptors)
     shapes = {shape.full_name: shape for file in files for shape in _shapes(file)}
     options = Options(descriptors)
@@ -142,12 +145,12 @@ def read(descriptors: FileDescriptorSet) -> Catalog:
 
 
 def _context(file: FileDescriptorProto, shapes: Mapping[str, Shape], options: Options) -> Context:
-    said = options.of(file.options)
+    context = options.of(file.options)
     facts, commands = [], []
     for message in file.message_type:
         shape, traits = shapes[f"{file.package}.{message.name}"], options.of(message.options)
         if shape.full_name in EVENTS:
-            facts.append(_fact(shape, said, traits))
+            facts.append(_fact(shape, context, traits))
         if "address" in traits:
             reply = shapes[f"{file.package}.{traits['reply']}"] if "reply" in traits else None
             receivers = tuple(traits["receivers"])

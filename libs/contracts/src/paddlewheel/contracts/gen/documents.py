@@ -1,4 +1,7 @@
-"""The documents about the contracts: `docs/asyncapi.yaml` whole, and the reference in `docs/events.md`."""
+"""The generated documents about the contracts:
+
+`docs/asyncapi.yaml`, and the reference in `docs/events.md`.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ _WIDTH = 118
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Without anchors, which readers of AsyncAPI need not understand."""
+    """Writes YAML without anchors, which not all tools for AsyncAPI support."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def render(descriptors: FileDescriptorSet) -> Mapping[Path, str]:
-    """Path to text."""
+    """The generated documents: path to text."""
     catalog = read(descriptors)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     text = yaml.dump(

@@ -1,4 +1,4 @@
-"""One likely message of each type, encoded by our own models and wire code."""
+"""An example of each type of message, encoded by our own models and wire code."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _WORDS: Mapping[str, Any] = {
     "service": "job-controller",
     "replica": "job-controller-6c9f7d-x2x8q",
 }
-"""What a field of that name says, unless its message knows better."""
+"""Name of a field to its value in examples, unless `_OWN` has another value for the message."""
 
 _OWN: Mapping[str, Mapping[str, Any]] = {
     "JobAccepted": {"replicas": {"worker": 2}},
@@ -118,16 +118,16 @@ _OWN: Mapping[str, Mapping[str, Any]] = {
     "RevisionMeasured": {"revision": "digits-5f6a7b8c9d", "metrics": {"accuracy": 0.97, "latency_ms": 12.0}},
     "TriggerFailed": {"reason": "Forbidden", "message": "exceeded quota: pods"},
 }
-"""Field to value, by message. Fields of these messages that are given nowhere stay at their defaults."""
+"""Message to the values of its fields. Fields that are neither here nor in `_WORDS` have their defaults."""
 
 
 def body(catalog: Catalog, shape: Shape) -> dict[str, Any]:
-    """The message as JSON members, as our models write it."""
+    """The body of an example, as our models write it."""
     return dict(orjson.loads(to_json(_filled(catalog, shape))))
 
 
 def headers(catalog: Catalog, fact: Fact) -> dict[str, str]:
-    """The headers in front of the fact's example."""
+    """The headers of a fact's example."""
     id_ = f"{UID}/{fact.shape.name}/0"
     event = make_event(
         _filled(catalog, fact.shape),
@@ -149,12 +149,12 @@ def _filled(catalog: Catalog, shape: Shape) -> WireModel:
 
 def _members(catalog: Catalog, shape: Shape) -> dict[str, Any]:
     own = _OWN.get(shape.name, {})
-    told = {f.name: own[f.name] if f.name in own else _guess(catalog, f) for f in shape.fields}
-    return {name: value for name, value in told.items() if value is not None}
+    values = {f.name: own[f.name] if f.name in own else _guess(catalog, f) for f in shape.fields}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _guess(catalog: Catalog, field: Field) -> Any:
-    """None where nothing is known; the default stays then."""
+    """The value of a field; None = the default."""
     if field.value.scalar == "timestamp":
         return "2026-03-02T09:14:07.250Z"
     if field.value.scalar:

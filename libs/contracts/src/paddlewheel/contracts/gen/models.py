@@ -27,7 +27,7 @@ SCALARS = {
 
 
 def docstring(text: str, indent: str = "    ") -> Iterator[str]:
-    """The comment as a docstring; nothing for no comment."""
+    """The comment as a docstring; no lines if there is no comment."""
     if text:
         lines = text.replace("\\", "\\\\").split("\n")
         tail = " " if text.endswith('"') else ""

@@ -1,4 +1,4 @@
-"""The reference in `docs/events.md`: the text above the marker is written by hand and kept."""
+"""Renders the reference in `docs/events.md`, below the marker. The text above it is written by hand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _route(command: Command) -> str:
 
 
 def _shapes(catalog: Catalog, context: Context, done: set[str]) -> Iterator[str]:
-    """What the messages above are made of, each shape once in the whole page."""
+    """The parts of the messages above. Each shape appears once on the page."""
     roots = [*(f.shape for f in context.facts), *(c.shape for c in context.commands)]
     roots += [c.reply for c in context.commands if c.reply]
     for shape in (s for root in roots for s in catalog.used_by(root)):

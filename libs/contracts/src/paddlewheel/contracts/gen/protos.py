@@ -1,4 +1,4 @@
-"""The protos as buf compiles them, with their comments and options."""
+"""Compiles the protos with buf, and reads their comments and options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Comments = dict[tuple[int, ...], str]
 
 
 def build(protos: Path) -> FileDescriptorSet:
-    """Compile the protos with buf (of this environment, else of PATH)."""
+    """Compile the protos with buf, from this Python environment or else from PATH."""
     buf = shutil.which("buf", path=str(Path(sys.executable).parent)) or shutil.which("buf")
     if buf is None:
         raise SystemExit("buf is missing: install the PyPI package buf-bin")
@@ -35,7 +35,7 @@ def module_of(proto_package: str) -> str:
 
 
 def comments_of(file: FileDescriptorProto) -> Comments:
-    """Leading comments by descriptor path."""
+    """Descriptor path to leading comment."""
     found = {tuple(loc.path): loc.leading_comments for loc in file.source_code_info.location}
     return {
         path: "\n".join(line.strip() for line in text.strip().splitlines()) for path, text in found.items()
@@ -43,13 +43,13 @@ def comments_of(file: FileDescriptorProto) -> Comments:
 
 
 def ours(descriptors: FileDescriptorSet) -> list[FileDescriptorProto]:
-    """Files of this project that hold messages."""
+    """The files of this project that contain messages."""
     files = (f for f in descriptors.file if f.package.startswith("paddlewheel."))
     return [f for f in files if f.message_type or f.enum_type]
 
 
 class Options:
-    """Reads the project's own options (`protos/paddlewheel/options`), which Python has no classes for."""
+    """Reads our own options (`protos/paddlewheel/options`), for which Python has no generated classes."""
 
     def __init__(self, descriptors: FileDescriptorSet) -> None:
         self._pool = descriptor_pool.DescriptorPool()
@@ -57,11 +57,11 @@ class Options:
             self._pool.Add(file)
 
     def of(self, options: Message) -> Mapping[str, Any]:
-        """Name to value, of what is set in a FileOptions or MessageOptions."""
+        """Name to value of the options that a FileOptions or MessageOptions sets."""
         full_name = options.DESCRIPTOR.full_name
         try:
             known = self._pool.FindMessageTypeByName(full_name)
         except KeyError:
-            return {}  # nobody imports the options
+            return {}  # no file imports the options
         parsed = message_factory.GetMessageClass(known).FromString(options.SerializeToString())
         return {field.name: value for field, value in parsed.ListFields() if field.is_extension}

@@ -1,4 +1,4 @@
-"""The registry of contexts and facts, as text: `generated/registry.py`."""
+"""Renders the registry of contexts and facts, `generated/registry.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from paddlewheel.contracts.gen.protos import PACKAGE, Options, module_of, ours
 
 RECORDS = ("Spec", "State", "Status")
-"""What follows an entity's name in records that are not facts (RunSpec, RunState, NodeStatus)."""
+"""Suffixes of records, which are not facts: RunSpec, RunState, NodeStatus."""
 DEFAULT_ROOT = "pw.evt"
 
 
 def facts_in(file: FileDescriptorProto, entities: list[str]) -> list[str]:
-    """Names of the messages that are an entity with a past tense behind it."""
+    """The names of the facts: messages whose name is an entity and a past tense, e.g. JobStarted."""
     rests = ((m.name, m.name.removeprefix(e)) for m in file.message_type for e in entities)
     return [name for name, rest in rests if rest and rest != name and rest not in RECORDS]
 
@@ -24,9 +24,13 @@ def render(descriptors: FileDescriptorSet) -> str:
     options = Options(descriptors)
     contexts = {}
     for file in ours(descriptors):
-        said = options.of(file.options)
-        if said.get("entities"):
-            contexts[module_of(file.package)] = (file, list(said["entities"]), said.get("root", DEFAULT_ROOT))
+        given = options.of(file.options)
+        if given.get("entities"):
+            contexts[module_of(file.package)] = (
+                file,
+                list(given["entities"]),
+                given.get("root", DEFAULT_ROOT),
+            )
     return "\n".join(_lines(contexts)) + "\n"
 
 
@@ -38,10 +42,10 @@ def _lines(contexts: dict[str, tuple[FileDescriptorProto, list[str], str]]) -> I
     named = {module.rpartition("_")[0]: value for module, value in contexts.items()}
     yield "\nENTITIES: dict[str, tuple[str, ...]] = {"
     yield from (f"    {name!r}: {tuple(entities)!r}," for name, (_, entities, _) in named.items())
-    yield '}\n"""The entities of each context, as they begin the names of their facts."""'
+    yield '}\n"""Context to its entities. The name of a fact begins with its entity."""'
     yield "\nROOTS: dict[str, str] = {"
     yield from (f"    {name!r}: {root!r}," for name, (_, _, root) in named.items())
-    yield '}\n"""The first two tokens of each context\'s subjects."""'
+    yield '}\n"""Context to the first two tokens of its subjects."""'
     yield "\nEVENTS: dict[str, type[WireModel]] = {"
     for module, (file, entities, _) in contexts.items():
         for fact in facts_in(file, entities):

@@ -19,17 +19,21 @@ HEADERS = "CloudEventHeaders"
 
 
 def prose(text: str) -> str:
-    """A comment with its lines joined; empty lines still part paragraphs."""
+    """A comment with the lines of each paragraph joined."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def ref(full_name: str) -> dict[str, str]:
-    """Where a shape's schema stands."""
+    """A reference to a shape's schema."""
     return {"$ref": f"#/components/schemas/{full_name}"}
 
 
 def schema(shape: Shape) -> dict[str, Any]:
-    """Unknown members are allowed and nothing is required: defaults are left out, and fields are added."""
+    """The schema of a shape.
+
+    No member is required, because defaults are left out. Unknown members are allowed, because releases add
+    fields.
+    """
     head = {"title": shape.name, **({"description": prose(shape.about)} if shape.about else {})}
     if shape.words:
         return {**head, "type": "string", "enum": [word for word, _ in shape.words]}
@@ -44,7 +48,7 @@ def _property(field: Field) -> dict[str, Any]:
         inner = {"type": "object", "additionalProperties": inner}
     if not field.about:
         return inner
-    # Beside a $ref nothing else counts.
+    # Keywords beside a $ref have no effect.
     about = {"description": prose(field.about)}
     return {**about, "allOf": [inner]} if "$ref" in inner else {**about, **inner}
 
@@ -54,18 +58,18 @@ def _value(value: Value) -> dict[str, Any]:
 
 
 def cloud_event_headers() -> dict[str, Any]:
-    """The headers of every fact."""
+    """The schema of the headers that every fact has."""
     text = {"type": "string", "minLength": 1}
     named = {
         "ce-specversion": {"const": "1.0"},
-        "ce-id": {**text, "description": "Unique for ever; the same when a fact is told again."},
+        "ce-id": {**text, "description": "Unique id of the fact; the same if the fact is published again."},
         "ce-type": {**text, "description": "Full name of the message in protos/."},
-        "ce-source": {**text, "description": "The service that tells it."},
-        "ce-subject": {**text, "description": "The NATS subject."},
+        "ce-source": {**text, "description": "Name of the service that publishes the fact."},
+        "ce-subject": {**text, "description": "NATS subject of the message."},
         "ce-time": {**text, "format": "date-time", "description": "When the fact became true."},
         "content-type": {"const": "application/json"},
-        "Nats-Msg-Id": {**text, "description": "ce-id once more: the stream stores one message for each."},
-        "traceparent": {**text, "description": "W3C trace context; absent when nothing was traced."},
+        "Nats-Msg-Id": {**text, "description": "Same as ce-id. The stream stores one message for each id."},
+        "traceparent": {**text, "description": "W3C trace context; absent if there was no trace."},
     }
     required = [name for name in named if name != "traceparent"]
     return {"title": HEADERS, "type": "object", "required": required, "properties": named}

@@ -1,5 +1,5 @@
 # Generated from protos/paddlewheel/bus/v1/bus.proto by `make gen`; do not edit.
-"""Commands about the bus itself, which every controller answers."""
+"""Commands about the bus itself. Every controller handles them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class Rebuild(WireModel):
-    """Republish, under their ids, all facts in the status of the controller's objects that its stream does not have: after
-    the stream was lost, or to restore facts that have expired from it. Facts that the stream has are not published again,
-    so the command may be repeated at any time.
+    """Publish again, under the same ids, all facts in the status of the controller's objects that its stream does not have.
+    Send it after the stream was lost, or to restore facts that have expired. Facts that the stream has are not published
+    again, so the command may be repeated at any time.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.bus.v1.Rebuild"
@@ -19,7 +19,9 @@ class Rebuild(WireModel):
 
 
 class RebuildReport(WireModel):
-    """The result of one replica. Every replica answers for the objects it owns; the sum is the result of the service."""
+    """The result of one replica. Each replica answers for the objects that it owns; the sum of all answers is the result of
+    the service.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.bus.v1.RebuildReport"
 
@@ -27,8 +29,8 @@ class RebuildReport(WireModel):
     replica: str = ""
     """Name of the replica, as in its Lease."""
     objects: Int64 = 0
-    """Objects checked."""
+    """Number of objects that were checked."""
     facts_checked: Int64 = 0
-    """Facts in their status that were looked up in the stream."""
+    """Number of facts in their status that were looked up in the stream."""
     facts_published: Int64 = 0
-    """Facts among them that the stream did not have and has now."""
+    """Number of these facts that the stream did not have, and that were published."""

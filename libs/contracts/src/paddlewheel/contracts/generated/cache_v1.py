@@ -1,17 +1,19 @@
 # Generated from protos/paddlewheel/cache/v1/cache.proto by `make gen`; do not edit.
-"""The cache data plane: the work that dataset-controller requests of a data set's runtime, how agents share it, and what
-they report. Records of runs are in the key-value bucket `pw_cache_runs`:
+"""The cache data plane: the work that dataset-controller requests from the agents of a data set, the records by which
+agents share the work, and the facts that they publish.
+
+Records of runs are in the key-value bucket `pw_cache_runs`:
 `<set-uid>.<run-id>.spec` is a RunSpec, written once by dataset-controller;
-`<set-uid>.<run-id>.state` a RunState, written by the run's master (compare-and-set);
-`<set-uid>.<run-id>.part-<i>` a PartitionState, written by the agent of partition i or by who stands in for it;
-`<set-uid>.<run-id>.cancel` any value, written by dataset-controller.
-Node records are in `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
+`<set-uid>.<run-id>.state` is a RunState, written by the run's master (compare-and-set);
+`<set-uid>.<run-id>.part-<i>` is a PartitionState, written by the agent that does the work of partition i;
+`<set-uid>.<run-id>.cancel` has any value, written by dataset-controller.
+Records of nodes are in the bucket `pw_cache_nodes`: `<set-uid>.<partition>` is a NodeStatus.
 
 Subjects: pw.evt.cache.run.<fact>.v1.<namespace>.<set-uid>, pw.evt.cache.node.<fact>.v1.<namespace>.<set-uid>
 
-Agents publish cache facts themselves, as they happen. The start and the end of a run are published until the stream
-has stored them; mounts are lossy by design, because NodeStatus is authoritative. Progress of runs, which is lossy too,
-is in paddlewheel.cacheprogress.v1.
+Agents publish these facts as they happen. The start and the end of a run are published until the stream has stored
+them. Facts about mounts may be lost, because NodeStatus is authoritative. The progress of runs is in
+paddlewheel.cacheprogress.v1.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from paddlewheel.contracts.base import Bool, Double, Int32, Int64, Timestamp, Wi
 
 
 class RunPhase(WireEnum):
-    """Phase of a run."""
+    """The phase of a run."""
 
     UNSPECIFIED = "RUN_PHASE_UNSPECIFIED", 0
     RUNNING = "RUN_PHASE_RUNNING", 1
@@ -33,20 +35,20 @@ class RunPhase(WireEnum):
 
 
 class RunSpec(WireModel):
-    """The specification of one run: the command `run`. The SampleJob (or SampleSet) has the run's id in its status before the
-    record is written; any agent of the set may then take the master role. Writing it again has no effect.
+    """The command `run`: the specification of one run. The status of the SampleJob or SampleSet contains the run's id before
+    this record is written. Any agent of the set may then take the master role. Writing the record again has no effect.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunSpec"
     oneofs: ClassVar[dict[str, tuple[str, ...]]] = {'operation': ('sync', 'warmup', 'remove', 'clear')}
 
     run_id: str = ""
-    """Unique among all runs of all sets; derived from the request and the attempt, so the same request has the same id."""
+    """Unique among the runs of all sets. It is derived from the request and the attempt, so the same request has the same id."""
     set_namespace: str = ""
     set_name: str = ""
     set_uid: str = ""
     partitions: Int32 = 0
-    """Number of shares of the work: partition i does the i-th, or another for it while it is away."""
+    """Number of partitions, which share the work. Another partition does the work of one that is unavailable."""
     sync: SyncOperation | None = None
     warmup: WarmupOperation | None = None
     remove: RemoveOperation | None = None
@@ -55,20 +57,20 @@ class RunSpec(WireModel):
 
 
 class SyncOperation(WireModel):
-    """Copy from an object store into the mounted file system."""
+    """Copy files from an object store into the mounted file system."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.SyncOperation"
 
     source: str = ""
-    """Without credentials: [NAME://]BUCKET[.ENDPOINT][/PREFIX] as in the manifest."""
+    """Address as in the manifest, without credentials: [NAME://]BUCKET[.ENDPOINT][/PREFIX]."""
     secret: str = ""
-    """Prefix of the mounted Secret's files with the source's keys: "source" or "job-<run-id>"; "" = none needed."""
+    """Prefix of the files with the source's keys in the mounted Secret: "source" or "job-<run-id>"; "" = no keys."""
     destination: str = ""
-    """Below the set's root, "" = the root."""
+    """Directory to copy into, relative to the set's root; "" = the root."""
     threads: Int32 = 0
-    """Per agent."""
+    """Concurrent transfers of each agent."""
     bandwidth_limit: Int32 = 0
-    """Mbit per second over all agents together, 0 = no limit."""
+    """Bandwidth of all agents together, in Mbit per second; 0 = no limit."""
     include: list[str] = []
     exclude: list[str] = []
     update: Bool = False
@@ -84,20 +86,20 @@ class SyncOperation(WireModel):
 
 
 class WarmupOperation(WireModel):
-    """Load files into the caches of the nodes, each partition its own share."""
+    """Load files into the caches of the nodes. Each partition loads its own share."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.WarmupOperation"
 
     paths: list[str] = []
-    """Relative to the set's root; none = the whole set."""
+    """Files and directories to warm, relative to the set's root; none = the whole set."""
     strategy: str = ""
-    """sequence, random or sampler."""
+    """How files are assigned to partitions: sequence, random or sampler."""
     file: str = ""
-    """Relative path of a prepared list, one path per line; "" = walk `paths`."""
+    """A file, relative to the set's root, that lists the paths to warm, one per line; "" = use `paths`."""
     threads: Int32 = 0
-    """Per agent."""
+    """Concurrent reads of each agent."""
     sampler: SamplerOrder | None = None
-    """For the strategy sampler."""
+    """Order of the sampler; only with the strategy sampler."""
 
 
 class SamplerOrder(WireModel):
@@ -120,20 +122,21 @@ class RemoveOperation(WireModel):
 
 
 class ClearOperation(WireModel):
-    """Empty cache directories on every node; none = all of them."""
+    """Empty cache directories on every node."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.ClearOperation"
 
     paths: list[str] = []
+    """Cache directories to empty; none = all."""
     partitions: list[Int32] = []
-    """Only on these partitions, which are about to be removed: their agents leave nothing on their nodes when they end.
-    None = all of them, and all stay.
+    """Partitions to clear because they will be removed. Their agents leave nothing on their nodes when they end. None = all
+    partitions, and none of them is removed.
     """
 
 
 class RunState(WireModel):
-    """The run as its master reports it. The master writes it at least every 5 s; after 15 s without a write any agent may
-    take over.
+    """The state of a run, as its master reports it. The master writes it at least every 5 s. After 15 s without a write, any
+    agent may take over.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunState"
@@ -143,83 +146,94 @@ class RunState(WireModel):
     master: str = ""
     """Pod name of the agent that holds the master role."""
     term: Int32 = 0
-    """Incremented with every takeover; not a part of chunk ids, because the listing is deterministic."""
+    """Number of takeovers. Ids of chunks do not depend on it, because the listing is deterministic."""
     heartbeat: Timestamp | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
     listed: Bool = False
-    """The listing is complete: `partitions` totals are final."""
+    """The listing is complete, so the totals are final."""
     totals: list[PartitionTotals] = []
-    """Once all is listed, the number of chunks by partition index: all that agents need, for each state is sent to all of them."""
+    """Number of chunks by index of the partition, once the listing is complete. It contains only the numbers that agents
+    need, because every state is sent to all agents.
+    """
     files_done: Int64 = 0
-    """Sums over all partitions' PartitionState."""
+    """Sum of `files` over all partitions' PartitionState. The next fields are sums, too."""
     bytes_done: Int64 = 0
     files_total: Int64 = 0
     bytes_total: Int64 = 0
     chunks_done: Int64 = 0
     chunks_total: Int64 = 0
     cached_percent: Double = 0.0
-    """Warmup: percent of bytes that `juicefs warmup --check` found cached, 0 to 100. While it runs, of what was found after
-    each chunk; at its end, of what the nodes then hold, which is less when the caches are too small.
+    """For a warmup, percentage of bytes that `juicefs warmup --check` found cached, from 0 to 100. During the run it counts
+    what was cached after each chunk. At the end it counts what the nodes then hold, which is less if the caches are too
+    small.
     """
     reason: str = ""
-    """CamelCase, when it waits or has failed; PartlyCached when a warmup has succeeded and the caches do not hold all of it."""
+    """Why the run waits or has failed, as one CamelCase word. PartlyCached if a warmup has succeeded, but the caches do not
+    hold all of its files.
+    """
     message: str = ""
-    """What it waits for, or why it failed; of a run that succeeded, what is worth knowing."""
+    """Explanation of the reason. After success, notes about the run."""
     stand_ins: list[StandIn] = []
-    """Who does the work of partitions that are away."""
+    """Partitions that are unavailable, and the partitions that do their work."""
     judgement: Judgement | None = None
-    """How the run will end, written before anything is deleted for it (delete-src, delete-dst): a new master carries it out,
-    and lists and judges nothing again. The figures above are final then.
+    """The final result of the run, written before files are deleted (delete-src, delete-dst). A new master then only carries
+    it out, and lists nothing again. The figures above are final.
     """
     closing: Bool = False
-    """The phase is final; RunEnded is not published yet, or not all chunks are removed. Any agent may finish that."""
+    """The phase is final, but RunEnded is not published yet, or some chunks are not removed yet. Any agent may do that."""
     crashes: Int32 = 0
-    """How many masters an unexpected error has ended; after five the run fails with InternalError."""
+    """Number of masters that an unexpected error has ended. After five, the run fails with InternalError."""
     limits: ChunkLimits | None = None
-    """By what the run is cut into chunks: every master of the run, of whatever release and settings, makes the same."""
+    """Limits by which the run is divided into chunks. Every master of the run uses them, whatever its release and settings."""
     files_kept: Int64 = 0
-    """Sum over all partitions: of files_done, those that a sync has left as they are. The others it has copied, or may have."""
+    """For a sync, number of files in files_done that were not copied, because they were complete already. The sum over all
+    partitions.
+    """
 
 
 class ChunkLimits(WireModel):
-    """When a chunk is full. Those of a large partition grow: to one in `share` of what the partition holds before, and to
-    `growth` times `bytes` at most.
+    """The limits at which a chunk is full. Chunks of a large partition may be larger: up to 1/`share` of the bytes listed for
+    the partition before, and at most `growth` times `bytes`.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.ChunkLimits"
 
     bytes: Int64 = 0
+    """Size of the files."""
     files: Int32 = 0
+    """Number of files."""
     encoded: Int32 = 0
-    """Bytes of uncompressed JSON."""
+    """Size of the chunk as uncompressed JSON, in bytes."""
     share: Int32 = 0
     growth: Int32 = 0
 
 
 class Judgement(WireModel):
-    """How a run ends, once all of its chunks are done."""
+    """The result of a run whose chunks are all done."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.Judgement"
 
     phase: RunPhase = RunPhase.UNSPECIFIED
     reason: str = ""
-    """CamelCase, as in RunState."""
+    """The reason that RunState will have."""
     message: str = ""
-    """Human-readable, as in RunState."""
+    """The message that RunState will have."""
 
 
 class StandIn(WireModel):
-    """One partition that is away, and the one whose agent does its work meanwhile."""
+    """A partition that is unavailable, and the partition whose agent does its work meanwhile."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.StandIn"
 
     partition: Int32 = 0
+    """Index of the unavailable partition."""
     by: Int32 = 0
+    """Index of the partition that does its work."""
 
 
 class PartitionTotals(WireModel):
-    """What the master listed for one partition."""
+    """The totals that the master has listed for one partition."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.PartitionTotals"
 
@@ -229,7 +243,9 @@ class PartitionTotals(WireModel):
 
 
 class PartitionState(WireModel):
-    """What is done of one partition of one run; written by compare-and-set, so that two agents count a chunk once."""
+    """The finished work of one partition in one run. Agents write it by compare-and-set, so two agents never count a chunk
+    twice.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.PartitionState"
 
@@ -237,66 +253,69 @@ class PartitionState(WireModel):
     agent: str = ""
     node: str = ""
     chunks: list[Int64] = []
-    """Ids of finished chunks from `watermark` on, ascending. Few, since chunks are done in the order of their ids."""
+    """Ids of finished chunks from `watermark` on, ascending. There are few, because chunks are done in the order of their ids."""
     files: Int64 = 0
+    """Number of finished files."""
     bytes: Int64 = 0
+    """Number of finished bytes."""
     cached_bytes: Int64 = 0
-    """Bytes that the check found cached (warmup only)."""
+    """For a warmup, number of bytes that the check found cached."""
     files_failed: Int64 = 0
-    """Files that failed after all attempts; at most 20 are named."""
+    """Number of files that failed in all attempts."""
     failed_examples: list[str] = []
+    """Paths of failed files, at most 20."""
     updated_at: Timestamp | None = None
     notes: list[str] = []
-    """What is worth knowing and is no failure, e.g. a path to remove that did not exist; at most 20."""
+    """Notes that are not failures, e.g. a path to remove that did not exist; at most 20."""
     watermark: Int64 = 0
     """All chunks with a lower id are finished."""
     lacking: Int32 = 0
-    """How often its next chunk was looked for in vain after the listing, or could not be read; 0 once it is done."""
+    """Number of times that the next chunk was missing after the listing, or could not be read. 0 once the chunk is done."""
     attempts: Int32 = 0
-    """How many agents have begun with its next chunk as their first one; 0 once it is done."""
+    """Number of agents that have begun with the next chunk as their first one. 0 once the chunk is done."""
     digest: Int64 = 0
-    """Of the files of all finished chunks: the sum of a hash of path and size of each, modulo 2^63. The master compares it
-    with what it has listed: when the files change while a run is listed again, files move between chunks.
+    """Digest of the files of all finished chunks: the sum of a hash of each file's path and size, modulo 2^63. The master
+    compares it with its listing. They differ if files change while a new master lists them again, because files then move
+    between chunks.
     """
     reason: str = ""
-    """CamelCase: what its next chunk waits for on its agent; empty = nothing."""
+    """Why the next chunk waits on its agent, as one CamelCase word; empty = it does not wait."""
     message: str = ""
-    """The same, human-readable."""
+    """Explanation of the reason."""
     uncounted: Bool = False
-    """What the cache holds could not be looked up at the end of a warmup, so that cached_bytes is 0."""
+    """The cache could not be checked at the end of a warmup, so cached_bytes is 0."""
     files_kept: Int64 = 0
-    """Files of a sync that were there with the same size or, with `update`, not older than in the source: neither copied nor
-    compared. Directories that were there count, too. Of a chunk that was tried before, those count that nobody has changed
-    since `begun_at`.
+    """For a sync, number of files and directories that were not copied, because they existed with the same size or, with
+    `update`, were not older than in the source. Their content is not compared. If a chunk was tried before, only files
+    that have not changed since `begun_at` count.
     """
     files_uncompared: Int64 = 0
-    """The same without directories, and with all that nobody has compared: of a chunk that was tried before, those that were
-    there the last time. An earlier try may have copied some of them. 0 also of an older agent.
+    """For a sync, number of files whose content was not compared, without directories. If a chunk was tried before, all files
+    that existed at the last attempt count; an earlier attempt may have copied some of them. 0 from an older agent.
     """
     begun_at: Timestamp | None = None
-    """The earliest time at which an agent began to work on this partition, each by the clock of its node: none has changed for
-    this run what was changed last before it. Empty when an agent that does not say so has worked on it.
+    """The earliest time at which an agent began to work on this partition, by the clock of its node. This run has not changed
+    files whose last change is older. Empty if an older agent, which does not report it, has worked on the partition.
     """
 
 
 class Chunk(WireModel):
-    """One unit of work for one partition, zstd-compressed proto3 JSON on the wire. One without files, at the end of a warmup,
-    has the agent look up what its cache then holds of the files it has warmed. Agents read it by its subject. It stays in
-    the stream until one has processed all of its files and recorded that in PartitionState. An empty message in its place
-    says that it is done.
+    """A unit of work for one partition, as zstd-compressed proto3 JSON. Agents read it by its subject. It stays in the stream
+    until an agent has processed all of its files and recorded that in PartitionState; an empty message then replaces it.
+    A chunk without files is the last one of a warmup: the agent checks how many bytes of the warmed files its cache holds.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.Chunk"
 
     run_id: str = ""
     id: Int64 = 0
-    """Counts the chunks of its partition from 0; the same when the listing is repeated."""
+    """Number of the chunk in its partition, from 0. It is the same if the listing is repeated."""
     partition: Int32 = 0
     files: list[FileEntry] = []
 
 
 class FileEntry(WireModel):
-    """One file. `path` is relative to the set's root (sync: the object's key below the source prefix)."""
+    """A file. `path` is relative to the set's root. For a sync, it is the object's key without the prefix of the source."""
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.FileEntry"
 
@@ -305,7 +324,9 @@ class FileEntry(WireModel):
 
 
 class NodeStatus(WireModel):
-    """One agent's report about its node; refreshed every 10 s. The last one stays until the set is deleted: what a lost node has counts."""
+    """The report of an agent about its node, written every 10 s. The last report is kept until the set is deleted, because
+    writes on a lost node still count.
+    """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeStatus"
 
@@ -315,59 +336,61 @@ class NodeStatus(WireModel):
     node: str = ""
     mounted: Bool = False
     message: str = ""
-    """Why it is not mounted, human-readable."""
+    """Why the set is not mounted."""
     cached_bytes: Int64 = 0
     disk_size: Int64 = 0
     disk_used: Int64 = 0
     disk_available: Int64 = 0
     total_bytes: Int64 = 0
-    """Of the whole data set, as the file system reports it."""
+    """Size of the whole data set, as its file system reports it."""
     total_files: Int64 = 0
+    """Number of files in the whole data set."""
     updated_at: Timestamp | None = None
     cache_capacity: Int64 = 0
-    """Bytes that the cache can hold at most: its own size, or less when the disks have less free."""
+    """Bytes that the cache can hold at most: its configured size, or less if its disks have less free space."""
     staged_bytes: Int64 = 0
-    """Bytes that were written and acknowledged, and are not in the object store yet (writeback)."""
+    """With writeback, bytes that were written and acknowledged, but are not in the object store yet."""
     hit_bytes: Int64 = 0
-    """Bytes that the mounted client has read from this cache, and those it had to get from elsewhere, since it was started."""
+    """Bytes that the mounted client has read from this cache since it was started."""
     miss_bytes: Int64 = 0
+    """Bytes that the mounted client has read from elsewhere since it was started."""
     ailment: str = ""
-    """CamelCase: why it is not mounted; while it is, what the mount waits for or lacks. Empty = all is well."""
+    """Why the set is not mounted, or what is wrong with its mount, as one CamelCase word. Empty = nothing is wrong."""
     ailment_message: str = ""
-    """The same with the remedy, human-readable."""
+    """Explanation of `ailment`, and what to do."""
     mount_changed_at: Timestamp | None = None
-    """Since when it has been mounted, or has not."""
+    """When `mounted` last changed."""
     staged_unknown: Bool = False
-    """There may be more than staged_bytes: the cache directories of this node could not be read lately or, where pods write to the
-    cache first, since the mount has changed.
+    """There may be more bytes than staged_bytes. The cache directories of this node could not be read recently, or, with
+    writeback, since the mount changed.
     """
     staged_elsewhere: list[StagedElsewhere] = []
-    """What the partition has left on nodes that it was on before, as their last report says; with writeback, also that it is
-    nothing. Up to 8 nodes. An agent of any partition that runs there again uploads it.
+    """Writes that the partition has left on other nodes, by the last reports from there; with writeback, also nodes without
+    writes. Up to 8 nodes. An agent of any partition that runs on such a node again uploads them.
     """
     volume_id: str = ""
-    """UUID of the volume that the set was first mounted from, empty before that. A set has this volume for life: while any
-    record of it says so, no agent formats another one for it, or mounts one.
+    """UUID of the volume that the set was first mounted from; empty before that. A set keeps this volume for its whole life:
+    as long as any of its records contains the id, no agent formats or mounts another volume for the set.
     """
     writeback: Bool = False
-    """Pods write to the cache first: while it is mounted, there may be more than staged_bytes a moment later."""
+    """Pods write to the cache first (writeback), so while the set is mounted, staged_bytes can grow after this report."""
     volume_unknown: Bool = False
-    """This record is in the place of one that could not be read, and that may have named the volume."""
+    """This record replaces one that could not be read and that may have contained volume_id."""
     staged_age: Int32 = 0
-    """Seconds from the begin of the measurement of staged_bytes to this report, where pods write to the cache first: they may have
-    written since. 0 also of an older agent.
+    """With writeback, seconds between the beginning of the measurement of staged_bytes and this report. Pods may have written
+    in that time. 0 from an older agent.
     """
     size_unknown: Bool = False
-    """This agent has not measured the data set yet: total_bytes and total_files are those of the report before, or 0."""
+    """This agent has not measured the data set yet: total_bytes and total_files are from the report before, or 0."""
     figures_problem: str = ""
-    """Why a figure above is missing or old, human-readable: a disk, the cache or the data set could not be measured. Empty = none is."""
+    """Why a figure above is missing or old: a disk, the cache or the data set could not be measured. Empty = no problem."""
     cached_at: Timestamp | None = None
-    """When the measurement of cached_bytes began, by the clock of the node, as mount_changed_at is. Empty while there is none, then
-    figures_problem says so, and of an older agent.
+    """When the measurement of cached_bytes began, by the clock of the node. Empty if there is none, as figures_problem then
+    explains, and from an older agent.
     """
     cached_age: Int32 = 0
-    """Seconds from the begin of the measurement of cached_bytes to this report, which may come while the next one takes long; 1 or more.
-    0 = there is none, or an older agent does not say.
+    """Seconds between the beginning of the measurement of cached_bytes and this report, at least 1. It can be large while the
+    next measurement takes long. 0 = there is no measurement, or an older agent does not report it.
     """
 
 
@@ -379,12 +402,12 @@ class StagedElsewhere(WireModel):
     node: str = ""
     staged_bytes: Int64 = 0
     staged_unknown: Bool = False
-    """Nobody was able to measure them."""
+    """The writes could not be measured."""
 
 
 class RunStarted(WireModel):
-    """An agent has taken the master role of the run. Published again, under another id, whenever another agent takes over the
-    role because its holder has stopped renewing it.
+    """An agent has taken the master role of the run. Published again, under another id, when another agent takes over the role
+    because its holder no longer renews it.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunStarted"
@@ -400,8 +423,8 @@ class RunStarted(WireModel):
 
 
 class RunEnded(WireModel):
-    """The run has ended, successfully or not; RunState says the same. Published once, after the final state is stored; when
-    its master dies in between, by another agent. Terminal for the run: remaining chunks are dropped.
+    """The run has ended, successfully or not, as RunState shows. Published once, after the final state is stored. If the master
+    dies in between, another agent publishes it. Terminal for the run: remaining chunks are removed.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.RunEnded"
@@ -414,19 +437,20 @@ class RunEnded(WireModel):
     phase: RunPhase = RunPhase.UNSPECIFIED
     """SUCCEEDED, FAILED or CANCELLED."""
     files: Int64 = 0
-    """What was done, even if not everything was."""
+    """Number of finished files, also if the run has failed."""
     bytes: Int64 = 0
+    """Number of finished bytes."""
     cached_percent: Double = 0.0
-    """Of a warmup: percent of the bytes that JuiceFS's own check found on the nodes, 0 to 100."""
+    """For a warmup, percentage of the bytes that JuiceFS's own check found on the nodes, from 0 to 100."""
     reason: str = ""
-    """CamelCase, when failed."""
+    """Why the run has failed, as one CamelCase word."""
     message: str = ""
-    """Human-readable; names files that failed, at most 20. The first 500 characters of what RunState has."""
+    """The first 500 characters of RunState's message, with at most 20 names of failed files."""
 
 
 class NodeMounted(WireModel):
-    """The partition's agent has mounted the data set on its node, and the mount responds. Lossy by design: published once
-    for each change, and not at all if the bus is unreachable at that moment; NodeStatus is authoritative.
+    """The partition's agent has mounted the data set on its node, and the mount responds. Published once for each change, and
+    lost if the bus is unreachable at that moment; NodeStatus is authoritative.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeMounted"
@@ -439,8 +463,8 @@ class NodeMounted(WireModel):
 
 
 class NodeUnmounted(WireModel):
-    """The partition's agent has found its mount missing or unresponsive and is mounting again. Lossy by design, as
-    NodeMounted.
+    """The mount of a partition's agent is missing or does not respond, and the agent mounts the data set again. May be lost,
+    like NodeMounted.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeUnmounted"
@@ -451,4 +475,4 @@ class NodeUnmounted(WireModel):
     partition: Int32 = 0
     node: str = ""
     message: str = ""
-    """What was observed, human-readable; 500 characters at most."""
+    """Description of the problem, at most 500 characters."""

@@ -1,5 +1,5 @@
 # Generated from protos/paddlewheel/common/v1/common.proto by `make gen`; do not edit.
-"""Types that all contexts share."""
+"""Types that several contexts use."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from paddlewheel.contracts.base import Int64, WireModel
 
 
 class ObjectRef(WireModel):
-    """The Kubernetes object a fact is about, as its controller observed it when the fact became true."""
+    """The Kubernetes object that a fact is about, as its controller observed it when the fact became true."""
 
     proto_name: ClassVar[str] = "paddlewheel.common.v1.ObjectRef"
 
     namespace: str = ""
     name: str = ""
     uid: str = ""
-    """metadata.uid: the last token of the fact's subject. An object created again under the same name has another one."""
+    """metadata.uid, which is the last token of the fact's subject. An object created again with the same name has another uid."""
     generation: Int64 = 0
-    """metadata.generation of the spec that was acted on."""
+    """metadata.generation of the spec that was reconciled."""
     resource_version: str = ""
-    """metadata.resourceVersion that was observed; an opaque order within one object. The write that records the fact gives
-    the object a later one.
-    """
+    """metadata.resourceVersion that was observed. The write that records the fact gives the object a later one."""

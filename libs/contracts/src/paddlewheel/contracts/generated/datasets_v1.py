@@ -2,9 +2,9 @@
 """Facts about SampleSets and SampleJobs.
 Subjects: pw.evt.datasets.sampleset.<fact>.v1.<namespace>.<uid>, pw.evt.datasets.samplejob.<fact>.v1.<namespace>.<uid>
 
-Facts of one object are published in the order in which they became true. Nothing here is lossy: a fact is kept in the
-object's status, with its content, until the stream has stored it. After the loss of a stream the facts that the status
-still holds are republished under their ids.
+Facts of one object are published in the order in which they became true. None of them is lost: the object's status
+keeps a fact with its content until the stream has stored it. After the loss of a stream, the facts that the status still
+contains are published again under the same ids.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class CacheFigures(WireModel):
-    """Size of the data set and how much of it is cached on the nodes."""
+    """The size of the data set, and how much of it is cached on the nodes."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.CacheFigures"
 
     total_bytes: Int64 = 0
-    """Of the whole data set, as its file system reports it."""
+    """Size of the whole data set, as its file system reports it."""
     total_files: Int64 = 0
+    """Number of files in the whole data set."""
     cached_bytes: Int64 = 0
-    """On the nodes, summed over the partitions."""
+    """Bytes cached on the nodes of all partitions together."""
 
 
 class SampleSetBound(WireModel):
@@ -34,7 +35,7 @@ class SampleSetBound(WireModel):
 
     sample_set: ObjectRef | None = None
     partitions: Int32 = 0
-    """Wanted runtime pods."""
+    """Desired number of runtime pods."""
 
 
 class SampleSetMounted(WireModel):
@@ -46,16 +47,17 @@ class SampleSetMounted(WireModel):
 
 
 class SampleSetSynced(WireModel):
-    """Everything in the source has been copied into the cache engine; nothing is cached on the nodes yet. Published once, and
-    not with spec.noSync.
+    """All files of the source have been copied into the cache engine; nothing is cached on the nodes yet. Published once; not
+    published with spec.noSync.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetSynced"
 
     sample_set: ObjectRef | None = None
     files: Int64 = 0
-    """What was copied."""
+    """Number of copied files."""
     bytes: Int64 = 0
+    """Number of copied bytes."""
 
 
 class SampleSetSyncFailed(WireModel):
@@ -67,56 +69,58 @@ class SampleSetSyncFailed(WireModel):
 
     sample_set: ObjectRef | None = None
     reason: str = ""
-    """CamelCase, e.g. FilesFailed."""
+    """Why the copy failed, as one CamelCase word, e.g. FilesFailed."""
     message: str = ""
-    """Names files that failed, at most 20."""
+    """Explanation of the reason, with the names of at most 20 failed files."""
 
 
 class SampleSetWarmed(WireModel):
-    """The warmup in the set's own spec succeeded: each node has cached of its partition what its cache can hold. Published
-    once; not published without such a warmup, nor when it was cancelled.
+    """The warmup in the set's own spec has succeeded: each node has cached as much of its partition as its cache can hold.
+    Published once; not published without such a warmup, or if it was cancelled.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetWarmed"
 
     sample_set: ObjectRef | None = None
     files: Int64 = 0
-    """What was warmed."""
+    """Number of warmed files."""
     bytes: Int64 = 0
+    """Number of warmed bytes."""
     cached_percent: Double = 0.0
-    """Percent of the bytes that JuiceFS's own check found on the nodes, 0 to 100."""
+    """Percentage of the bytes that JuiceFS's own check found on the nodes, from 0 to 100."""
 
 
 class SampleSetReady(WireModel):
-    """Every partition is mounted on a node of its own, that node has its label, and the warmup in the set's spec, if any,
-    has ended: jobs may start. Published again after every SampleSetDegraded.
+    """Every partition is mounted on its own node, the node is labelled, and the warmup in the set's spec, if any, has ended.
+    Jobs that use the set may start. Published again after every SampleSetDegraded.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetReady"
 
     sample_set: ObjectRef | None = None
     partitions: Int32 = 0
-    """All of them are ready."""
+    """Number of partitions. All of them are ready."""
     figures: CacheFigures | None = None
 
 
 class SampleSetDegraded(WireModel):
-    """A ready set lost a partition, is being scaled or is warmed anew. New jobs wait; running ones continue and read from the object store
-    what is not cached. Published each time, always after a SampleSetReady.
+    """A set that was ready has lost a partition, is being scaled, or is being warmed again. New jobs wait. Running jobs continue
+    and read uncached data from the object store. Published each time, always after a SampleSetReady.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetDegraded"
 
     sample_set: ObjectRef | None = None
     reason: str = ""
-    """CamelCase, e.g. PartitionsNotReady."""
+    """Why the set is not ready, as one CamelCase word, e.g. PartitionsNotReady."""
     message: str = ""
-    """How many partitions are ready, and what is wrong with the first that is not."""
+    """Number of ready partitions, and what is wrong with the first one that is not ready."""
 
 
 class SampleSetDeleted(WireModel):
-    """The set has been removed: caches emptied, pods, claim and volume deleted; the data in the object store stays. The
-    object is released once this fact is stored, or after 600 s without the bus, when the fact is lost with it. Terminal.
+    """The set has been removed: its caches are empty; its pods, claim and volume are deleted; the data in the object store
+    stays. The finalizer waits until this fact is stored, at most 600 s while the bus is unreachable; then the fact is lost
+    with the object. Terminal.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleSetDeleted"
@@ -125,8 +129,8 @@ class SampleSetDeleted(WireModel):
 
 
 class SampleJobStarted(WireModel):
-    """An agent of the data set's runtime has started the work. Published once for each run, always before the run's end,
-    even if the run had ended before its start was observed.
+    """An agent of the data set has started the work. Published once for each run, always before the fact about the run's end,
+    even if the start was only observed after the end.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobStarted"
@@ -137,11 +141,11 @@ class SampleJobStarted(WireModel):
     type: str = ""
     """sync, warmup, rmr or clear."""
     run_id: str = ""
-    """The run in the facts of the cache: pw.evt.cache.run.*.v1.<namespace>.<uid of the set>."""
+    """Id of the run, as in the facts of the cache: pw.evt.cache.run.*.v1.<namespace>.<uid of the set>."""
 
 
 class SampleJobSucceeded(WireModel):
-    """The work succeeded for every file. Terminal: the job does not run again."""
+    """The work has succeeded for every file. Terminal: the job does not run again."""
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobSucceeded"
 
@@ -150,15 +154,16 @@ class SampleJobSucceeded(WireModel):
     type: str = ""
     run_id: str = ""
     files: Int64 = 0
-    """What was done."""
+    """Number of finished files."""
     bytes: Int64 = 0
+    """Number of finished bytes."""
     cached_percent: Double = 0.0
-    """Of a warmup: percent of the bytes that JuiceFS's own check found on the nodes, 0 to 100."""
+    """For a warmup, percentage of the bytes that JuiceFS's own check found on the nodes, from 0 to 100."""
 
 
 class SampleJobFailed(WireModel):
-    """The work failed, was cancelled, or its SampleSet does not exist any more. The end of this run; a job whose options are
-    changed afterwards runs again under another run_id.
+    """The work has failed, was cancelled, or its SampleSet was deleted. This run has ended. If the job's options are changed
+    afterwards, it runs again with another run_id.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.datasets.v1.SampleJobFailed"
@@ -168,14 +173,14 @@ class SampleJobFailed(WireModel):
     type: str = ""
     run_id: str = ""
     reason: str = ""
-    """CamelCase: the runtime's reason (e.g. FilesFailed), Cancelled or SampleSetNotFound."""
+    """Why the job has failed, as one CamelCase word: Cancelled, SampleSetNotFound, or a reason of the run, e.g. FilesFailed."""
     message: str = ""
-    """Names files that failed, at most 20."""
+    """Explanation of the reason, with the names of at most 20 failed files."""
 
 
 class SampleJobDeleted(WireModel):
-    """The job is being deleted: a run in progress was cancelled, and its records are deleted. The object is released once
-    this fact is stored. If a user has deleted the job, it waits at most 600 s for the bus; after that the fact is lost with
+    """The job is being deleted: its run was cancelled, and the run's records are deleted. The finalizer waits until this fact
+    is stored. If a user has deleted the job, it waits at most 600 s while the bus is unreachable; then the fact is lost with
     the object. Terminal.
     """
 
@@ -185,4 +190,4 @@ class SampleJobDeleted(WireModel):
     sample_set: str = ""
     type: str = ""
     run_id: str = ""
-    """The job's last run, "" when there was none."""
+    """Id of the job's last run; "" if there was none."""

@@ -1,8 +1,9 @@
 # Generated from protos/paddlewheel/measurements/v1/measurements.proto by `make gen`; do not edit.
-"""What others have measured of the revisions of PaddleServices. Subject:
-pw.evt.measurements.revision.<fact>.v1.<namespace>.<uid>, where the uid is that of the PaddleService. In a stream of its own,
-which keeps the last 256 of each service, of at most 8 KiB each: who measures can neither push out the facts of
-serving-controller nor take their ids.
+"""Measurements of a PaddleService's revisions, which other programs publish. Subject:
+pw.evt.measurements.revision.<fact>.v1.<namespace>.<uid>, where the uid is that of the PaddleService.
+
+Measurements have their own stream, so their publishers cannot displace the facts of serving-controller or use their ids.
+The stream keeps the last 256 measurements of each service, of at most 8 KiB each.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class RevisionMeasured(WireModel):
-    """Somebody outside has measured a revision: an offline evaluation, a business metric. A rollout whose limits name metrics
-    goes on once all of them were measured and are within their limits. Of several measurements of a metric the one with
-    the latest ce-time counts; a ce-time in the future counts as the time of storage. The last part of ce-id is up to the
-    publisher; it differs between measurements.
+    """A program of the user has measured a revision, e.g. by an offline evaluation or a business metric. If a rollout has limits
+    for metrics, it continues once all of them were measured and are within their limits. If a metric was measured several
+    times, the measurement with the latest ce-time counts; a ce-time in the future counts as the time of storage. The
+    publisher chooses the last part of ce-id, which must differ between measurements.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.measurements.v1.RevisionMeasured"
 
     service: ObjectRef | None = None
-    """Namespace and name; the subject has the uid."""
+    """Namespace and name of the PaddleService. Its uid is in the subject."""
     revision: str = ""
+    """Name of the revision."""
     metrics: dict[str, Double] = {}
-    """By name, of at most 63 characters. NaN and infinities are outside all limits. Of each revision the 64 metrics that were
-    measured last count, of each service the 16 revisions.
+    """Values by name of the metric, of at most 63 characters. NaN and infinities are outside all limits. The last 64 metrics of
+    a revision count, and the last 16 revisions of a service.
     """

@@ -18,7 +18,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
     'serving': ('Service', 'Revision', 'Canary'),
     'triggers': ('Trigger',),
 }
-"""The entities of each context, as they begin the names of their facts."""
+"""Context to its entities. The name of a fact begins with its entity."""
 
 ROOTS: dict[str, str] = {
     'cache': 'pw.evt',
@@ -32,7 +32,7 @@ ROOTS: dict[str, str] = {
     'serving': 'pw.evt',
     'triggers': 'pw.evt',
 }
-"""The first two tokens of each context's subjects."""
+"""Context to the first two tokens of its subjects."""
 
 EVENTS: dict[str, type[WireModel]] = {
     'paddlewheel.cache.v1.RunStarted': cache_v1.RunStarted,

@@ -10,38 +10,38 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 
 class TriggerFired(WireModel):
-    """The trigger has created its object in the API server: once for each event, or once for a batch of events."""
+    """The trigger has created an object, for one event or for a batch of events."""
 
     proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFired"
 
     trigger: ObjectRef | None = None
     event_id: str = ""
-    """ce-id of the event that started the work; of a batch, of its newest event; of a schedule, schedule-<time>."""
+    """ce-id of the event; for a batch, of its newest event; for a schedule, schedule-<time>."""
     event_type: str = ""
-    """ce-type of that event; Schedule for a time of a schedule."""
+    """ce-type of that event; Schedule for a schedule."""
     events: Int64 = 0
-    """Events for which the object was created; more than 1 only for a batch."""
+    """Number of events for which the object was created; more than 1 only for a batch."""
     kind: str = ""
-    """SampleJob or PaddleJob."""
+    """Kind of the created object: SampleJob or PaddleJob."""
     created: ObjectRef | None = None
-    """The object that was created."""
+    """The created object."""
 
 
 class TriggerFailed(WireModel):
-    """The API server refused the object that the trigger's template renders. The events are kept in the trigger's status;
-    one object is created for all of them once the template is corrected.
+    """The API server has refused the object that the trigger's template renders. The trigger's status keeps the events. Once the
+    template is corrected, one object is created for all of them.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.triggers.v1.TriggerFailed"
 
     trigger: ObjectRef | None = None
     event_id: str = ""
-    """ce-id of the event that should have started the work; of a batch, of its newest event."""
+    """ce-id of the event; for a batch, of its newest event."""
     event_type: str = ""
     """ce-type of that event."""
     events: Int64 = 0
-    """Waiting events."""
+    """Number of waiting events."""
     reason: str = ""
-    """CamelCase, as the API server gave it, e.g. Forbidden or Invalid."""
+    """Reason of the API server, as one CamelCase word, e.g. Forbidden or Invalid."""
     message: str = ""
-    """The API server's message."""
+    """Message of the API server."""

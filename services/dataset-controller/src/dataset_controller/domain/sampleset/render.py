@@ -31,7 +31,7 @@ from dataset_controller.domain.paths import CacheDirectory
 from dataset_controller.domain.runs import SetIdentity
 from dataset_controller.domain.sampleset.model import BusFiles, RuntimeConfig, SetSpec
 from dataset_controller.timing import RUNTIME_TERMINATION_GRACE_SECONDS
-from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_SECONDS
+from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN, TOKEN_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds.options import CLIENT_NAMES
 from paddlewheel.contracts.dataset_names import (
     claim_name,
@@ -307,7 +307,7 @@ def _bus_volume(sources: list[Manifest]) -> Manifest:
 def _bus_sources(bus: BusFiles) -> list[Manifest]:
     """The token is bound to the pod, renewed by the kubelet, and not accepted by the API server."""
     authority = {"name": bus.authority, "items": [{"key": AUTHORITY, "path": AUTHORITY}]}
-    token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS}
+    token = {"path": TOKEN, "audience": AUDIENCE, "expirationSeconds": TOKEN_TIMEOUT_SECONDS}
     credentials = {"name": bus.credentials, "items": [{"key": CREDENTIALS, "path": CREDENTIALS}]}
     return [
         *([{"configMap": authority}] if bus.authority else ()),

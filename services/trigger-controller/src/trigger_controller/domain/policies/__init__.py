@@ -1,1 +1,1 @@
-"""One rule per file."""
+"""The rules of the service, one in each file."""

@@ -1,4 +1,5 @@
-"""Which namespaces may follow an object store: its notifications carry the keys of everybody's objects."""
+"""Checks whether a namespace may follow an object store, whose notifications contain the keys of all its
+objects."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from paddlewheel.contracts.crds import TriggerSpec
 ALL = "*"
 
 Grants = Mapping[str, Collection[str]]
-"""Namespaces by source; `*` is every namespace."""
+"""Name of a source to the namespaces that may follow it; `*` means all."""
 
 
 def find_missing_grant(spec: TriggerSpec, namespace: str, grants: Grants) -> str:
-    """What the operator has to grant, as a sentence; "" when nothing is missing."""
+    """The message about a missing grant; "" if the namespace may follow the source."""
     store = spec.when.object_store if spec.when else None
     if store is None or {namespace, ALL} & set(grants.get(store.source, ())):
         return ""

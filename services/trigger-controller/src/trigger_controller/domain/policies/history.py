@@ -12,7 +12,7 @@ from trigger_controller.domain.policies.release import REPLACE
 def outdated(seen: Observed) -> tuple[StatusChild, ...]:
     """The oldest ended children beyond the limits.
 
-    A child whose event may come again is kept: if it were deleted, it would be created again. A child is also
+    A child whose event may be delivered again is kept; otherwise it would be created again. A child is also
     kept while its facts wait for the bus, because its deletion waits only for a limited time.
     """
     spec = seen.trigger.spec
@@ -25,7 +25,7 @@ def outdated(seen: Observed) -> tuple[StatusChild, ...]:
 
 
 def replaced(seen: Observed, new: Collection[str]) -> tuple[StatusChild, ...]:
-    """Running children whose place new ones take, given their names."""
+    """The running children that new ones replace. `new` has the names of the new ones."""
     if seen.trigger.spec.concurrency_policy != REPLACE or not new:
         return ()
     active = (c.ref for c in seen.children if c.outcome is Outcome.ACTIVE)

@@ -1,4 +1,4 @@
-"""What becomes of each new event: skipped, fired at once, or gathered."""
+"""Decides for each new event whether it is skipped, fires at once, or is gathered."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from trigger_controller.domain import names
 from trigger_controller.domain.model import Observed, Occurrence, Trigger
 
 RECENT = 256
-"""Events a trigger remembers in its own status. More than a durable consumer may have unacknowledged, so that
-a crash after the status was written counts no event twice. If the bus loses its data, these are known exactly
+"""Digests of events that a trigger keeps in its status. These are more than the unacknowledged messages of a
+consumer, so no event counts twice after a crash. If the bus loses its data, these events are known exactly,
 and others by their time (`known.py`)."""
 MAX_CHAIN = 8
-"""Triggers that may lead to each other's work."""
+"""Triggers in a chain that leads to a job, at most."""
 
 
 @dataclass(frozen=True)
 class Intake:
-    """New events, sorted. `status` has them counted; `loop` says why some were skipped as a loop."""
+    """The result of accepting new events.
+
+    Args:
+        status: the status, in which the events are counted.
+        direct: events that fire at once.
+        loop: why events were skipped because triggers led to them; "" if none were skipped.
+    """
 
     status: TriggerStatus
     direct: tuple[Occurrence, ...] = ()
@@ -30,7 +36,7 @@ class Intake:
 
 
 def take_in(seen: Observed, now: datetime, *, gathers: bool) -> Intake:
-    """Count every event once, and sort it."""
+    """Accept new events: count each one once, and decide what happens with it."""
     trigger, status = seen.trigger, seen.status
     new = _not_counted(trigger, seen.fresh)
     loops = [why for why in (_loop(trigger, o.event) for o in new.values()) if why]
@@ -50,7 +56,7 @@ def take_in(seen: Observed, now: datetime, *, gathers: bool) -> Intake:
 def gather(
     before: StatusGathered | None, occurrences: Iterable[Occurrence], now: datetime
 ) -> StatusGathered | None:
-    """Add events to those that wait."""
+    """Add events to the gathered ones."""
     for occurrence in occurrences:
         one = alone(occurrence, now)
         before = join(before, one) if before else one
@@ -58,14 +64,14 @@ def gather(
 
 
 def alone(occurrence: Occurrence, now: datetime) -> StatusGathered:
-    """One event by itself."""
+    """A gathering of one event."""
     return StatusGathered(events=1, since=now, until=now, newest=occurrence.event)
 
 
 def join(one: StatusGathered, other: StatusGathered) -> StatusGathered:
-    """Two gatherings as one; the newest event of both fills the template."""
+    """Join two gatherings. The values of the newest event fill the template."""
     older, newest = sorted((one.newest, other.newest), key=lambda event: event.time)
-    # Whoever led to any of the events has led to what is created for them all.
+    # A trigger that led to any of the events has led to the object that is created for all of them.
     chain = (*(uid for uid in older.chain if uid not in newest.chain), *newest.chain)
     return StatusGathered(
         events=one.events + other.events,
@@ -87,16 +93,19 @@ def _newest_time(status: TriggerStatus, new: Iterable[Occurrence]) -> datetime |
 
 
 def _loop(trigger: Trigger, event: StatusEvent) -> str:
-    """Why the event must not fire: this trigger's own work led to it, or too many triggers did."""
+    """Why the event is skipped: a job of this trigger led to it, or too many triggers did.
+
+    "" if it is not.
+    """
     about = f"{event.type} of {event.object_name}"
     if trigger.uid in event.chain:
         return (
-            f"{Reason.OWN_WORK}: {about} comes from what this trigger created; narrow spec.when.fact.object"
-            " (name or createdBy) to objects of others"
+            f"{Reason.OWN_WORK}: {about} is the result of a job that this trigger created; limit"
+            " spec.when.fact.object (name or createdBy) to other objects"
         )
     if len(event.chain) >= MAX_CHAIN:
         return (
-            f"{Reason.CHAIN_TOO_LONG}: {about} is the work of {len(event.chain)} triggers in a row, at most"
-            f" {MAX_CHAIN} may follow each other; narrow spec.when.fact.object"
+            f"{Reason.CHAIN_TOO_LONG}: {about} is the result of a chain of {len(event.chain)} triggers, at"
+            f" most {MAX_CHAIN} are allowed; limit spec.when.fact.object"
         )
     return ""

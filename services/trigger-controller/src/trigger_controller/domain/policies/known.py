@@ -1,4 +1,5 @@
-"""Which events count as dealt with although nothing remembers them: facts that come back start nothing."""
+"""Decides which events count as handled although their marks are gone, so that old facts create nothing
+again."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ from trigger_controller.timing import EVENT_RECALL_GRACE_SECONDS
 
 
 def is_too_old(happened: datetime, now: datetime) -> bool:
-    """The memory may have forgotten the event by now."""
+    """Whether the mark of the event may have expired."""
     return now - happened > timedelta(seconds=EVENT_RECALL_GRACE_SECONDS)
 
 
 def is_known(status: TriggerStatus, happened: datetime, lost_until: datetime) -> bool:
-    """The memory has lost the events up to a time, this one among them. As long as the status holds all that
-    the trigger ever took in, it can tell by itself."""
+    """Whether the event counts as handled, because marks up to `lost_until` are lost.
+
+    If the status still contains all events of the trigger, it shows by itself which ones were handled.
+    """
     return happened <= lost_until and status.events > len(status.recent)

@@ -1,4 +1,4 @@
-"""When gathered events fire."""
+"""Decides when gathered events fire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ ALLOW, FORBID, REPLACE = "Allow", "Forbid", "Replace"
 
 
 def gathers(seen: Observed) -> bool:
-    """Events of this trigger are gathered first: for a batch, for their turn, or behind others that wait."""
+    """Whether events of this trigger are gathered: for a batch, until a job ends, or because others wait
+    already."""
     spec, status = seen.trigger.spec, seen.status
     waits = status.waiting is not None or status.firing is not None
     is_direct = spec.batch is None and spec.concurrency_policy == ALLOW and not seen.trigger.template.problems
@@ -22,14 +23,15 @@ def gathers(seen: Observed) -> bool:
 
 
 def may_fire(seen: Observed) -> bool:
-    """Nothing keeps gathered events from firing but their time."""
+    """Whether gathered events may fire when their time has come."""
     trigger = seen.trigger
     is_wrong = bool(trigger.template.problems or trigger.ungranted or trigger.unscheduled)
     return not (seen.is_blind or trigger.spec.suspend or is_wrong)
 
 
 def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) -> float | None:
-    """Seconds until what waits may fire, 0 for now, None for not by the clock (or nothing waits)."""
+    """Seconds until waiting events may fire; None if no events wait, or if they wait for something else than
+    time."""
     waiting = status.waiting
     if waiting is None or status.firing is not None or not may_fire(seen):
         return None
@@ -41,7 +43,7 @@ def wait_before_release(seen: Observed, status: TriggerStatus, now: datetime) ->
 
 
 def is_busy(seen: Observed) -> bool:
-    """Work that this trigger started goes on."""
+    """Whether a job of this trigger is running."""
     return any(child.outcome is Outcome.ACTIVE for child in seen.children)
 
 
@@ -54,7 +56,7 @@ def _until_quiet(seen: Observed, waiting: StatusGathered, now: datetime) -> floa
 
 
 def _until_retry(seen: Observed, status: TriggerStatus, now: datetime) -> float:
-    """A refused template is tried again when it was changed, and now and then: quotas recover."""
+    """Seconds until a refused template is tried again: 0 if it was changed, otherwise after an interval."""
     refused = status.refused
     if refused is None or refused.generation != seen.trigger.generation:
         return 0.0

@@ -1,4 +1,4 @@
-"""Times of a schedule as events: found from the clock, the status and the jobs that exist."""
+"""Turns the times of a schedule into events, from the clock, the status and the existing jobs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from trigger_controller.domain.timetable import Timetable
 from trigger_controller.timing import FUTURE_TIME_GRACE_SECONDS, RELEASE_RETRY_INTERVAL_SECONDS
 
 TYPE = "Schedule"
-"""Takes the place of a fact's ce-type."""
+"""The type of an event that is a time of a schedule."""
 _ID = "schedule-"
 
 
 def timetable_of(trigger: Trigger) -> Timetable | None:
-    """None for a trigger that follows no clock, or no schedule that can be read."""
+    """The trigger's timetable; None without a schedule, or if it is invalid."""
     schedule = trigger.spec.when.schedule if trigger.spec.when else None
     if schedule is None or trigger.unscheduled:
         return None
@@ -28,15 +28,18 @@ def timetable_of(trigger: Trigger) -> Timetable | None:
 
 
 def look(trigger: Trigger, children: Iterable[Child], now: datetime) -> Turn | None:
-    """Where the schedule stands, None without one. Of several times that were missed, the newest counts; but
-    first one whose job is there already, though the status does not tell of it."""
+    """The state of the schedule; None without a schedule.
+
+    If several times have passed, only the newest is due. A time whose job exists already, but is not
+    recorded, comes first.
+    """
     timetable = timetable_of(trigger)
     if timetable is None or trigger.spec.suspend:
         return None
     since = _since(trigger, timetable, now)
     if not outbox_room(trigger.status):
         return Turn(since, now)
-    if made := _untold(children, since, now):
+    if made := _unrecorded(children, since, now):
         return Turn(since, now, due=_occurrence(made))
     newest = timetable.newest_within(since, now)
     if newest is None:
@@ -47,17 +50,20 @@ def look(trigger: Trigger, children: Iterable[Child], now: datetime) -> Turn | N
 
 
 def time_of(event_id: str) -> datetime | None:
-    """The time that an event stands for; None for an event of another kind."""
+    """The scheduled time of an event; None for an event of another kind."""
     return parse_stamp(event_id.removeprefix(_ID)) if event_id.startswith(_ID) else None
 
 
 def is_dealt_with(status: TriggerStatus, time: datetime) -> bool:
-    """The time never comes again: another schedule, or none, is followed now, or this one has passed it."""
+    """Whether the time cannot become due again: the schedule has passed it, or there is no schedule."""
     return status.schedule is None or time <= status.schedule.since
 
 
 def with_schedule(seen: Observed, status: TriggerStatus) -> TriggerStatus:
-    """How far the schedule is after the pass: a time that is still to be tried again is not dealt with."""
+    """The status with the schedule after the pass.
+
+    A time that must be tried again does not count as handled.
+    """
     timetable, turn = timetable_of(seen.trigger), seen.turn
     if timetable is None or turn is None:
         return status.model_copy(update={"schedule": None})
@@ -73,8 +79,11 @@ def with_schedule(seen: Observed, status: TriggerStatus) -> TriggerStatus:
 def without_expired(
     seen: Observed, status: TriggerStatus, now: datetime
 ) -> tuple[TriggerStatus, tuple[datetime, ...]]:
-    """The status, and times that waited for their turn and start nothing any more: their deadline has passed,
-    or the schedule was changed or suspended. A time whose job is there has not been missed."""
+    """The status without expired times, and the expired times.
+
+    A time that waits expires when its deadline has passed, or when the schedule was changed or suspended,
+    unless its job exists already.
+    """
     waiting = status.waiting if _is_expired(seen, status.waiting, now) else None
     firing = status.firing if _is_expired(seen, status.firing, now) and not _is_made(seen, status) else None
     gone = [gathered for gathered in (firing, waiting) if gathered is not None]
@@ -89,7 +98,7 @@ def without_expired(
 
 
 def wait_before_turn(status: TriggerStatus, now: datetime) -> float | None:
-    """Seconds until the next time."""
+    """Seconds until the next scheduled time; None if there is none."""
     if status.schedule is None or status.schedule.next is None:
         return None
     if not outbox_room(status):
@@ -101,8 +110,9 @@ def _occurrence(time: datetime) -> Occurrence:
     return Occurrence(StatusEvent(id=f"{_ID}{write_time(time)}", type=TYPE, time=time))
 
 
-def _untold(children: Iterable[Child], since: datetime, now: datetime) -> datetime | None:
-    """The first time whose job was created and not recorded: the service was killed, or had no answer."""
+def _unrecorded(children: Iterable[Child], since: datetime, now: datetime) -> datetime | None:
+    """The first time whose job exists but is not recorded, because the service was killed or got no
+    answer."""
     times = (time_of(child.event_id) for child in children)
     return min((time for time in times if time is not None and since < time <= now), default=None)
 
@@ -128,7 +138,8 @@ def _is_past_deadline(trigger: Trigger, time: datetime, now: datetime) -> bool:
 
 
 def _since(trigger: Trigger, timetable: Timetable, now: datetime) -> datetime:
-    """What passed before a schedule was there, or while it was suspended, is not made up for."""
+    """The time up to which all times are handled. Times before the schedule existed, or while it was
+    suspended, count as handled."""
     before = trigger.status.schedule
     if before is not None and before.expression == timetable.expression:
         return before.since if before.since <= now + timedelta(seconds=FUTURE_TIME_GRACE_SECONDS) else now
