@@ -39,8 +39,8 @@ control_plane, api_server = own_servers("jobs")
 
 
 def unscheduled(replicas: int) -> dict[str, Any]:
-    """A role whose pods no scheduler looks at."""
-    return make_role(replicas, schedulerName="nobody")
+    """A role whose pods wait for their scheduling gate, however slow the machine is."""
+    return make_role(replicas, schedulingGates=[{"name": "example.org/closed"}])
 
 
 # A webhook that fails
