@@ -53,14 +53,14 @@ async def publish(bus: Bus) -> None:
         await asyncio.sleep(0.05)
 
 
-async def first(number: int, **selection: str) -> list[Event]:
-    async with aclosing(paddlewheel.events(**selection)) as events:
+async def first(number: int) -> list[Event]:
+    async with aclosing(paddlewheel.events(context="jobs")) as events:
         return [await anext(events) for _ in range(number)]
 
 
 @pytest.mark.usefixtures("publishing")
 async def test_live_facts_of_the_namespace_arrive_in_order_and_no_others(chart_bus: ChartBus) -> None:
-    events = await first(5, context="jobs")
+    events = await first(5)
     assert {event.object.namespace for event in events} == {"default"}
     sequences = [event.sequence for event in events]
     assert sequences == sorted(sequences)
@@ -73,7 +73,7 @@ async def test_the_loop_goes_on_after_a_lost_connection(chart_bus: ChartBus) -> 
         await anext(events)
         await asyncio.to_thread(chart_bus.restart)
         # One that another program receives was published after the restart.
-        [later] = await first(1, context="jobs")
+        [later] = await first(1)
         found = await anext(events)
         while found.sequence < later.sequence:
             found = await anext(events)
