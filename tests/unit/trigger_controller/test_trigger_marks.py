@@ -41,7 +41,7 @@ def test_the_newest_marks_stay(before: marks.Marks, new: tuple[str, ...], after:
 def test_marks_that_are_forgotten_early_are_counted(
     before: marks.Marks, after: marks.Marks, count: int
 ) -> None:
-    """Those of after day 3. Marks without a day are of an earlier release."""
+    """The days after day 3 count. Marks without a day are of an earlier release."""
     assert marks.forgotten(before, after, 3) == count
 
 

@@ -55,7 +55,7 @@ def added(marks: Marks, digests: Collection[str], day: int) -> Marks:
 
 
 def forgotten(before: Marks, after: Marks, since: int) -> int:
-    """The number of marks that an entry has no longer, of those that were added after the day `since`."""
+    """The number of marks, added after the day `since`, that an entry no longer has."""
     day, count = 0, 0
     for mark in before:
         if _is_day(mark):
