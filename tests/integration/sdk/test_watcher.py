@@ -12,7 +12,7 @@ import pytest
 
 import paddlewheel
 from paddlewheel.bus.ports import Bus
-from paddlewheel.core.errors import Permanent
+from paddlewheel.core.errors import Permanent, Unavailable
 from paddlewheel.core.tasks import end
 from paddlewheel.sdk import Event
 from paddlewheel.testkit.chart_bus import WATCHER, ChartBus, install, running
@@ -82,4 +82,11 @@ async def test_the_loop_goes_on_after_a_lost_connection(chart_bus: ChartBus) -> 
 async def test_facts_of_other_namespaces_are_refused_with_the_reason(chart_bus: ChartBus) -> None:
     async with aclosing(paddlewheel.events(job="team-a/digits")) as events:
         with pytest.raises(Permanent, match="only default can be watched"):
+            await anext(events)
+
+
+async def test_a_bus_that_is_away_ends_the_loop_after_the_limit(chart_bus: ChartBus) -> None:
+    chart_bus.stop()
+    async with aclosing(paddlewheel.events(open_within=0.5)) as events:
+        with pytest.raises(Unavailable, match="open_within=0.5"):
             await anext(events)

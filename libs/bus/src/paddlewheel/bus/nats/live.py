@@ -20,7 +20,7 @@ from paddlewheel.bus.streams import overlaps
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.clock import Clock
-from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
@@ -39,23 +39,33 @@ class LiveReader:
     async def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
         if not reading.is_live:
             raise Permanent("LiveOnly", "a client that watches namespaces receives live facts only")
-        began, subjects = self._clock.monotonic(), self._subjects(reading)
-        is_caught_up = reading.caught_up is None
+        subjects, is_first = self._subjects(reading), True
+        await self._reach(reading.open_within)
         while True:
             try:
                 async with aclosing(subscribed(self._connection, *subjects)) as messages:
                     async for msg in messages:
-                        if msg is None and reading.caught_up and not is_caught_up:
-                            is_caught_up = True
-                            reading.caught_up()
                         if msg is not None and (delivery := _delivery(msg)):
                             yield delivery
+                        elif msg is None and is_first and reading.caught_up:
+                            reading.caught_up()
+                        is_first = False
             except Retry as error:
-                limit = reading.open_within
-                if limit is not None and self._clock.monotonic() - began >= limit:
-                    raise
                 log.warning("facts are not received for now", why=str(error))
             await self._clock.sleep(PAUSE)
+
+    async def _reach(self, limit: float | None) -> None:
+        """Wait for the bus. Raises Unavailable after `limit` seconds, or Permanent."""
+        try:
+            async with asyncio.timeout(limit):
+                while True:
+                    with contextlib.suppress(Retry):
+                        await self._connection.client()
+                        return
+                    await self._clock.sleep(PAUSE)
+        except TimeoutError:
+            why = f"no answer within open_within={limit} s{self._connection.trouble}"
+            raise Unavailable("BusUnreachable", why) from None
 
     def _subjects(self, reading: Reading) -> tuple[str, ...]:
         """Raises Permanent when all facts are of other namespaces."""
