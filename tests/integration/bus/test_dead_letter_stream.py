@@ -104,8 +104,8 @@ async def test_a_payload_the_server_refuses_is_parked_truncated_and_marked(
         await eventually(lambda: seen.numbers == [1])
         [letter] = await eventually(lambda: letters(roomy))
         assert (letter.data, letter.is_cut, letter.source_sequence) == (body[:KEPT_PAYLOAD], True, 1)
-        stored, _, _ = await roomy._dead_letters._fetch(letter.sequence)
-        assert stored.headers[FULL_SIZE] == str(len(body))
+        stored = await roomy._dead_letters._fetch(letter.sequence)
+        assert stored.message.headers[FULL_SIZE] == str(len(body))
         with pytest.raises(Permanent, match="LetterCut"):
             await roomy.dead_letters.replay(letter.sequence)
         await roomy.publish(make_fact(2, "poison"))

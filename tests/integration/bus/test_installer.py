@@ -122,27 +122,6 @@ async def test_a_durable_that_nobody_declared_is_not_made_by_a_service(
             await service._provision.durable(JOBS.name, durable_config(unknown))
 
 
-async def test_work_of_an_older_release_is_made_anew(nats_server: NatsServer, service: NatsBus) -> None:
-    """Its stream was a work queue, which no server turns into another."""
-    async with bus_of(Access(nats_server.url, streams="check")) as bus:
-        js = await bus._connection.jetstream()
-        await js.add_stream(
-            name=WORK.name, subjects=list(WORK.subjects), retention="workqueue", discard="new"
-        )
-        await js.publish("pw.work.cache.s.r.0.v1", b"old")
-    async with installer(nats_server):
-        await eventually(service.healthy, what="installed")
-
-        async def is_made_anew() -> bool:
-            return [s.drift for s in (await service.inspect.status()).streams if s.name == WORK.name] == [{}]
-
-        # A service is content with the old one.
-        await eventually(is_made_anew)
-        subject = work_subject("s", "r", 0, 0)
-        await service.work.put(subject, b"chunk")
-        assert await service.work.get(subject) == b"chunk"
-
-
 async def test_the_work_of_the_run_that_is_named_is_removed(
     nats_server: NatsServer, service: NatsBus
 ) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
-from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import INSTALLER, OURS, ROLES, permissions_of
 from paddlewheel.bus.admin.rights import Identity, rights
-from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with, left_over
+from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with
 from paddlewheel.bus.streams import STREAMS, StreamSpec
 from paddlewheel.core.errors import Permanent
 
@@ -131,38 +127,3 @@ REFUSED = [
 def test_what_is_taken_or_unknown_is_refused(declared: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         parse(*declared)
-
-
-NATS = "nats --inbox-prefix _INBOX_operator"
-
-
-def durable(stream: str, name: str) -> DurableStatus:
-    return DurableStatus(stream, name, pending=0, ack_pending=0, redelivered=0, pulls=0)
-
-
-def test_what_is_left_of_services_is_told_with_what_removes_it_and_what_operators_made_is_not() -> None:
-    stream = StreamStatus("PW_NOTEBOOKS", 0, 0, 0, 0, 1, datetime.fromtimestamp(0, UTC), {})
-    status = BusStatus(
-        streams=(),
-        missing=(),
-        durables=(
-            durable("PW_JOBS", "notebooks-jobs"),
-            durable("PW_JOBS", "trigger-controller-jobs"),
-            durable("PW_JOBS", "mine"),
-            durable("PW_JOBS", "sub-audit-jobs"),
-            durable("PW_JOBS", "serving-controller-jobs"),
-            durable("PW_NOTEBOOKS", "reports-notebooks"),
-        ),
-        warnings=(),
-        mirrors=(MirrorStatus("vision", "PW_NOTEBOOKS", 0), MirrorStatus("vision", "PW_JOBS", 0)),
-        others=(stream, replace(stream, name="PW_JOBS_ARCHIVE"), replace(stream, name="KV_mine")),
-    )
-
-    assert left_over(status, parse(NOTEBOOKS, REPORTS)) == {}
-    assert left_over(status, ()) == {
-        "consumer notebooks-jobs of PW_JOBS": (f"{NATS} consumer rm --force PW_JOBS notebooks-jobs",),
-        "stream PW_NOTEBOOKS": (
-            f"{NATS} request pw.install.vision.STREAM.DELETE.PW_NOTEBOOKS ''",
-            f"{NATS} stream rm --force PW_NOTEBOOKS",
-        ),
-    }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +14,7 @@ from paddlewheel.bus.admin.mirrors import MirrorStatus, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.nats import mirrors
+from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.core.errors import Retry
 
@@ -43,6 +46,11 @@ class Server:
     kept: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def calling(self, what: str) -> AsyncIterator[None]:
+        with mapped(what):
+            yield
 
     async def request(self, subject: str, data: bytes) -> bytes:
         self.asked.append(subject)

@@ -666,8 +666,8 @@ async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
 
 
 async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
-    bus = MemoryBus()
-    replicas = [Memory(bus, SystemClock()) for _ in range(4)]
+    clock, bus = ManualClock(), MemoryBus()
+    replicas = [Memory(bus, clock) for _ in range(4)]
     assert await replicas[0].deferred("t") == Deferred()
     changes = (Change((occurrence(n),)) for n in range(40))
     await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))

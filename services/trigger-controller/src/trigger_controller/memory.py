@@ -123,7 +123,7 @@ class Memory:
 
     async def _mark_all(self, key: str, digests: Collection[str]) -> None:
         """Add digests to an entry, to which other triggers of the namespace may add at the same time."""
-        pauses = _pauses()
+        pauses = Backoff[None](WRITE_RETRY_INTERVAL_SECONDS, WRITE_RETRY_MAX_INTERVAL_SECONDS, jitter=0.5)
         while True:
             entry = await self._entry(self._marks, key)
             before = marks.read(entry.value if entry else None)
@@ -194,7 +194,6 @@ class Memory:
         Raises:
             Retry: the bus is unreachable, or there is no room for the added events.
         """
-        pauses = _pauses()
         while True:
             entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
             before = pages.read(entry.value) if entry else Deferred(store=uuid4().hex)
@@ -209,7 +208,6 @@ class Memory:
             if is_written:
                 break
             await self._delete_pages(trigger_uid, added)
-            await self._clock.sleep(pauses.next(None))
         if is_full:
             raise Retry("DeferredEventsFull", "no more events of this trigger can be deferred")
         return after
@@ -284,11 +282,6 @@ class Memory:
             is_full = error.reason == BUS_FULL
             problem = "is full: raise its maxBytes in nats.streams" if is_full else "cannot be reached"
             raise Retry(Reason.BUS_UNAVAILABLE, f"the bucket of remembered events {problem}") from error
-
-
-def _pauses() -> Backoff[None]:
-    """Between two conditional writes of an entry that other replicas or triggers write, too."""
-    return Backoff(WRITE_RETRY_INTERVAL_SECONDS, WRITE_RETRY_MAX_INTERVAL_SECONDS, jitter=0.5)
 
 
 def _page_key(trigger_uid: str, name: str) -> str:

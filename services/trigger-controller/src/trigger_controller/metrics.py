@@ -10,6 +10,7 @@ from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.metrics import FactMetrics
 
+MARKS_FORGOTTEN = "paddlewheel.triggers.marks.forgotten"
 Skipped = Literal["suspended", "loop", "not_granted", "too_old"]
 
 
@@ -28,7 +29,7 @@ class Metrics(FactMetrics):
             "paddlewheel.triggers.events.lost", description="deferred events that the bus has lost"
         )
         self._forgotten = self.meter.create_counter(
-            "paddlewheel.triggers.marks.forgotten",
+            MARKS_FORGOTTEN,
             description="marks of events that made room for others within 13 days; the events may fire again",
         )
         self._creations = self.meter.create_counter(

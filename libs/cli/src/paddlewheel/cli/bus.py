@@ -17,11 +17,9 @@ from paddlewheel.bus import Access
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus, unread_replays
 from paddlewheel.bus.admin.mirrors import MirrorStatus
 from paddlewheel.bus.admin.permissions import OPERATOR, ROLES, SUBSCRIBER
-from paddlewheel.bus.admin.services import left_over
 from paddlewheel.bus.ports import Bus
 from paddlewheel.bus.streams import DEAD_LETTERS, stream_named
 from paddlewheel.cli import letters
-from paddlewheel.cli.declared import declared_services
 from paddlewheel.cli.events import as_option, describe_fact, json_line
 from paddlewheel.cli.on_bus import connected, open_access, operated
 from paddlewheel.cli.output import (
@@ -76,13 +74,10 @@ class Look:
 
     Attributes:
         dead_letters: their number by consumer.
-        left_over: streams and consumers that no declared service uses, each with the commands that remove it;
-            None when the declared services are unknown.
     """
 
     status: BusStatus
     dead_letters: Mapping[str, int]
-    left_over: Mapping[str, Sequence[str]] | None = None
 
     @property
     def faults(self) -> list[str]:
@@ -136,7 +131,7 @@ def bus_status(where: Where, output: Output = Format.TEXT) -> None:
     """
     seen = asyncio.run(_look(where))
     if output is Format.JSON:
-        found = {"dead_letters": seen.dead_letters, "left_over": seen.left_over, "faults": seen.faults}
+        found = {"dead_letters": seen.dead_letters, "faults": seen.faults}
         print_json({**asdict(seen.status), **found})
     else:
         _print_look(seen)
@@ -221,9 +216,7 @@ async def _look(where: Where) -> Look:
         seen = await _seen(access)
         copies = max((stream.replicas for stream in seen.status.streams), default=access.replicas)
         # The wanted number of replicas is a setting of the controllers: assume the largest number seen.
-        seen = seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
-        services = await declared_services(where)
-        return seen if services is None else replace(seen, left_over=left_over(seen.status, services))
+        return seen if copies == access.replicas else await _seen(replace(access, replicas=copies))
 
 
 async def _install(where: Where, replicas: int) -> BusStatus:
@@ -293,15 +286,6 @@ def _print_look(seen: Look) -> None:
     print_page(tables)
     for warning in seen.status.warnings:
         print_styled((f"warning: {warning}", "yellow"))
-    for what, commands in (seen.left_over or {}).items():
-        print_styled(
-            (
-                f"left over? {what} belongs to no service in nats.services; an operator removes it with",
-                "yellow",
-            )
-        )
-        for command in commands:
-            print_styled((f"  {command}", "yellow"))
     for fault in seen.faults:
         print_styled((f"fault: {fault}", "red"))
     if not seen.faults:

@@ -22,7 +22,6 @@ from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import LIMITS, Authorize, CalloutServer
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.nats.callout import NatsCallout
-from paddlewheel.bus.nats.listener import Listener
 from paddlewheel.contracts.bus_tokens import AUDIENCE, TOKEN_TIMEOUT_SECONDS
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import SystemClock
@@ -352,7 +351,7 @@ async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = LIMIT
 
 
 @asynccontextmanager
-async def _at_work(*parts: Listener) -> AsyncIterator[None]:
+async def _at_work(*parts: NatsCallout) -> AsyncIterator[None]:
     """Parts of bus-auth; they are ready when the block begins."""
     tasks = [asyncio.create_task(each.run()) for each in parts]
 

@@ -7,22 +7,18 @@ for each context that it follows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from paddlewheel.bus.admin.inspect import BusStatus
 from paddlewheel.bus.admin.permissions import (
     FACTS,
-    OPERATOR,
     ROLES,
     Declared,
     Permissions,
     Role,
-    inbox_prefix,
 )
 from paddlewheel.bus.admin.teams import FEED_PREFIX, READER_PREFIX
 from paddlewheel.bus.amounts import AGE, SIZE, measured
@@ -36,8 +32,6 @@ RESERVED_PREFIXES = (FEED_PREFIX, READER_PREFIX, "team-")
 
 
 _CONTEXT = "[a-z][a-z0-9]*"
-_STREAM = re.compile(f"{PREFIX}{_CONTEXT.replace('a-z', 'A-Z')}")
-_NATS = f"nats --inbox-prefix {inbox_prefix(OPERATOR)}"
 
 
 OthersName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
@@ -133,54 +127,8 @@ def check_services(services: Sequence[DeclaredService]) -> Sequence[DeclaredServ
     return services
 
 
-def left_over(status: BusStatus, services: Sequence[DeclaredService]) -> dict[str, tuple[str, ...]]:
-    """What may be left on the bus of services that are not declared any more, to the commands that remove it.
-
-    Consumers of such a stream go with it. What has any other name than a service's could have is somebody
-    else's: our own roles', an operator's or a subscriber's.
-
-    Args:
-        status: of a bus of this release: what a newer one has, this one would take for left over.
-    """
-    declared = declared_with(services)
-    pulled = {(each.stream, each.durable) for each in declared.durables}
-    streams = {stream.name for stream in declared.streams}
-    facts = {stream.name for stream in declared.facts}
-    durables = {
-        f"consumer {each.name} of {each.stream}": (f"{_NATS} consumer rm --force {each.stream} {each.name}",)
-        for each in status.durables
-        if each.stream in facts
-        and _may_be_of_a_service(each.name, _context(each.stream))
-        and (each.stream, each.name) not in pulled
-    }
-    return {
-        **durables,
-        **{
-            f"stream {other.name}": _removals(status, other.name)
-            for other in status.others
-            if other.name not in streams and _STREAM.fullmatch(other.name)
-        },
-    }
-
-
-def _may_be_of_a_service(durable: str, context: str) -> bool:
-    name = durable.removesuffix(f"-{context}")
-    return name != durable and name not in reserved_names() and not durable.startswith(RESERVED_PREFIXES)
-
-
-def _removals(status: BusStatus, stream: str) -> tuple[str, ...]:
-    """Of teams' copies of a stream, then of itself with its consumers, by which the copies are known."""
-    teams = sorted({mirror.team for mirror in status.mirrors if mirror.stream == stream})
-    copies = (f"{_NATS} request pw.install.{team}.STREAM.DELETE.{stream} ''" for team in teams)
-    return *copies, f"{_NATS} stream rm --force {stream}"
-
-
 def _context_of(stream: StreamSpec) -> str:
-    return _context(stream.name)
-
-
-def _context(stream: str) -> str:
-    return stream.removeprefix(PREFIX).lower()
+    return stream.name.removeprefix(PREFIX).lower()
 
 
 DeclaredServices = Annotated[tuple[DeclaredService, ...], AfterValidator(check_services)]

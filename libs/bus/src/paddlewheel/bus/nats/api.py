@@ -1,32 +1,82 @@
-"""Requests to JetStream's API that no client of nats-py's has."""
+"""JetStream's API: requests that nats-py does not make, and single stored messages."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from nats.js.errors import APIError
+from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.errors import NO_MESSAGE
+from paddlewheel.bus.ports import RawMessage
+from paddlewheel.contracts.base import Timestamp
 
 API = "$JS.API"
+MISSING = 404
+"""The code of all errors about something that does not exist."""
+_FIRST_LINE = b"NATS/1.0\r\n"
+_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored message, its sequence, and when it was stored."""
+
+    message: RawMessage
+    sequence: int
+    at: datetime
 
 
 async def ask_api(
-    connection: Connection,
-    call: str,
-    stream: str,
-    body: Mapping[str, object] | None = None,
-    absent: int | None = None,
-) -> dict[str, Any]:
-    """The answer of the stream's leader; {} for an error with code `absent`. Raises Retry."""
-    async with connection.calling(f"{call} of {stream}"):
+    connection: Connection, call: str, body: Mapping[str, object] | None = None, *, absent: int = MISSING
+) -> Json | None:
+    """The answer of the leader.
+
+    Args:
+        call: the subject behind `API`, or a whole subject for the API of another account.
+        absent: code of an error for which the answer is None, 0 for none.
+
+    Raises:
+        Retry, Permanent: another error.
+    """
+    subject = call if call.startswith("pw.") else f"{API}.{call}"
+    async with connection.calling(call):
         request = b"" if body is None else json.dumps(body).encode()
-        raw = await connection.request(f"{API}.{call}.{stream}", request)
-        answer: dict[str, Any] = json.loads(raw)
-        if error := answer.get("error"):
-            if error["err_code"] == absent:
-                return {}
-            APIError.from_error(error)
-        return answer
+        answer: Json = json.loads(await connection.request(subject, request))
+        error = answer.get("error")
+        if not error:
+            return answer
+        if absent in (error["code"], error["err_code"]):
+            return None
+        raise APIError(error["code"], error.get("description"), error["err_code"])
+
+
+async def get_message(
+    connection: Connection, stream: str, which: Mapping[str, object], *, absent: int = NO_MESSAGE
+) -> Stored | None:
+    """One stored message, as the leader of its stream has it; None when there is none.
+
+    nats-py's `get_msg` cannot read headers beyond ASCII.
+    """
+    answer = await ask_api(connection, f"STREAM.MSG.GET.{stream}", which, absent=absent)
+    if answer is None:
+        return None
+    found = answer["message"]
+    headers = _read_headers(base64.b64decode(found.get("hdrs", "")))
+    message = RawMessage(found["subject"], base64.b64decode(found.get("data", "")), headers)
+    return Stored(message, found["seq"], _TIME.validate_python(found["time"]))
+
+
+def _read_headers(block: bytes) -> dict[str, str]:
+    """Headers as they are stored, of which some may be no text; nameless ones are left out."""
+    lines = block.removeprefix(_FIRST_LINE).decode(errors="replace").split("\r\n")
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

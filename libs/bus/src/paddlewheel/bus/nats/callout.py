@@ -4,49 +4,68 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from nats.aio.msg import Msg
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
-from paddlewheel.bus.nats.client import Client
+from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
-from paddlewheel.bus.nats.listener import Listener
+from paddlewheel.bus.nats.live import subscribed
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
+from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
+log = LibraryLogger(__name__)
 
-class NatsCallout(Listener):
-    """Answers the servers' authorization requests."""
 
-    hears = "authorization requests"
+class NatsCallout:
+    """Answers the servers' authorization requests; reconnects for as long as it runs."""
 
     def __init__(self, access: Access, server: CalloutServer, clock: Clock, *, name: str) -> None:
-        super().__init__(access, clock, name)
+        self._connection = Connection(access, name)
         self._server = server
+        self._clock = clock
+        self._is_subscribed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def close(self) -> None:
-        await end(*self._tasks)
-        await super().close()
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except Retry as error:
+                    log.warning("authorization requests are not received for now", why=str(error))
+                await self._clock.sleep(PAUSE)
+        finally:
+            await end(*self._tasks)
+            await self._connection.close()
+
+    async def is_ready(self) -> bool | str:
+        """Whether requests arrive here, or why not."""
+        is_connected = self._is_subscribed and self._connection.connected
+        return is_connected or f"not connected{self._connection.trouble}"
 
     async def use_another_key(self) -> bool:
         """Whether the servers do not let this service in, or one has asked with another key."""
         return self._server.met_another_key or await self.is_ready() is not True
 
-    @contextlib.asynccontextmanager
-    async def receiving(self, client: Client, lost: asyncio.Event) -> AsyncIterator[None]:
-        async with self._connection.calling(f"subscribe to {SUBJECT}"):
-            await client.subscribe(SUBJECT, queue=GROUP, cb=self._take)
-            await client.flush()
-        yield
-
-    async def _take(self, msg: Msg) -> None:
-        task = asyncio.create_task(self._answer(msg))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _serve(self) -> None:
+        """Until the connection is lost, or this is cancelled. Raises Retry."""
+        try:
+            async with aclosing(subscribed(self._connection, SUBJECT, queue=GROUP)) as requests:
+                async for msg in requests:
+                    self._is_subscribed = True
+                    if msg is not None:
+                        task = asyncio.create_task(self._answer(msg))
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
+        finally:
+            self._is_subscribed = False
 
     async def _answer(self, msg: Msg) -> None:
         answer = await self._server.answer(msg.data, (msg.headers or {}).get(SENDER, ""))

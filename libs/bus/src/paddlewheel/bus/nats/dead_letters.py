@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, TypeVar
-
-from nats.js.errors import APIError
-from pydantic import TypeAdapter
 
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.dead_letters import (
@@ -23,14 +17,13 @@ from paddlewheel.bus.consume.dead_letters import (
 )
 from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.dead_letters import DeadLetter
+from paddlewheel.bus.nats.api import MISSING, Stored, ask_api, get_message
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
-from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import BUS_FULL, DEAD_LETTERS, REPLAYS
-from paddlewheel.contracts.base import Timestamp
 from paddlewheel.contracts.subjects import dead_letter_subject
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
@@ -39,17 +32,12 @@ from paddlewheel.core.library_logging import LibraryLogger
 DEAD_LETTERS_TIMEOUT_SECONDS = 20.0
 """Seconds a listing waits for a server that is unreachable."""
 
-_FIRST_LINE = b"NATS/1.0\r\n"
 _FULL = 0.9
 """Share of the stream's bytes below which a consumer that found it full resumes."""
 
-_MISSING = 404
 _NEVER = 2**63
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 T = TypeVar("T")
-_Found = tuple[RawMessage, int, datetime]
-"""A stored message, its sequence, and when it was stored."""
 
 log = LibraryLogger(__name__)
 
@@ -113,12 +101,12 @@ class NatsDeadLetterBox:
             sequence = letter.sequence
 
     async def get(self, sequence: int) -> DeadLetter:
-        return read_letter(*await self._fetch(sequence))
+        return _letter(await self._fetch(sequence))
 
     async def replay(self, sequence: int) -> None:
-        stored, _, parked_at = await self._fetch(sequence)
-        again = replay_of(stored, sequence, parked_at)
-        await self._check_consumed(durable_of(stored.subject))
+        found = await self._fetch(sequence)
+        again = replay_of(found.message, sequence, found.at)
+        await self._check_consumed(durable_of(found.message.subject))
         await self._publisher.publish(again)
         # If interrupted here, the letter is replayed again, and its id prevents a second copy.
         await self._delete(sequence)
@@ -136,23 +124,24 @@ class NatsDeadLetterBox:
 
     async def _next(self, subject: str, after: int) -> DeadLetter | None:
         try:
-            return read_letter(*await self._read(seq=after, next_by_subj=subject))
+            return _letter(await self._read(seq=after, next_by_subj=subject))
         except NotFound:
             return None
 
-    async def _fetch(self, sequence: int) -> _Found:
+    async def _fetch(self, sequence: int) -> Stored:
         try:
             # The server refuses 0 as malformed; there is no such letter either.
             return await self._read(seq=sequence or _NEVER)
         except NotFound:
             raise NotFound(f"dead letter {sequence}") from None
 
-    async def _read(self, **which: object) -> _Found:
-        """One stored message; nats-py's own `get_msg` mangles headers beyond ASCII."""
-        found = (await self._call(f"STREAM.MSG.GET.{DEAD_LETTERS.name}", **which))["message"]
-        headers = _read_headers(base64.b64decode(found.get("hdrs", "")))
-        stored = RawMessage(found["subject"], base64.b64decode(found.get("data", "")), headers)
-        return stored, found["seq"], _TIME.validate_python(found["time"])
+    async def _read(self, **which: object) -> Stored:
+        """Raises NotFound, Retry or Permanent."""
+        await self._provision.ready()
+        found = await get_message(self._connection, DEAD_LETTERS.name, which, absent=MISSING)
+        if found is None:
+            raise NotFound("dead letter")
+        return found
 
     async def _delete(self, sequence: int) -> None:
         """Idempotent."""
@@ -174,13 +163,9 @@ class NatsDeadLetterBox:
     async def _call(self, call: str, **wanted: object) -> dict[str, Any]:
         """Raises NotFound, Retry or Permanent."""
         await self._provision.ready()
-        reply: dict[str, Any] = json.loads(
-            await self._connection.request(f"$JS.API.{call}", json.dumps(wanted).encode())
-        )
-        if error := reply.get("error"):
-            if error["code"] == _MISSING:
-                raise NotFound(call)
-            raise from_server(call, APIError(error["code"], error["description"], error["err_code"]))
+        reply = await ask_api(self._connection, call, wanted)
+        if reply is None:
+            raise NotFound(call)
         return reply
 
     async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
@@ -195,8 +180,5 @@ class NatsDeadLetterBox:
             await self._clock.sleep(PAUSE)
 
 
-def _read_headers(block: bytes) -> dict[str, str]:
-    """Headers as they are stored, of which some may be no text; nameless ones are left out."""
-    lines = block.removeprefix(_FIRST_LINE).decode(errors="replace").split("\r\n")
-    pairs = (line.partition(":") for line in lines)
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}
+def _letter(found: Stored) -> DeadLetter:
+    return read_letter(found.message, found.sequence, found.at)

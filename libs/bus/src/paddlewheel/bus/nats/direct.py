@@ -16,12 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64decode
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from email.parser import BytesHeaderParser
-from typing import Any
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -30,10 +26,10 @@ from nats.js.api import DeliverPolicy
 from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.answers import RESEND
-from paddlewheel.bus.nats.api import API, ask_api
+from paddlewheel.bus.nats.api import API, ask_api, get_message
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
-from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, FeedLostError, mapped
+from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.errors import Retry
@@ -178,37 +174,33 @@ class DirectFeed:
 
     async def _ask_stream(self) -> tuple[str, int]:
         """When the stream was created, and its last sequence. Raises Retry."""
-        answer = await ask_api(self._connection, "STREAM.INFO", self.stream)
+        answer = await ask_api(self._connection, f"STREAM.INFO.{self.stream}", absent=0) or {}
         return str(answer["created"]), int(answer["state"]["last_seq"])
 
     async def _get_from_leader(self) -> list[Msg]:
         """The next message that is stored; [] when there is none, whatever replicas know."""
         if self._since is not None:
             return await self._get_since(self._since)
-        found = [found for each in self._filters if (found := await self._load(self._position(each)))]
-        if not found:
+        asked = [await get_message(self._connection, self.stream, self._position(f)) for f in self._filters]
+        if not (found := [each for each in asked if each]):
             return []
-        raw = min(found, key=lambda message: int(message["seq"]))
-        headers, data = _headers(raw.get("hdrs", "")), b64decode(raw.get("data", ""))
-        at = _TIME.validate_python(raw["time"])
-        return self._received([self._delivered(raw["subject"], data, headers, int(raw["seq"]), at)])
+        first = min(found, key=lambda each: each.sequence)
+        subject, data, headers = first.message.subject, first.message.data, dict(first.message.headers)
+        return self._received([self._delivered(subject, data, headers, first.sequence, first.at)])
 
     async def _get_since(self, since: datetime) -> list[Msg]:
         """The first messages from a time on, by which leaders look nothing up. Raises FeedLostError when the
         leader has some, and the replicas that answer do not get them."""
-        newest = [last for each in self._filters if (last := await self._load({"last_by_subj": each}))]
-        if all(_TIME.validate_python(message["time"]) < since for message in newest):
+        newest = [
+            await get_message(self._connection, self.stream, {"last_by_subj": f}) for f in self._filters
+        ]
+        if all(each is None or each.at < since for each in newest):
             return []
         for pause in _LAG_PAUSES:
             if (found := await self._get()) or self._since is None:
                 return found
             await asyncio.sleep(pause)
         raise FeedLostError("replicas of the stream lag behind")
-
-    async def _load(self, which: Mapping[str, object]) -> dict[str, Any]:
-        """One message as the leader has it; {} for none."""
-        answer = await ask_api(self._connection, "STREAM.MSG.GET", self.stream, which, absent=NO_MESSAGE)
-        return dict(answer.get("message") or {})
 
     async def _get(self) -> list[Msg]:
         """The next messages that one of the replicas has, [] when it has none now."""
@@ -325,12 +317,6 @@ def _sequence_of(signal: Msg) -> int:
         return int((signal.headers or {}).get("Nats-Sequence", "0"))
     except ValueError:
         return 0
-
-
-def _headers(encoded: str) -> dict[str, str]:
-    """Of a message as JetStream's API answers with it, in base64: a status line, then fields."""
-    _, _, fields = b64decode(encoded).partition(b"\r\n")
-    return dict(BytesHeaderParser().parsebytes(fields).items())
 
 
 def _now() -> float:

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from nats.js.errors import NotFoundError
 
+from paddlewheel.bus.nats.api import get_message
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import NO_MESSAGE
+from paddlewheel.bus.nats.errors import STREAM_MISSING
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import stream_named, stream_of
@@ -27,17 +28,16 @@ class NatsHistory:
 
     async def last(self, subject: str) -> RawMessage | None:
         stream = stream_of(subject).name
-        js = await self._provision.ready()
-        async with self._connection.calling(f"last message of {subject}"):
-            try:
-                found = await js.get_last_msg(stream, subject)
-            except NotFoundError as error:
-                if error.err_code != NO_MESSAGE:
-                    # The stream was lost while we were connected: it is re-created, empty.
-                    self._provision.forget()
-                    await self._provision.ready()
-                return None
-        return RawMessage(subject, found.data or b"", found.headers or {})
+        await self._provision.ready()
+        try:
+            found = await get_message(self._connection, stream, {"last_by_subj": subject})
+        except Retry as error:
+            if error.reason != STREAM_MISSING:
+                raise
+            # The stream was lost while we were connected: it is re-created, empty.
+            await self._provision.ready()
+            return None
+        return found.message if found else None
 
     async def whole_since(self, stream: str) -> datetime | None:
         name = stream_named(stream).name

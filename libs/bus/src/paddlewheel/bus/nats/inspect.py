@@ -15,9 +15,9 @@ from paddlewheel.bus.admin.durability import judge_durability
 from paddlewheel.bus.admin.inspect import BusStatus, DurableStatus, StreamStatus
 from paddlewheel.bus.admin.services import PREFIX
 from paddlewheel.bus.admin.teams import fed_by
-from paddlewheel.bus.nats.api import API
+from paddlewheel.bus.nats.api import ask_api
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.mirrors import ask, mirror_status
+from paddlewheel.bus.nats.mirrors import mirror_status
 from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import Drift, StreamSpec
@@ -62,7 +62,7 @@ class NatsInspector:
         names: list[str] = []
         while True:
             body = {"offset": len(names)}
-            page = (await ask(self._connection, f"{API}.STREAM.NAMES", body) or {}).get("streams")
+            page = (await ask_api(self._connection, "STREAM.NAMES", body) or {}).get("streams")
             if not page:
                 break
             names += page

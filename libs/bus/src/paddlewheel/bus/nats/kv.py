@@ -10,17 +10,17 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 
 from nats.aio.msg import Msg
-from nats.js import JetStreamContext
-from nats.js.api import DeliverPolicy, RawStreamMsg
-from nats.js.errors import APIError, NotFoundError
+from nats.js.api import DeliverPolicy
+from nats.js.errors import APIError
 
 from paddlewheel.bus.keys import check_key, check_pattern
 from paddlewheel.bus.markers import DELETED, EXPECTED, OPERATION
 from paddlewheel.bus.nats import ephemeral
+from paddlewheel.bus.nats.api import get_message
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.ephemeral import BATCH, Ephemeral, open_ephemeral
-from paddlewheel.bus.nats.errors import STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, FeedLostError
+from paddlewheel.bus.nats.errors import STREAM_MISSING, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import Entry, RawMessage
@@ -131,22 +131,21 @@ class NatsKeyValue:
 
     async def _last(self, key: str) -> Entry | None:
         """The last message of a key, from the stream's leader: a follower may lag behind our own writes."""
-        js = await self._provision.ready()
-        async with self._connection.calling(f"{self._bucket} {key}"):
-            try:
-                return await self._read(js, key)
-            except NotFoundError:
-                self._provision.forget()
-                return await self._read(await self._provision.ready(), key)
-
-    async def _read(self, js: JetStreamContext, key: str) -> Entry | None:
-        """Raises NotFoundError when the stream itself does not exist."""
+        await self._provision.ready()
         try:
-            return _stored(key, await js.get_msg(self._stream, subject=self._prefix + key))
-        except NotFoundError as error:
-            if error.err_code == STREAM_NOT_FOUND:
+            return await self._read(key)
+        except Retry as error:
+            if error.reason != STREAM_MISSING:
                 raise
+        await self._provision.ready()
+        return await self._read(key)
+
+    async def _read(self, key: str) -> Entry | None:
+        found = await get_message(self._connection, self._stream, {"last_by_subj": self._prefix + key})
+        if found is None:
             return None
+        value = None if _is_deletion(found.message.headers) else found.message.data
+        return Entry(key, value, found.sequence)
 
     async def _write_at(self, key: str, value: bytes, revision: int) -> int:
         message = RawMessage(self._prefix + key, value, {EXPECTED: str(revision)})
@@ -208,10 +207,6 @@ class Listing:
 def _delivered(prefix: str, msg: Msg) -> Entry:
     value = None if _is_deletion(msg.headers or {}) else msg.data
     return Entry(msg.subject.removeprefix(prefix), value, msg.metadata.sequence.stream)
-
-
-def _stored(key: str, found: RawStreamMsg) -> Entry:
-    return Entry(key, None if _is_deletion(found.headers or {}) else found.data or b"", found.seq or 0)
 
 
 def _is_deletion(headers: Mapping[str, str]) -> bool:

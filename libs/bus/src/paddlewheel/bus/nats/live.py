@@ -81,7 +81,9 @@ class LiveReader:
         return tuple(sorted(everything))
 
 
-async def subscribed(connection: Connection, *subjects: str) -> AsyncGenerator[Msg | None, None]:
+async def subscribed(
+    connection: Connection, *subjects: str, queue: str = ""
+) -> AsyncGenerator[Msg | None, None]:
     """None when the server sends what is published on the subjects, then each message. Ends with the
     connection. Raises Retry."""
     arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
@@ -95,7 +97,7 @@ async def subscribed(connection: Connection, *subjects: str) -> AsyncGenerator[M
     try:
         async with connection.calling(f"subscribe to {', '.join(subjects)}"):
             for subject in subjects:
-                subscriptions.append(await client.subscribe(subject, cb=take))
+                subscriptions.append(await client.subscribe(subject, queue=queue, cb=take))
             await client.flush()
         yield None
         while (msg := await arrived.get()) is not None:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
-from typing import Any
-
-from nats.js.errors import APIError
 
 from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team, fed_by
+from paddlewheel.bus.nats.api import Json, ask_api
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.streams import StreamSpec, matches, overlaps
 from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-_API = "$JS.API"
 _NANOSECONDS = 1_000_000_000
-_MISSING = 404
 _IN_FLIGHT = 1000
 """Messages on their way into a mirror that it has not confirmed."""
 _OF = "paddlewheel.origin"
@@ -28,7 +22,6 @@ _OF = "paddlewheel.origin"
 
 log = LibraryLogger(__name__)
 
-Json = dict[str, Any]
 Place = tuple[str, str]
 """A team and a stream."""
 
@@ -61,7 +54,7 @@ class Mirrors:
         failed: dict[str, str] = {}
         seen: list[MirrorStatus] = []
         for spec in self._facts:
-            origin = await ask(self._connection, f"{_API}.STREAM.INFO.{spec.name}")
+            origin = await ask_api(self._connection, f"STREAM.INFO.{spec.name}")
             if origin is None:
                 continue
             await self._drop_strangers(spec)
@@ -89,22 +82,22 @@ class Mirrors:
 
     async def _ensure(self, team: Team, spec: StreamSpec, origin: Json) -> MirrorStatus:
         wanted = self._mirror(team, spec, origin)
-        mirror = await ask(self._connection, f"{team.api}.STREAM.INFO.{spec.name}")
-        feed = await ask(self._connection, f"{_API}.CONSUMER.INFO.{spec.name}.{team.feed}")
+        mirror = await ask_api(self._connection, f"{team.api}.STREAM.INFO.{spec.name}")
+        feed = await ask_api(self._connection, f"CONSUMER.INFO.{spec.name}.{team.feed}")
         if mirror is not None and not _is_of(mirror, wanted):
             # Its stream was lost, or the team had all namespaces.
-            await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
+            await ask_api(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         last = int(origin["state"]["last_seq"])
         if mirror is not None and is_ahead(mirror, last):
             # Or of a moment before.
             last = await _last(self._connection, spec.name)
         if mirror is not None and self._was_left_behind(team, spec, mirror, last):
-            await ask(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
+            await ask_api(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         if feed is not None and mirror is None:
             # Its position is that of the former mirror.
-            await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{team.feed}")
+            await ask_api(self._connection, f"CONSUMER.DELETE.{spec.name}.{team.feed}")
             feed = None
         if feed is None:
             after = 0 if mirror is None else int(mirror["state"]["last_seq"])
@@ -150,26 +143,26 @@ class Mirrors:
 
     async def _put_feed(self, team: Team, spec: StreamSpec, config: Json, action: str) -> None:
         request = {"stream_name": spec.name, "config": config, "action": action}
-        await ask(self._connection, f"{_API}.CONSUMER.CREATE.{spec.name}.{team.feed}", request)
+        await ask_api(self._connection, f"CONSUMER.CREATE.{spec.name}.{team.feed}", request)
 
     async def _put_mirror(self, team: Team, found: Json | None, wanted: Json) -> None:
         name = wanted["name"]
         if found is None:
-            await ask(self._connection, f"{team.api}.STREAM.CREATE.{name}", wanted)
+            await ask_api(self._connection, f"{team.api}.STREAM.CREATE.{name}", wanted)
         elif not _is_alike(found["config"], wanted):
             if gone := _gone(found["config"], wanted):
                 await self._purge(team, name, gone)
-            await ask(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
+            await ask_api(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
 
     async def _purge(self, team: Team, stream: str, subjects: set[str]) -> None:
         """Delete these facts from a copy whose feed no longer delivers them.
 
         Raises Retry while a fact that was delivered before is not in the copy: it may be one of these.
         """
-        feed = await ask(self._connection, f"{_API}.CONSUMER.INFO.{stream}.{team.feed}")
-        mirror = await ask(self._connection, f"{team.api}.STREAM.INFO.{stream}")
+        feed = await ask_api(self._connection, f"CONSUMER.INFO.{stream}.{team.feed}")
+        mirror = await ask_api(self._connection, f"{team.api}.STREAM.INFO.{stream}")
         for subject in sorted(subjects):
-            await ask(self._connection, f"{team.api}.STREAM.PURGE.{stream}", {"filter": subject})
+            await ask_api(self._connection, f"{team.api}.STREAM.PURGE.{stream}", {"filter": subject})
         delivered = int(feed["delivered"]["stream_seq"]) if feed else 0
         if mirror is not None and int(mirror["state"]["last_seq"]) < delivered:
             raise Retry("FactsInFlight", "facts of removed namespaces may still be on their way to the copy")
@@ -206,38 +199,27 @@ class Mirrors:
         }
 
     async def _drop_strangers(self, spec: StreamSpec) -> None:
-        answer = await ask(self._connection, f"{_API}.CONSUMER.NAMES.{spec.name}") or {}
+        answer = await ask_api(self._connection, f"CONSUMER.NAMES.{spec.name}") or {}
         known = {team.feed for team in self._teams}
         for name in answer.get("consumers") or ():
             if not name.startswith(FEED_PREFIX) or name in known:
                 continue
-            found = await ask(self._connection, f"{_API}.CONSUMER.INFO.{spec.name}.{name}")
+            found = await ask_api(self._connection, f"CONSUMER.INFO.{spec.name}.{name}")
             if found and fed_by(spec.name, name, found["config"].get("deliver_subject")):
-                await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
+                await ask_api(self._connection, f"CONSUMER.DELETE.{spec.name}.{name}")
                 log.info("bus mirror is no longer fed", stream=spec.name, consumer=name)
 
 
 async def mirror_status(connection: Connection, team: Team, stream: str) -> MirrorStatus:
     """How a team's copy of a stream does. Raises Retry or Permanent."""
-    mirror = await ask(connection, f"{team.api}.STREAM.INFO.{stream}")
-    feed = await ask(connection, f"{_API}.CONSUMER.INFO.{stream}.{team.feed}")
+    mirror = await ask_api(connection, f"{team.api}.STREAM.INFO.{stream}")
+    feed = await ask_api(connection, f"CONSUMER.INFO.{stream}.{team.feed}")
     return judge_mirror(team.name, stream, mirror, feed, await _last(connection, stream))
-
-
-async def ask(connection: Connection, subject: str, body: Json | None = None) -> Json | None:
-    """The answer of JetStream's API, None for what does not exist. Raises Retry or Permanent."""
-    data = b"" if body is None else json.dumps(body).encode()
-    answer: Json = json.loads(await connection.request(subject, data))
-    if error := answer.get("error"):
-        if error["code"] == _MISSING:
-            return None
-        raise from_server(subject, APIError(error["code"], error["description"], error["err_code"]))
-    return answer
 
 
 async def _last(connection: Connection, stream: str) -> int:
     """Sequence of what a stream of the services got last; 0 without one."""
-    origin = await ask(connection, f"{_API}.STREAM.INFO.{stream}")
+    origin = await ask_api(connection, f"STREAM.INFO.{stream}")
     return int(origin["state"]["last_seq"]) if origin else 0
 
 

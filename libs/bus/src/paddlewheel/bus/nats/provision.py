@@ -4,19 +4,19 @@ safe."""
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import NotFoundError
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.durability import ServerFacts, StreamFacts, Verdict, find_loaded, judge_durability
 from paddlewheel.bus.admin.permissions import FACTS, Declared
 from paddlewheel.bus.nats import connection as timing
+from paddlewheel.bus.nats.api import ask_api
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_MISSING, STREAM_NOT_FOUND
@@ -179,13 +179,11 @@ class Provision:
 
     async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
         """None when there is one that differs: nats-py's `add_consumer` would overwrite it."""
-        subject = f"$JS.API.CONSUMER.CREATE.{stream}.{config.name}"
         request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
-        answer = json.loads(await self._connection.request(subject, json.dumps(request).encode()))
-        if answer.get("error", {}).get("err_code") == CONSUMER_EXISTS:
+        call = f"CONSUMER.CREATE.{stream}.{config.name}"
+        answer = await ask_api(self._connection, call, request, absent=CONSUMER_EXISTS)
+        if answer is None:
             return None
-        if "error" in answer:
-            APIError.from_error(answer["error"])
         log.info("bus consumer created", stream=stream, consumer=config.name)
         created: ConsumerInfo = ConsumerInfo.from_response(answer)
         return created

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from nats.js.errors import APIError
 
 from paddlewheel.bus.nats import connection as timing
-from paddlewheel.bus.nats.api import ask_api
+from paddlewheel.bus.nats.api import get_message
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.errors import NO_MESSAGE, STREAM_MISSING, from_server
+from paddlewheel.bus.nats.errors import STREAM_MISSING, from_server
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import RawMessage
 from paddlewheel.bus.streams import ID_TAKEN, stream_of
@@ -92,14 +92,12 @@ class StreamPublisher:
         if self._connection.reads_nothing:
             return False
         try:
-            found = await ask_api(
-                self._connection, "STREAM.MSG.GET", stream, {"seq": sequence}, absent=NO_MESSAGE
-            )
+            found = await get_message(self._connection, stream, {"seq": sequence})
         except Retry as error:
             if error.reason != NOT_PERMITTED:
                 raise
             return False
-        return bool(found) and found["message"]["subject"] != subject
+        return found is not None and found.message.subject != subject
 
     async def _send(self, message: RawMessage) -> Receipt | None:
         """None when nobody listens on the subject."""

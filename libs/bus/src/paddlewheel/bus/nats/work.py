@@ -50,4 +50,4 @@ class NatsWorkStore:
 
     async def purge(self, subject: str) -> None:
         await self._provision.ready()
-        await ask_api(self._connection, "STREAM.PURGE", WORK.name, {"filter": subject})
+        await ask_api(self._connection, f"STREAM.PURGE.{WORK.name}", {"filter": subject}, absent=0)
