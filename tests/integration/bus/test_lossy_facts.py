@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
 from cache_runtime.domain.model import Identity
 from cache_runtime.domain.runs import Progress
 from cache_runtime.facts import Facts
 from cache_runtime.timing import PROGRESS_INTERVAL_SECONDS
 from paddlewheel.bus.nats import NatsBus
-from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS, PROGRESS, StreamSpec
+from paddlewheel.bus.streams import CACHE, CACHE_PROGRESS, PROGRESS
 from paddlewheel.contracts.generated.cache_v1 import RunPhase, RunSpec, RunState, WarmupOperation
 from paddlewheel.contracts.subjects import event_filter
 from paddlewheel.testkit.clock import ManualClock
@@ -65,23 +63,17 @@ async def stored(bus: NatsBus, stream: str, subject: str) -> dict[str, int]:
     return (await js.stream_info(stream, subjects_filter=subject)).state.subjects or {}
 
 
-@pytest.mark.parametrize("spec", [PROGRESS, CACHE_PROGRESS], ids=lambda spec: spec.name)
-async def test_a_stream_of_the_last_release_moves_to_memory(
-    nats_server: NatsServer, spec: StreamSpec
-) -> None:
-    """And is there again after the server has restarted, when facts that may be lost are lost."""
+async def test_streams_in_memory_are_there_again_after_a_restart(nats_server: NatsServer) -> None:
     bus = NatsBus(nats_server.url)
     try:
-        js = await bus._connection.jetstream()
-        await js.add_stream(name=spec.name, subjects=list(spec.subjects), storage="file")
         await bus.install()
-        assert (await js.stream_info(spec.name)).config.storage == "memory"
         await asyncio.to_thread(nats_server.restart)
         await patiently(bus.install)
         runs = Runs(bus, 1)
         await patiently(lambda: runs.report(1))
-        [drift] = [s.drift for s in (await bus.inspect.status()).streams if s.name == spec.name]
-        assert drift == {}
+        found = {each.name: each.drift for each in (await bus.inspect.status()).streams}
+        assert found.keys() >= {PROGRESS.name, CACHE_PROGRESS.name}
+        assert not any(found.values())
     finally:
         await bus.close()
 

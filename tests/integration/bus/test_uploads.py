@@ -1,27 +1,19 @@
-"""Notifications of object stores: none that the bus has acknowledged is lost, also through an upgrade."""
+"""Notifications of object stores: none that the bus has acknowledged is lost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import pytest
-from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
-from tests.integration.bus.suite import bus_of, running
+from tests.integration.bus.suite import running
 
-from paddlewheel.bus.access import Access
-from paddlewheel.bus.nats import NatsBus, mirrors, moving
-from paddlewheel.bus.nats.connection import Connection
+from paddlewheel.bus.nats import NatsBus
 from paddlewheel.bus.ports import Delivery
-from paddlewheel.bus.streams import BUS_FULL, DECLARED_AS, SOURCES, aside
-from paddlewheel.contracts import wire
+from paddlewheel.bus.streams import BUS_FULL, SOURCES
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.errors import Retry
-from paddlewheel.testkit.nats import NatsServer
 from paddlewheel.testkit.wait import eventually
 from trigger_controller.domain.notifications import read_notifications
 from trigger_controller.watch import SUBSCRIPTIONS
@@ -113,108 +105,3 @@ async def test_a_source_has_as_many_subjects_as_the_limit_is_meant_for() -> None
 async def test_every_key_that_is_allowed_fits(bus: NatsBus) -> None:
     [event] = make_events("s" * 63, ["%F0%9F%92%BE" * 256])
     await bus.publish(event)
-
-
-OLD = replace(
-    SOURCES,
-    max_bytes=64 * 1024 * 1024,
-    max_age=7 * 86400.0,
-    retention="limits",
-    discard="old",
-    max_msg_size=960 * 1024,
-    max_msgs_per_subject=-1,
-    discard_new_per_subject=False,
-    kept=False,
-    declaration=1,
-)
-"""The declaration of the last release."""
-
-
-@pytest.fixture
-async def old(nats_server: NatsServer) -> list[Event]:
-    """The bus of the last release: 300 notifications, of which those from 100 on are not acknowledged, but
-    for every tenth."""
-    bus = NatsBus(nats_server.url)
-    js = await bus._connection.jetstream()
-    fields = {n: v for n, v in asdict(OLD).items() if n not in ("live", "kept", "expendable", "declaration")}
-    await js.add_stream(StreamConfig(**{**fields, "subjects": ["pw.src.>"]}, metadata={DECLARED_AS: "1"}))
-    await js.add_consumer(
-        SOURCES.name,
-        ConsumerConfig(
-            durable_name=DURABLE.durable, filter_subjects=["pw.src.>"], ack_policy=AckPolicy.EXPLICIT
-        ),
-    )
-    events = make_events("images", list(map(KEY, range(300))))
-    for event in events:
-        data, headers = wire.encode(event)
-        await js.publish(event.subject, data, headers=headers)
-    subscription = await js.pull_subscribe_bind(DURABLE.durable, SOURCES.name)
-    messages = await subscription.fetch(300, 90)
-    assert len(messages) == 300
-    for number, message in enumerate(messages):
-        if number < 100 or number % 10 == 5:
-            await message.ack_sync(90)
-    await bus.close()
-    return events
-
-
-@pytest.fixture
-async def upgraded(nats_server: NatsServer) -> AsyncIterator[NatsBus]:
-    """The bus as this release's installer has it."""
-    async with bus_of(Access(nats_server.url)) as bus:
-        yield bus
-
-
-async def check_upgraded(bus: NatsBus, old: Sequence[Event]) -> None:
-    async def is_upgraded() -> bool:
-        with suppress(Retry):
-            await bus.install()
-        return await is_moved(bus)
-
-    await eventually(is_upgraded, what="upgraded")
-    [new] = make_events("images", ["new"])
-    await bus.publish(new)
-    seen = await unread(bus)
-    expected = {event.id for event in old[100:]} | {new.id}
-    # What was acknowledged behind an unread one may come again; the triggers know it.
-    assert set(seen) == expected
-    assert [s.drift for s in (await bus.inspect.status()).streams if s.name == SOURCES.name] == [{}]
-
-
-async def test_an_upgrade_loses_no_notification(old: list[Event], upgraded: NatsBus) -> None:
-    await check_upgraded(upgraded, old)
-
-
-@pytest.mark.parametrize("ends_after", range(1, 22, 2))
-async def test_an_installer_that_ends_midway_is_continued_by_the_next(
-    old: list[Event],
-    upgraded: NatsBus,
-    nats_server: NatsServer,
-    ends_after: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked, ask = 0, mirrors.ask
-
-    async def ending(connection: Connection, subject: str, body: object = None) -> object:
-        nonlocal asked
-        asked += 1
-        if asked > ends_after:
-            raise Retry("Killed", "the installer has ended")
-        return await ask(connection, subject, body)  # type: ignore[arg-type]
-
-    first = NatsBus(nats_server.url)
-    with monkeypatch.context() as patched:
-        patched.setattr(moving, "ask", ending)
-        while asked <= ends_after and not await is_moved(first):
-            with suppress(Retry):
-                await first.install()
-    await first.close()
-    await check_upgraded(upgraded, old)
-
-
-async def is_moved(bus: NatsBus) -> bool:
-    js = await bus._connection.jetstream()
-    infos = {info.config.name: info.config for info in await js.streams_info()}
-    found = infos.get(SOURCES.name)
-    is_new = found is not None and (found.retention, found.sources) == (SOURCES.retention, None)
-    return is_new and aside(SOURCES) not in infos

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import paddlewheel
 from paddlewheel.bus.nats import NatsBus
 from paddlewheel.contracts.keys import Key
+from paddlewheel.core.tasks import end
 from paddlewheel.devcluster.commands import tool
 from paddlewheel.kube.ports import CONFIG_MAPS
 from paddlewheel.testkit.bus_auth import (
@@ -63,11 +66,7 @@ async def test_a_member_that_a_value_of_the_chart_names_reads_stored_facts_by_th
         finally:
             await publisher.close()
 
-        (tmp_path / "shown").write_text(await own_stand.token("notifier", team_a))
-        monkeypatch.setenv("NATS_URL", own_stand.bus.url)
-        monkeypatch.setenv("NATS_TLS_DIR", str(own_stand.bus.folder / "bus-ca"))
-        monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
-        monkeypatch.setenv("NATS_TOKEN_FILE", str(tmp_path / "shown"))
+        show_token(own_stand, monkeypatch, tmp_path, await own_stand.token("notifier", team_a))
         monkeypatch.setenv("NATS_TEAM", "subscriber")
         assert await eventually(stored_facts, what="the team's mirror has the fact") == [fact.id]
 
@@ -117,6 +116,40 @@ async def test_the_two_commands_of_the_page_let_a_plain_client_hear_its_namespac
     ) as reader:
         assert not await reader.refused_to_subscribe(f"pw.evt.*.*.*.*.{team_a}.*")
         assert await reader.refused_to_subscribe("pw.evt.>")
+
+
+async def test_the_sdk_receives_the_live_facts_of_a_namespace_with_a_right_to_watch_it(
+    own_stand: BusAuthStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    team_a = await own_stand.namespace()
+    await own_stand.account("notifier", team_a)
+    await own_stand.allow_facts("notifier", where=team_a, of=team_a)
+    show_token(own_stand, monkeypatch, tmp_path, await own_stand.token("notifier", team_a))
+    monkeypatch.setenv("NATS_NAMESPACES", team_a)
+    async with own_stand.installed():
+        publisher = NatsBus(own_stand.access("job-controller", await own_stand.allow_role("job-controller")))
+        publishing = asyncio.create_task(publish(publisher, team_a))
+        try:
+            async with aclosing(paddlewheel.events(context="jobs")) as events:
+                assert (await anext(events)).object.namespace == team_a
+        finally:
+            await end(publishing)
+            await publisher.close()
+
+
+async def publish(bus: NatsBus, namespace: str) -> None:
+    for number in count():
+        await patiently(lambda: bus.publish(make_gated(number, namespace=namespace)))  # noqa: B023 - awaited here
+        await asyncio.sleep(0.1)
+
+
+def show_token(stand: BusAuthStand, monkeypatch: pytest.MonkeyPatch, folder: Path, token: str) -> None:
+    """The environment of a pod that mounts a token."""
+    (folder / "shown").write_text(token)
+    monkeypatch.setenv("NATS_URL", stand.bus.url)
+    monkeypatch.setenv("NATS_TLS_DIR", str(stand.bus.folder / "bus-ca"))
+    monkeypatch.setenv("NATS_TLS_HOSTNAME", "nats")
+    monkeypatch.setenv("NATS_TOKEN_FILE", str(folder / "shown"))
 
 
 def run(stand: BusAuthStand, command: str, places: dict[str, str]) -> None:

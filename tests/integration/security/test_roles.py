@@ -86,10 +86,7 @@ CALLS: dict[str, set[str]] = {
     f"{API}.INFO": set(EVERYBODY - {SUBSCRIBER}),
     **{f"{API}.STREAM.CREATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.UPDATE.{spec.name}": {INSTALLER, OPERATOR} for spec in STREAMS},
-    **{
-        f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR, *({INSTALLER} if spec.is_replaceable else ())}
-        for spec in STREAMS
-    },
+    **{f"{API}.STREAM.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.MSG.DELETE.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{f"{API}.STREAM.SNAPSHOT.{spec.name}": {OPERATOR} for spec in STREAMS},
     **{

@@ -53,7 +53,8 @@ class Server:
         call = subject.removeprefix(f"{TEAM.api}.").removeprefix("$JS.API.")
         place = ("mirror " if subject.startswith(TEAM.api) else "") + call.split(".", 2)[2]
         if call.startswith("CONSUMER.NAMES"):
-            return {"consumers": []}
+            feeds = [name for name in self.kept if name.startswith(place + ".")]
+            return {"consumers": [name.removeprefix(place + ".") for name in feeds]}
         if ".DELETE." in call:
             self.kept.pop(place, None)
             return {}
@@ -127,6 +128,17 @@ async def test_facts_of_a_removed_namespace_are_deleted_again_while_some_are_on_
     server.sent.clear()
     await fewer.ensure()
     assert not any(".PURGE." in subject for subject, _ in server.sent)
+
+
+async def test_only_feeds_of_ours_are_removed() -> None:
+    """A durable of others may have such a name, on a server of one's own, for example."""
+    server = Server()
+    await make_mirrors(server).ensure()
+    server.kept[f"{STREAM}.mirror-backup"] = {"name": "mirror-backup"}
+    server.kept[f"{STREAM}.mirror-east"] = {"name": "mirror-east", "deliver_subject": f"east.{STREAM}"}
+    server.changed()
+    await Mirrors(server, (), 1).ensure()  # type: ignore[arg-type]
+    assert server.changed() == [f"$JS.API.CONSUMER.DELETE.{spec.name}.{TEAM.feed}" for spec in FACTS]
 
 
 async def test_the_feed_of_a_mirror_gets_as_many_replicas_as_are_asked_for() -> None:

@@ -219,11 +219,24 @@ def test_only_servers_reach_the_cluster_port() -> None:
     }
 
 
+_PATH = "triggerController.webhook.sources[0]"
+SOURCE = f"{_PATH}.name=images,{_PATH}.namespaces={{team-a}}"
+
+
+def test_the_webhook_does_not_listen_without_a_source() -> None:
+    def listens(*values: str) -> bool:
+        pod = dict(pod_specs(render("paddlewheel", "crds.install=false", *values)))["trigger-controller"]
+        [container] = pod["containers"]
+        return "TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR" in {each["name"] for each in container["env"]}
+
+    assert not listens()
+    assert listens(SOURCE)
+
+
 def test_the_webhook_is_reached_by_those_who_are_named_and_by_nobody_else() -> None:
     def ports(*values: str) -> dict[str | int, Any]:
-        policy = named(
-            render("paddlewheel", "crds.install=false", *values), "NetworkPolicy", "trigger-controller"
-        )["spec"]
+        manifests = render("paddlewheel", "crds.install=false", SOURCE, *values)
+        policy = named(manifests, "NetworkPolicy", "trigger-controller")["spec"]
         assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "trigger-controller"}
         return {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
 
@@ -233,7 +246,8 @@ def test_the_webhook_is_reached_by_those_who_are_named_and_by_nobody_else() -> N
 
 
 def test_the_webhook_is_served_over_tls_with_a_secret() -> None:
-    manifests = render("paddlewheel", "crds.install=false", "triggerController.webhook.tlsSecret=webhook-tls")
+    value = "triggerController.webhook.tlsSecret=webhook-tls"
+    manifests = render("paddlewheel", "crds.install=false", SOURCE, value)
     pod = dict(pod_specs(manifests))["trigger-controller"]
     [container] = pod["containers"]
     folder = {each["name"]: each.get("value") for each in container["env"]}[

@@ -47,7 +47,9 @@ PLAIN: dict[str, tuple[str, ...]] = {"paddlewheel": ("crds.install=false",), "de
 CREDENTIALS = {"paddlewheel": ("crds.install=false", "nats.credentialsSecret=bus"), "demo-storage": ()}
 
 
-EVERY_VALUE = ("nats.credentialsSecret=bus", "triggerController.webhook.tokensSecret=hook")
+_SOURCE = "triggerController.webhook.sources[0]"
+SOURCE = (f"{_SOURCE}.name=images", f"{_SOURCE}.namespaces={{a}}")
+EVERY_VALUE = ("nats.credentialsSecret=bus", "triggerController.webhook.tokensSecret=hook", *SOURCE)
 
 
 def environment(service: str, *values: str) -> Manifest:
@@ -215,14 +217,13 @@ def test_agents_connect_to_the_bus_as_the_services_do(
 
 
 def test_the_webhook_has_a_port_of_its_own_and_tokens_that_may_come_later() -> None:
-    path = "triggerController.webhook.sources[0]"
-    manifests = render("paddlewheel", "crds.install=false", f"{path}.name=images", f"{path}.namespaces={{a}}")
+    manifests = render("paddlewheel", "crds.install=false", *SOURCE)
     (port,) = named(manifests, "Service", "trigger-controller")["spec"]["ports"]
     assert not [
         m for m in services() if (m["kind"], m["metadata"]["name"]) == ("Service", "trigger-controller")
     ]
     pod = dict(pod_specs(manifests))["trigger-controller"]
-    folder = environment("trigger-controller")["TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR"]
+    folder = environment("trigger-controller", *SOURCE)["TRIGGER_CONTROLLER_WEBHOOK_TOKENS_DIR"]
 
     assert port == {"name": "webhook", "port": 8080, "targetPort": TriggerSettings().webhook_port}
     assert mounted(pod, folder) == "trigger-controller-webhook"

@@ -7,6 +7,7 @@ import sys
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -168,6 +169,31 @@ def test_a_token_is_shown_as_a_member_of_the_team_that_is_named(tmp_path: Path) 
     assert (found.role, found.inbox_prefix) == ("vision", "_INBOX_subscriber")
     assert resolve_access(environment=shown, role="operator").role == "operator"
     assert resolve_access(environment={"NATS_URL": "nats://a:1", "NATS_TEAM": "vision"}).role == "subscriber"
+
+
+def test_an_account_that_watches_namespaces_connects_with_their_names(tmp_path: Path) -> None:
+    Authority(tmp_path, "test")
+    (tmp_path / "token").write_text("a.b.c")
+    env = {"NATS_URL": "tls://a:1", "NATS_TLS_DIR": str(tmp_path), "NATS_TOKEN_FILE": str(tmp_path / "token")}
+
+    found = resolve_access(environment={**env, "NATS_NAMESPACES": "team-a, team-b"})
+
+    assert (found.role, found.namespaces) == ("subscriber.team-a.team-b", ("team-a", "team-b"))
+    assert resolve_access(environment={**env, "NATS_NAMESPACES": "team-a"}, role="operator").namespaces == ()
+    with pytest.raises(InvalidArgument, match="NATS_NAMESPACES: NATS_TEAM is set, too"):
+        resolve_access(environment={**env, "NATS_NAMESPACES": "team-a", "NATS_TEAM": "vision"})
+    with pytest.raises(InvalidArgument, match=r"NATS_NAMESPACES: 'team\.a' is not the name of a namespace"):
+        resolve_access(environment={**env, "NATS_NAMESPACES": "team.a"})
+
+
+@pytest.mark.parametrize("given", [{"since": "1h"}, {"durable": "mine"}, {"follow": False}])
+def test_an_account_that_watches_namespaces_asks_for_nothing_stored(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_NAMESPACES", "team-a")
+    [name] = given
+    with pytest.raises(InvalidArgument, match=f"{name}: NATS_NAMESPACES gives live facts only; omit {name}"):
+        paddlewheel.events(url="nats://a:1", **given)
 
 
 @pytest.mark.parametrize(

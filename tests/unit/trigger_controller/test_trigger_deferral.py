@@ -13,11 +13,12 @@ import orjson
 import pytest
 from tests.unit.trigger_controller.conftest import WARM, OpenHarness, TriggerHarness, event_of, events_of
 
-from paddlewheel.bus.ports import Entry, KeyValue
+from paddlewheel.bus.ports import Entry
 from paddlewheel.contracts.crds import TriggerStatus
 from paddlewheel.contracts.crds.trigger import StatusDeferred, StatusEvent
 from paddlewheel.contracts.keys import Key
-from paddlewheel.core.errors import Conflict, Permanent, Retry, Unavailable
+from paddlewheel.core.clock import SystemClock
+from paddlewheel.core.errors import AlreadyExists, Conflict, Permanent, Retry, Unavailable
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Resource
 from paddlewheel.operator.domain.plan import MESSAGE_LIMIT
 from paddlewheel.testkit.clock import ManualClock
@@ -31,7 +32,7 @@ from paddlewheel.testkit.triggers import (
     make_trigger,
 )
 from trigger_controller.domain import marks, names, pages
-from trigger_controller.domain.model import Deferred, Occurrence, Origin
+from trigger_controller.domain.model import Deferred, Occurrence
 from trigger_controller.domain.policies.deferral import AT_ONCE, PROBES, Change, changed, to_try
 from trigger_controller.inbox import OF_ALL, OF_NAMESPACE, OF_TRIGGER, Inbox
 from trigger_controller.memory import Memory
@@ -39,6 +40,7 @@ from trigger_controller.timing import (
     DEFERRED_CHECK_INTERVAL_SECONDS,
     MARK_REFRESH_INTERVAL_SECONDS,
     MESSAGE_RETRY_TIMEOUT_SECONDS,
+    WRITE_RETRY_MAX_INTERVAL_SECONDS,
 )
 from trigger_controller.watch import SUBSCRIPTIONS
 
@@ -664,37 +666,12 @@ async def test_a_change_made_while_there_is_nothing_to_read_yet_is_found(
 
 
 async def test_replicas_defer_events_of_one_trigger_at_once_and_none_is_lost() -> None:
-    clock, bus = ManualClock(), MemoryBus()
-    replicas = [Memory(bus, clock) for _ in range(4)]
+    bus = MemoryBus()
+    replicas = [Memory(bus, SystemClock()) for _ in range(4)]
     assert await replicas[0].deferred("t") == Deferred()
     changes = (Change((occurrence(n),)) for n in range(40))
     await asyncio.gather(*(replicas[n % 4].change_deferred("t", change) for n, change in enumerate(changes)))
     assert (await replicas[0].deferred("t")).count == 40
-
-
-async def test_events_that_the_last_release_has_deferred_are_taken_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With all pages, and as the same store: nothing counts as lost. A replica of that release may go on."""
-    monkeypatch.setattr(pages, "MOST", 4)
-    clock, bus = ManualClock(), MemoryBus()
-    older, marks = LastRelease(InOneBucket(bus), clock), bus.key_value("pw_triggers")
-    before = await older.change_deferred("t", Change(tuple(occurrence(n) for n in range(11))))
-    assert before.pages
-    memory = Memory(bus, clock)
-    found = await memory.deferred("t", is_sure=True)
-    assert (found.count, found.store) == (11, before.store)
-    assert pages.read((await marks.get("deferred.t")).value).count == 0
-
-    await older.change_deferred("t", Change((occurrence(11),)))
-    assert (await memory.change_deferred("t", Change((occurrence(12),)))).count == 13
-
-
-async def test_origins_of_the_last_release_are_known() -> None:
-    clock, bus = ManualClock(), MemoryBus()
-    origin = Origin("trigger", ("t",))
-    await LastRelease(InOneBucket(bus), clock).remember_origin("child", origin)
-    assert await Memory(bus, clock).origin("child") == origin
 
 
 async def test_events_that_the_last_release_has_handled_are_known() -> None:
@@ -711,7 +688,7 @@ async def test_replicas_that_mark_events_of_one_entry_at_once_lose_none(
 ) -> None:
     monkeypatch.setattr(marks, "PREFIX_LENGTH", 1)
     bus, trigger = MemoryBus(), Key("team-a", "t")
-    replicas = [Memory(bus, ManualClock()) for _ in range(4)]
+    replicas = [Memory(bus, SystemClock()) for _ in range(4)]
     digests = [f"{number:016}" for number in range(40)]
     await asyncio.gather(
         *(replicas[n % 4].remember(trigger, digests[n : n + 2]) for n in range(len(digests)))
@@ -719,18 +696,41 @@ async def test_replicas_that_mark_events_of_one_entry_at_once_lose_none(
     assert all([await replicas[0].knows(trigger, "uid", digest) for digest in digests])
 
 
-class InOneBucket:
-    """The single bucket of the last release."""
+async def test_an_entry_that_others_write_is_not_written_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pause grows to a second, and the mark is written when the others rest."""
+    clock, bus = ManualClock(), MemoryBus()
+    memory, trigger = Memory(bus, clock), Key("team-a", "t")
+    tries = 0
+    create = MemoryKeyValue.create
 
-    def __init__(self, bus: MemoryBus) -> None:
-        self._bus = bus
+    async def contended(self: MemoryKeyValue, key: str, value: bytes) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 20:
+            raise AlreadyExists(key)
+        return await create(self, key, value)
 
-    def key_value(self, bucket: str) -> KeyValue:
-        return self._bus.key_value("pw_triggers")
+    monkeypatch.setattr(MemoryKeyValue, "create", contended)
+    writing = asyncio.create_task(memory.remember(trigger, ["a" * 16]))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert tries == 1
+    while not writing.done():
+        await clock.advance(WRITE_RETRY_MAX_INTERVAL_SECONDS / 2)
+    assert tries == 20
+    assert 5 < clock.monotonic() < 20 * 2 * WRITE_RETRY_MAX_INTERVAL_SECONDS
 
 
-class LastRelease(Memory):
-    """A memory that takes nothing over."""
-
-    async def _take_over(self, trigger_uid: str) -> None:
-        return None
+async def test_marks_that_make_room_too_early_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "MOST", 4)
+    monkeypatch.setattr(marks, "PREFIX_LENGTH", 1)
+    clock, counts = ManualClock(), list[int]()
+    memory, trigger = Memory(MemoryBus(), clock, counts.append), Key("team-a", "t")
+    await memory.remember(trigger, [f"a{number}" for number in range(4)])
+    await clock.advance(14 * 86400)
+    await memory.remember(trigger, ["a5", "a6"])
+    assert counts == []
+    await memory.remember(trigger, ["a7", "a8", "a9"])
+    assert counts == [1]

@@ -52,6 +52,7 @@ def test_every_metric_is_emitted() -> None:
     child = ChildRef("SampleJob", Key("default", "a"), "u")
     metrics.created(Applied(("SampleJob",), children=(child,)))
     metrics.notified("stored")
+    metrics.forgotten(1)
     metrics.fact("TriggerFired", "published")
     data: Any = reader.get_metrics_data()
     found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
@@ -61,5 +62,6 @@ def test_every_metric_is_emitted() -> None:
         "paddlewheel.triggers.events.lost",
         "paddlewheel.triggers.events.skipped",
         "paddlewheel.triggers.facts",
+        "paddlewheel.triggers.marks.forgotten",
         "paddlewheel.triggers.notifications",
     }

@@ -26,7 +26,8 @@ def build(settings: Settings, host: Host) -> Operator:
     """Build the service from its settings and adapters."""
     watch = make_watch(host.api, settings.namespace, host.clock)
     operator = Operator(names.SERVICE, settings, host, watch=watch)
-    metrics, memory = Metrics(), Memory(host.bus, host.clock)
+    metrics = Metrics()
+    memory = Memory(host.bus, host.clock, metrics.forgotten)
     inbox = Inbox(lambda key: controller.wake(key), host.clock)
     parse = Memo(partial(parse_trigger, grants=settings.sources))
     observer = TriggerObserver(watch, host.api, memory, inbox, host.clock, parse, metrics)

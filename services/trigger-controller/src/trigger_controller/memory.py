@@ -15,7 +15,7 @@ cannot fill pw_triggers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -29,6 +29,7 @@ from paddlewheel.bus.streams import BUS_FULL, DEFERRED_BUCKET, ORIGINS_BUCKET, T
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import EPOCH
+from paddlewheel.core.backoff import Backoff
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Retry
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
@@ -36,7 +37,15 @@ from paddlewheel.operator.concurrency import gather_bounded
 from trigger_controller.domain import marks, pages
 from trigger_controller.domain.model import Deferred, Origin, Page
 from trigger_controller.domain.policies.deferral import Change, changed
-from trigger_controller.timing import DEFERRED_CHECK_INTERVAL_SECONDS, MARK_REFRESH_INTERVAL_SECONDS
+from trigger_controller.timing import (
+    DEFERRED_CHECK_INTERVAL_SECONDS,
+    EVENT_RECALL_GRACE_SECONDS,
+    MARK_REFRESH_INTERVAL_SECONDS,
+    WRITE_RETRY_INTERVAL_SECONDS,
+    WRITE_RETRY_MAX_INTERVAL_SECONDS,
+)
+
+_SECONDS_PER_DAY = 86400
 
 T = TypeVar("T")
 
@@ -54,11 +63,17 @@ class Memory:
     time, without trying.
     """
 
-    def __init__(self, buckets: Buckets, clock: Clock) -> None:
+    def __init__(
+        self, buckets: Buckets, clock: Clock, forgotten: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Args:
+        forgotten: called with the number of marks that made room for others too early.
+        """
         self._marks = buckets.key_value(TRIGGERS_BUCKET)
         self._deferred = buckets.key_value(DEFERRED_BUCKET)
         self._origins = buckets.key_value(ORIGINS_BUCKET)
         self._clock = clock
+        self._forgotten = forgotten
         self._breaker = CircuitBreaker(clock)
         self._without_deferred: dict[str, float] = {}
 
@@ -108,10 +123,12 @@ class Memory:
 
     async def _mark_all(self, key: str, digests: Collection[str]) -> None:
         """Add digests to an entry, to which other triggers of the namespace may add at the same time."""
+        pauses = _pauses()
         while True:
             entry = await self._entry(self._marks, key)
             before = marks.read(entry.value if entry else None)
-            after = marks.added(before, digests)
+            today = self._clock.now().timestamp() // _SECONDS_PER_DAY
+            after = marks.added(before, digests, int(today))
             if after == before:
                 return
             try:
@@ -120,14 +137,17 @@ class Memory:
                 else:
                     await self._call(self._marks.update(key, marks.write(after), entry.revision))
             except (AlreadyExists, Conflict):
+                await self._clock.sleep(pauses.next(None))
                 continue
+            if early := marks.forgotten(
+                before, after, int(today - EVENT_RECALL_GRACE_SECONDS / _SECONDS_PER_DAY)
+            ):
+                self._forgotten(early)
             return
 
     async def origin(self, uid: str) -> Origin:
         """The origin of an object, which may be deleted; empty if no trigger created it."""
-        key = f"origin.{uid}"
-        # The last release stored origins in the bucket of marks.
-        found = await self._entry(self._origins, key) or await self._entry(self._marks, key)
+        found = await self._entry(self._origins, f"origin.{uid}")
         stored = orjson.loads(found.value or b"{}") if found else {}
         return Origin(str(stored.get("creator", "")), tuple(stored.get("chain", ())))
 
@@ -152,7 +172,6 @@ class Memory:
             return Deferred()
         # Set the time before the read, so that a change during the read can clear it.
         self._without_deferred[trigger_uid] = self._clock.monotonic()
-        await self._take_over(trigger_uid)
         entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
         found = pages.read(entry.value if entry else None)
         if entry is None or not found.count:
@@ -165,25 +184,6 @@ class Memory:
         return found
 
     async def change_deferred(self, trigger_uid: str, change: Change) -> Deferred:
-        """Add and remove deferred events; see `_change`."""
-        await self._take_over(trigger_uid)
-        return await self._change(trigger_uid, change)
-
-    async def _take_over(self, trigger_uid: str) -> None:
-        """Move events that a replica of the last release has deferred in the bucket of marks."""
-        key = f"deferred.{trigger_uid}"
-        old = await self._entry(self._marks, key)
-        found = pages.read(old.value if old else None)
-        if old is None or not found.count:
-            return
-        entries = [await self._entry(self._marks, _page_key(trigger_uid, page.name)) for page in found.pages]
-        events = (*(o for entry in entries if entry for o in pages.read(entry.value).events), *found.events)
-        await self._change(trigger_uid, Change(events), found.store)
-        with suppress(Conflict):
-            # If that replica has deferred more events meanwhile, the next call moves them.
-            await self._call(self._marks.update(key, b"{}", old.revision))
-
-    async def _change(self, trigger_uid: str, change: Change, store: str = "") -> Deferred:
         """Add and remove deferred events. Idempotent, and safe if other replicas do the same.
 
         Pages never change. A page is written before the entry that refers to it, and deleted after it.
@@ -194,9 +194,10 @@ class Memory:
         Raises:
             Retry: the bus is unreachable, or there is no room for the added events.
         """
+        pauses = _pauses()
         while True:
             entry = await self._entry(self._deferred, f"deferred.{trigger_uid}")
-            before = pages.read(entry.value) if entry else Deferred(store=store or uuid4().hex)
+            before = pages.read(entry.value) if entry else Deferred(store=uuid4().hex)
             after, beyond = pages.split(changed(before, change))
             is_full = len(before.pages) + len(beyond) > pages.MOST_PAGES
             if is_full:
@@ -208,6 +209,7 @@ class Memory:
             if is_written:
                 break
             await self._delete_pages(trigger_uid, added)
+            await self._clock.sleep(pauses.next(None))
         if is_full:
             raise Retry("DeferredEventsFull", "no more events of this trigger can be deferred")
         return after
@@ -282,6 +284,11 @@ class Memory:
             is_full = error.reason == BUS_FULL
             problem = "is full: raise its maxBytes in nats.streams" if is_full else "cannot be reached"
             raise Retry(Reason.BUS_UNAVAILABLE, f"the bucket of remembered events {problem}") from error
+
+
+def _pauses() -> Backoff[None]:
+    """Between two conditional writes of an entry that other replicas or triggers write, too."""
+    return Backoff(WRITE_RETRY_INTERVAL_SECONDS, WRITE_RETRY_MAX_INTERVAL_SECONDS, jitter=0.5)
 
 
 def _page_key(trigger_uid: str, name: str) -> str:

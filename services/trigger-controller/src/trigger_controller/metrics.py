@@ -27,6 +27,10 @@ class Metrics(FactMetrics):
         self._lost = self.meter.create_counter(
             "paddlewheel.triggers.events.lost", description="deferred events that the bus has lost"
         )
+        self._forgotten = self.meter.create_counter(
+            "paddlewheel.triggers.marks.forgotten",
+            description="marks of events that made room for others within 13 days; the events may fire again",
+        )
         self._creations = self.meter.create_counter(
             "paddlewheel.triggers.creations", description="creations by kind and outcome"
         )
@@ -51,6 +55,10 @@ class Metrics(FactMetrics):
         by trial.
         """
         self._skipped.add(count, {"reason": reason})
+
+    def forgotten(self, count: int) -> None:
+        """A namespace has more marks than the bucket keeps for it."""
+        self._forgotten.add(count)
 
     def created(self, applied: Applied) -> None:
         """Count children that were created, or found from an earlier attempt, and refused ones."""

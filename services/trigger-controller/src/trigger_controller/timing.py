@@ -46,6 +46,12 @@ EVENT_RECALL_GRACE_SECONDS = 13 * 86400.0
 """The memory knows all events younger than this, a day less than the age limit of the bucket
 (`streams.FIRED`)."""
 
+WRITE_RETRY_INTERVAL_SECONDS = 0.02
+"""An entry that another replica or trigger has changed is written again after this time, which each failure
+doubles."""
+WRITE_RETRY_MAX_INTERVAL_SECONDS = 1.0
+"""Largest interval between two such writes."""
+
 # Policies
 
 

@@ -42,6 +42,8 @@ class Access:
         services: of others, whose streams and durables belong to the bus as ours do.
         limits: stream name to what whoever makes it gives it beyond its declaration.
         inbox_prefix: of the subjects of replies, "" = `_INBOX`.
+        namespaces: only live facts of these namespaces are read, and nothing is asked for; () = a client that
+            may do more.
         ends_with_wrong_certificate: calls raise Permanent when the server has a wrong certificate.
             Services wait, because their files may be replaced.
         role: whose permissions the connection has, for log and error messages.
@@ -62,6 +64,7 @@ class Access:
     services: tuple[DeclaredService, ...] = ()
     limits: Mapping[str, Limits] = field(default_factory=dict)
     inbox_prefix: str = ""
+    namespaces: tuple[str, ...] = ()
     ends_with_wrong_certificate: bool = False
     role: str = ""
 

@@ -116,6 +116,11 @@ class Reading:
     refine: Refine | None = None
     caught_up: Callable[[], None] | None = None
 
+    @property
+    def is_live(self) -> bool:
+        """It needs no stored event and no position on the server."""
+        return self.since is None and self.follow and not self.durable
+
 
 class Reader(Protocol):
     """Reads events without handling them: nothing is parked, what cannot be decoded is skipped and logged."""

@@ -36,9 +36,6 @@ class StreamSpec:
         live: the part of each stored message that the server publishes on `live_subject`. Readers without a
             consumer need the headers. Subscribers receive the whole messages, so that a fact that is refused
             or repeated does not reach them.
-        expendable: the publishers publish the content again, so the installer may replace the stream where
-            the server cannot change it.
-        kept: the content must not be lost, so the installer replaces the stream, with everything unread.
         declaration: a number that is raised whenever another field changes. A service with an older
             declaration leaves the stream as it is, so that two releases do not undo each other's changes
             during an upgrade.
@@ -61,14 +58,7 @@ class StreamSpec:
     discard_new_per_subject: bool = False
     num_replicas: int = 1
     live: Literal["", "headers", "messages"] = ""
-    expendable: bool = False
-    kept: bool = False
     declaration: int = 1
-
-    @property
-    def is_replaceable(self) -> bool:
-        """The installer may delete the stream and create it again, where the server cannot change it."""
-        return self.expendable or self.kept
 
 
 def _bucket(name: str, max_bytes: int, max_msg_size: int = MAX_MESSAGE) -> StreamSpec:
@@ -120,7 +110,7 @@ def _lossy(name: str, max_bytes: int, *, max_msg_size: int = MAX_MESSAGE, declar
     facts = _facts(
         name, max_bytes, _DAY, max_msg_size=max_msg_size, max_msgs_per_subject=1, declaration=declaration
     )
-    return replace(facts, storage="memory", expendable=True)
+    return replace(facts, storage="memory")
 
 
 JOBS = _facts("JOBS", 256 * _MIB, declaration=2)
@@ -148,7 +138,6 @@ SOURCES = StreamSpec(
     max_msg_size=8 * 1024,
     max_msgs_per_subject=128,
     discard_new_per_subject=True,
-    kept=True,
     declaration=2,
 )
 WORK = StreamSpec(
@@ -161,7 +150,6 @@ WORK = StreamSpec(
     discard="new",
     allow_direct=True,
     allow_msg_ttl=True,
-    expendable=True,
     declaration=2,
 )
 DEAD_LETTERS = StreamSpec(
@@ -274,11 +262,6 @@ def _differs(name: str, want: object, have: object) -> bool:
         # 0 or less = no limit.
         return have > 0 and (have < want or want <= 0)
     return want != have
-
-
-def aside(spec: StreamSpec) -> str:
-    """The stream that holds what is unread while a stream is replaced."""
-    return f"{spec.name}_MOVED"
 
 
 def live_subject(spec: StreamSpec, pattern: str) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from paddlewheel.bus import Access, tls_problem
 from paddlewheel.bus.admin.permissions import SUBSCRIBER, inbox_prefix
 from paddlewheel.sdk.errors import InvalidArgument
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def resolve_access(
@@ -26,6 +29,7 @@ def resolve_access(
     | NATS_TLS_DIR | tls_dir | folder with ca.crt |
     | NATS_TOKEN_FILE | | projected service-account token |
     | NATS_TEAM | | team of subscribers to join with the token |
+    | NATS_NAMESPACES | | without a team: namespaces, joined by commas, whose live facts are received |
     | NATS_CREDS | creds_file | credentials file, or seed of an nkey, for a server of your own |
     | NATS_TLS_HOSTNAME | | name in the server's certificate, if it differs from the address |
 
@@ -44,6 +48,7 @@ def resolve_access(
     _check_tls("tls_dir" if tls_dir else "NATS_TLS_DIR", folder)
     _check_credentials("creds_file" if creds_file else "NATS_CREDS", credentials)
     _check_token(token, folder)
+    namespaces = _namespaces(env) if role == SUBSCRIBER else ()
     return Access(
         url=address,
         creds_file=credentials,
@@ -52,9 +57,25 @@ def resolve_access(
         tls_hostname=env.get("NATS_TLS_HOSTNAME", ""),
         streams="assume",
         inbox_prefix=inbox_prefix(role),
+        namespaces=namespaces,
         ends_with_wrong_certificate=True,
-        role=(token and role == SUBSCRIBER and env.get("NATS_TEAM")) or role,
+        role=".".join((role, *namespaces)) if namespaces else _role(env, token, role),
     )
+
+
+def _role(env: Mapping[str, str], token: str, role: str) -> str:
+    """A member of a team connects by its name."""
+    return (token and role == SUBSCRIBER and env.get("NATS_TEAM")) or role
+
+
+def _namespaces(env: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in env.get("NATS_NAMESPACES", "").split(",") if name.strip())
+    if names and env.get("NATS_TEAM"):
+        raise InvalidArgument("NATS_NAMESPACES", "NATS_TEAM is set, too", "set one of them")
+    if wrong := [name for name in names if not _NAMESPACE.fullmatch(name)]:
+        remedy = "join names of namespaces by commas, for example team-a,team-b"
+        raise InvalidArgument("NATS_NAMESPACES", f"{wrong[0]!r} is not the name of a namespace", remedy)
+    return names
 
 
 def _check_tls(source: str, folder: str) -> None:

@@ -91,6 +91,9 @@ def events(
     Failures: lost connections, restarted servers and recreated streams do not end the loop. docs/events.md
     describes the order of events after a stream was recreated.
 
+    An account that is in no team, but may watch namespaces, names them in NATS_NAMESPACES. It receives their
+    facts while it is connected, so it passes neither `since` nor `durable`.
+
     Args:
         job: a PaddleJob, "namespace/name", or all jobs of a namespace, "namespace/*". The job may be deleted,
             or not created yet. If several jobs had the name one after the other, `event.object.uid`
@@ -123,13 +126,23 @@ def events(
     Raises:
         InvalidArgument: an argument is invalid; raised at once. The message names the parameter and what to
             pass instead. Raised from the loop if `durable` was created for another selection.
-            paddlewheel.core.errors.Permanent: the server's certificate has another name or another authority
-            at the first connection; raised from the loop. paddlewheel.core.errors.Retry: the bus was
-            unreachable for `open_within` seconds; raised from the loop.
+        paddlewheel.core.errors.Permanent: the server's certificate has another name or another authority
+            at the first connection, or all selected facts are about namespaces that are not in
+            NATS_NAMESPACES; raised from the loop.
+        paddlewheel.core.errors.Retry: the bus was unreachable for `open_within` seconds; raised from the
+            loop.
     """
     wish = Wish(job, sample_set, sample_job, paddle_service, service, context, types)
     asked = query(wish, since=since, durable=durable, follow=follow, open_within=open_within)
-    return subscribe(resolve_access(url, tls_dir, creds_file), asked)
+    access = resolve_access(url, tls_dir, creds_file)
+    if access.namespaces and not asked.reading.is_live:
+        given = "durable" if durable else "follow" if not follow else "since"
+        raise InvalidArgument(
+            given,
+            "NATS_NAMESPACES gives live facts only",
+            f"omit {given}, or join a team (NATS_TEAM)",
+        )
+    return subscribe(access, asked)
 
 
 async def subscribe(access: Access, asked: Query) -> AsyncGenerator[Event, None]:

@@ -34,7 +34,7 @@ from paddlewheel.bus.admin.permissions import (
     member_of,
     role_named,
 )
-from paddlewheel.bus.admin.rights import Identity, rights
+from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.certificates import make_authority, make_key, make_server
@@ -95,6 +95,9 @@ def _installer_env(manifests: Manifests, name: str) -> str:
     return str(value)
 
 
+WATCHER = "subscriber.default"
+"""The user that receives the live facts of namespace `default` without a team."""
+
 _ACCOUNT = re.compile(r'^  "([^"]+)": (\{.*\})$', re.MULTILINE)
 _BUS_AUTH = re.compile(
     r"^# Public keys of bus-auth.*?^authorization \{.*?^\}\n|^  BUS_AUTH: \{$.*?^  \}\n",
@@ -109,6 +112,7 @@ def with_passwords(config: str, teams: Iterable[Team] = (), services: Sequence[D
     entries = [
         *((name, rights(Identity(name), declared)) for name in names),
         *((team.name, (team.name, member_of(team.name))) for team in teams),
+        (WATCHER, rights(Identity(SUBSCRIBER, watch=Watch(frozenset({"default"}), ("default", "watcher"))))),
     ]
 
     def users(match: re.Match[str]) -> str:

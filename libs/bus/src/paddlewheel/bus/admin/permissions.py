@@ -198,7 +198,6 @@ def _installs(declared: Declared) -> Permissions:
     anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
     consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
     names = [f"{each.stream}.{each.durable}" for each in declared.durables]
-    copies = [streams.aside(each) for each in declared.streams if each.kept]
     return Permissions(
         publish=_set(
             f"{_API}.INFO",
@@ -213,9 +212,6 @@ def _installs(declared: Declared) -> Permissions:
             ),
             *(f"{consumer}.{call}.{name}.*" for name in facts for call in ("INFO", "CREATE", "DELETE")),
             *(f"{consumer}.NAMES.{name}" for name in facts),
-            # Streams that it may replace, and the copy of the unread messages in them.
-            *(f"{_API}.STREAM.DELETE.{each.name}" for each in declared.streams if each.is_replaceable),
-            *(f"{_API}.STREAM.{call}.{name}" for name in copies for call in (*_MAKING, "DELETE")),
         ),
         subscribe=_set(f"{inbox_prefix(INSTALLER)}.>"),
     )

@@ -68,6 +68,9 @@ def within(subject: str, namespace: str) -> str:
     return ".".join([*tokens[:_NAMESPACE], namespace, *tokens[_NAMESPACE + 1 :]])
 
 
-def fed_by(consumer: str) -> Team | None:
-    """Whose mirror a consumer feeds; its namespaces are not known by that. None for another consumer."""
-    return Team(consumer.removeprefix(FEED_PREFIX)) if consumer.startswith(FEED_PREFIX) else None
+def fed_by(stream: str, consumer: str, deliver_subject: str | None) -> Team | None:
+    """The team whose mirror of a stream a consumer feeds, without its namespaces. None for a consumer of
+    others, which may have any name."""
+    team = Team(consumer.removeprefix(FEED_PREFIX))
+    is_feed = (consumer, deliver_subject) == (team.feed, team.delivery(stream))
+    return team if is_feed else None

@@ -19,6 +19,7 @@ from paddlewheel.bus.nats.dead_letters import NatsDeadLetterBox, NatsDeadLetters
 from paddlewheel.bus.nats.history import NatsHistory
 from paddlewheel.bus.nats.inspect import NatsInspector
 from paddlewheel.bus.nats.kv import NatsKeyValue
+from paddlewheel.bus.nats.live import LiveReader
 from paddlewheel.bus.nats.mirrors import Mirrors
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
@@ -31,6 +32,7 @@ from paddlewheel.bus.ports import (
     Handler,
     KeyValue,
     RawMessage,
+    Reader,
     Reading,
     Subscription,
     WorkStore,
@@ -71,7 +73,11 @@ class NatsBus:
         self._publisher = StreamPublisher(self._connection, self._provision)
         self._history = NatsHistory(self._connection, self._provision)
         self._commands = NatsCommands(self._connection, self._clock)
-        self._reader = NatsReader(self._connection, self._provision, self._clock)
+        self._reader: Reader = (
+            LiveReader(self._connection, access.namespaces, self._clock)
+            if access.namespaces
+            else NatsReader(self._connection, self._provision, self._clock)
+        )
         self._dead_letters = NatsDeadLetterBox(
             self._connection, self._provision, self._publisher, self._clock
         )

@@ -57,9 +57,12 @@ class Client(nats.aio.client.Client):
     Args:
         tls_dir: folder of certificates; TLS is demanded unless it is "".
         on_dead: called when the server no longer answers over this connection.
+        is_asking: it makes requests, so it listens for answers.
     """
 
-    def __init__(self, tls_dir: str, who: str, on_dead: Callable[[], None]) -> None:
+    def __init__(
+        self, tls_dir: str, who: str, on_dead: Callable[[], None], *, is_asking: bool = True
+    ) -> None:
         super().__init__()
         self._tls_dir = tls_dir
         self._who = who
@@ -67,7 +70,7 @@ class Client(nats.aio.client.Client):
         self._is_secured = False
         self._answers = Answers(self.suspect)
         self._inbox = ""
-        self._deaf = ""
+        self._deaf = "" if is_asking else f"{who} makes no requests"
         self.unheard: set[str] = set()
         """Subjects in lower case that the server's permissions do not let it subscribe to."""
         self._probing: asyncio.Task[None] | None = None
@@ -87,6 +90,8 @@ class Client(nats.aio.client.Client):
             # What a server does that speaks TLS and does not accept the client's certificate.
             raise nats.errors.Error("the server closed the connection")
         self._inbox = self.new_inbox()
+        if self._deaf:
+            return
         await self.subscribe(f"{self._inbox}.*", cb=self._on_answer)
 
     async def discard(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import nats.errors
@@ -15,6 +14,7 @@ from paddlewheel.bus.commands import CommandServer, Replies, Reply, Send, check_
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
+from paddlewheel.bus.nats.live import subscribed
 from paddlewheel.bus.ports import CommandHandler
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
@@ -44,32 +44,12 @@ class NatsCommands:
     async def _serve(self, subject: str, server: CommandServer) -> None:
         """Until the connection is lost. Running commands continue: their answer may still be delivered."""
         try:
-            async with aclosing(self._messages(subject)) as messages:
+            async with aclosing(subscribed(self._connection, subject)) as messages:
                 async for msg in messages:
-                    if msg.reply:
+                    if msg is not None and msg.reply:
                         server.take(msg.data, _sender(self._connection, msg.reply))
         except Retry as error:
             log.info("commands are not received for now", subject=subject, why=str(error))
-
-    async def _messages(self, subject: str) -> AsyncGenerator[Msg, None]:
-        """Messages on a subject from now on; ends with the connection. Raises Retry."""
-        arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
-
-        async def take(msg: Msg) -> None:
-            arrived.put_nowait(msg)
-
-        client = await self._connection.client()
-        stop_listening = self._connection.on_lost(lambda: arrived.put_nowait(None))
-        try:
-            async with self._connection.calling(f"subscribe to {subject}"):
-                subscription = await client.subscribe(subject, cb=take)
-            try:
-                while (msg := await arrived.get()) is not None:
-                    yield msg
-            finally:
-                await _unsubscribe(subscription)
-        finally:
-            stop_listening()
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
         check_command(subject, data)

@@ -195,7 +195,7 @@ class Connection:
     def _new_client(self) -> Client:
         access = self._access
         who = f"role {access.role}" if access.role else self._name
-        client = Client(access.tls_dir, who, lambda: self._lose(client))
+        client = Client(access.tls_dir, who, lambda: self._lose(client), is_asking=not access.namespaces)
         return client
 
     async def _connect(self, client: Client) -> None:

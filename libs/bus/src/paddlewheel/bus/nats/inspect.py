@@ -43,14 +43,16 @@ class NatsInspector:
         others = await self._others(js)
         names = [*(spec.name for spec, _ in there), *(other.name for other in others)]
         consumers = [found for name in names for found in await self._durables(js, name)]
-        feeds = [(each, team) for each in consumers if (team := fed_by(each.name))]
+        fed = [(each, fed_by(each.stream_name, each.name, each.config.deliver_subject)) for each in consumers]
         verdict = judge_durability(self._access, facts, await ask_monitors(self._access.monitor_url))
         return BusStatus(
             streams=tuple(_stream_status(info, facts[spec.name].drift) for spec, info in there),
             missing=tuple(name for name, info in infos.items() if info is None),
-            durables=tuple(each for each in consumers if not fed_by(each.name)),
+            durables=tuple(_durable_status(each) for each, team in fed if team is None),
             warnings=verdict.warnings,
-            mirrors=tuple([await mirror_status(self._connection, team, each.stream) for each, team in feeds]),
+            mirrors=tuple(
+                [await mirror_status(self._connection, team, each.stream_name) for each, team in fed if team]
+            ),
             others=others,
         )
 
@@ -76,13 +78,13 @@ class NatsInspector:
                 return None
             return found
 
-    async def _durables(self, js: JetStreamContext, stream: str) -> list[DurableStatus]:
+    async def _durables(self, js: JetStreamContext, stream: str) -> list[ConsumerInfo]:
         found: list[ConsumerInfo] = []
         while True:
             async with self._connection.calling(f"consumers of {stream}"):
                 page = await js.consumers_info(stream, offset=len(found))
             if not page:
-                return [_durable_status(info) for info in found if _is_durable(info)]
+                return [info for info in found if _is_durable(info)]
             found += page
 
 

@@ -11,7 +11,7 @@ from nats.js.errors import APIError
 
 from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
-from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team
+from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team, fed_by
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import from_server
 from paddlewheel.bus.streams import StreamSpec, matches, overlaps
@@ -209,7 +209,10 @@ class Mirrors:
         answer = await ask(self._connection, f"{_API}.CONSUMER.NAMES.{spec.name}") or {}
         known = {team.feed for team in self._teams}
         for name in answer.get("consumers") or ():
-            if name.startswith(FEED_PREFIX) and name not in known:
+            if not name.startswith(FEED_PREFIX) or name in known:
+                continue
+            found = await ask(self._connection, f"{_API}.CONSUMER.INFO.{spec.name}.{name}")
+            if found and fed_by(spec.name, name, found["config"].get("deliver_subject")):
                 await ask(self._connection, f"{_API}.CONSUMER.DELETE.{spec.name}.{name}")
                 log.info("bus mirror is no longer fed", stream=spec.name, consumer=name)
 

@@ -21,10 +21,9 @@ from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.durable import durable_config
 from paddlewheel.bus.nats.errors import CONSUMER_EXISTS, STORAGE_TOO_SMALL, STREAM_MISSING, STREAM_NOT_FOUND
 from paddlewheel.bus.nats.monitor import ask_monitors
-from paddlewheel.bus.nats.moving import bring_back, put_aside
 from paddlewheel.bus.nats.shape import ensure, facts_of
 from paddlewheel.bus.ports import OtherSelection, Reading
-from paddlewheel.bus.streams import Limits, StreamSpec, enlarged, stream_named, streams_under
+from paddlewheel.bus.streams import Limits, enlarged, stream_named, streams_under
 from paddlewheel.core.errors import Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
@@ -245,7 +244,7 @@ class Provision:
         for spec in self._specs:
             try:
                 async with self._connection.calling(f"stream {spec.name}"):
-                    found[spec.name] = await self._ensure_stream(js, spec)
+                    found[spec.name] = await ensure(js, spec)
             except Retry as error:
                 if error.reason != STORAGE_TOO_SMALL:
                     raise
@@ -254,16 +253,6 @@ class Provision:
             log.error("bus streams cannot be created", why=tuple(no_room.values()))
         self._no_room, self._room_asked_at = no_room, self._now()
         return found
-
-    async def _ensure_stream(self, js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
-        if not spec.kept:
-            return await ensure(js, spec)
-        await put_aside(
-            self._connection, spec, [each.durable for each in self._durables if each.stream == spec.name]
-        )
-        facts = await ensure(js, spec)
-        await bring_back(self._connection, spec)
-        return facts
 
     async def _ensure_durables(self, js: JetStreamContext) -> None:
         """Make the durables of every service, except on a stream that the server has no room for."""

@@ -24,7 +24,7 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 _DECLARATION, _LIVE, _REPLICAS = "declaration", "live", "num_replicas"
-_OURS = (_DECLARATION, _LIVE, "expendable", "kept")
+_OURS = (_DECLARATION, _LIVE)
 """Fields of a declaration that the server does not have."""
 
 log = LibraryLogger(__name__)
@@ -35,10 +35,6 @@ async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
     try:
         info = await js.stream_info(spec.name)
     except NotFoundError:
-        info = await _create(js, spec)
-    if spec.expendable and facts_of(spec, info).drift.fixed:
-        log.warning("bus stream is made anew: it cannot be changed in place", stream=spec.name)
-        await js.delete_stream(spec.name)
         info = await _create(js, spec)
     return await _correct(js, spec, info)
 
@@ -51,8 +47,6 @@ def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
     found = {
         **_plain(vars(info.config)),
         _DECLARATION: _declaration_of(info.config),
-        "expendable": spec.expendable,
-        "kept": spec.kept,
         _LIVE: spec.live if info.config.republish == _republished(spec) else "otherwise",
     }
     return StreamFacts(replicas, find_drift(_plain(asdict(spec)), found))
