@@ -45,7 +45,7 @@ from trigger_controller.timing import (
     WRITE_RETRY_MAX_INTERVAL_SECONDS,
 )
 
-_SECONDS_PER_DAY = 86400
+_DAY = 86400
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Memory:
         while True:
             entry = await self._entry(self._marks, key)
             before = marks.read(entry.value if entry else None)
-            today = self._clock.now().timestamp() // _SECONDS_PER_DAY
+            today = self._clock.now().timestamp() // _DAY
             after = marks.added(before, digests, int(today))
             if after == before:
                 return
@@ -140,7 +140,7 @@ class Memory:
                 await self._clock.sleep(pauses.next(None))
                 continue
             if early := marks.forgotten(
-                before, after, int(today - EVENT_RECALL_GRACE_SECONDS / _SECONDS_PER_DAY)
+                before, after, int(today - EVENT_RECALL_GRACE_SECONDS / _DAY)
             ):
                 self._forgotten(early)
             return
