@@ -179,11 +179,11 @@ class BusAuthStand:
         name: str = "",
         is_allowed: bool = True,
     ) -> None:
-        """Until the API server goes by what was just bound, or unbound: it hears of that a moment later.
+        """Wait until the API server applies a new or deleted binding, which takes a moment.
 
         Args:
-            where, name: of what is asked about, "" = all.
-            of: namespace of the account, "" = the release's.
+            where, name: namespace and name of the object in the check; "" = all.
+            of: namespace of the account; "" = the release's.
         """
         namespace = of or self.home
         asked = {"group": _GROUP, "resource": resource, "verb": verb, "namespace": where, "name": name}

@@ -42,7 +42,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Asked:
-    """The rights that accounts of the chart have used, and those that were refused."""
+    """The rights that accounts of the chart have used, and refused ones."""
 
     used: frozenset[Right] = frozenset()
     refused: frozenset[Right] = frozenset()

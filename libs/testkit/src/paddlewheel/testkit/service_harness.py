@@ -167,7 +167,7 @@ class ServiceHarness:
             "POD_NAMESPACE": self.namespace,
             "POD_NAME": replica,
             "HTTP_PORT": "0",
-            # As rare as in production, so that no wait of a test ends because of it.
+            # The resync is as rare as in production, so that no wait of a test ends because of it.
             "RESYNC": f"{300 * SPEED}",
         }
         prefix = self.spec.module.upper()
@@ -280,8 +280,12 @@ class ServiceHarness:
         await eventually(gone, within=within, what=f"{key} is gone")
 
     async def take_away(self, owner: Key, resource: Resource, child: Key) -> None:
-        """Make a child nobody's for as long as its owner says, with the child's kind, that it is not its own:
-        the service, which sees only what has its labels, tries to make it anew, and reads what is there."""
+        """Remove a child's labels and owner until its owner has the condition OwnedByAnother, and restore
+        them.
+
+        The service watches only objects with its labels, so it tries to create the child again, and finds the
+        existing object.
+        """
         before = (await self.get(child, resource))["metadata"]
         parts = ("labels", "annotations", "ownerReferences")
 
@@ -292,7 +296,7 @@ class ServiceHarness:
 
         await self.cluster.patch(resource, child, {"metadata": dict.fromkeys(parts)})
         await eventually(
-            is_told, within=WITHIN, what=f"{owner} says that {resource.kind} {child} is not its own"
+            is_told, within=WITHIN, what=f"{owner} reports {resource.kind} {child} as owned by another"
         )
         assert (await self.get(child, resource))["metadata"]["uid"] == before["uid"]
         await self.cluster.patch(resource, child, {"metadata": {name: before.get(name) for name in parts}})

@@ -162,7 +162,8 @@ class TestRun:
             file.write(f"{line}\n")
 
     def _noted(self, kind: str) -> list[str]:
-        """Nothing once somebody has ended the run: a run that was killed is ended by whoever comes first."""
+        """The notes of this kind; [] if another process has ended the run, e.g. because this one was
+        killed."""
         with suppress(FileNotFoundError):
             return (self.directory / kind).read_text().splitlines()
         return []
