@@ -53,8 +53,8 @@ def untold(rows: Iterable[str]) -> list[str]:
     return [row for row in rows if not any(threat.is_tried_in(row) for threat in THREATS)]
 
 
-_ANYONE, _SUBSCRIBER = "anyone", "subscriber"
-_OUTSIDERS = "anyone but operators"
+_ANYONE, _SUBSCRIBER = "any client", "subscriber"
+_OUTSIDERS = "any client except operators"
 
 THREATS = (
     Threat(
@@ -92,7 +92,7 @@ THREATS = (
     ),
     Threat(
         _ANYONE,
-        "publish another's facts",
+        "publish facts, commands",
         (
             "* publishes what is another's",
             "* hears what is not for it",
@@ -103,11 +103,11 @@ THREATS = (
     Threat(_SUBSCRIBER, "use up consumers", ("subscriber uses up the consumers",)),
     Threat(
         "one team of subscribers",
-        "read facts of namespaces",
+        "read facts of other namespaces",
         ("team reads facts of namespaces that are not its own", "team takes another team's *"),
     ),
     Threat(
-        "a token's holder who may watch a team's namespaces",
+        "an account that may watch a team's namespaces",
         "enter the team's account",
         (
             "subscriber of no team takes a team's deliveries",
@@ -116,12 +116,12 @@ THREATS = (
     ),
     Threat(_SUBSCRIBER, "take live facts", ("*takes * live facts by its queue group",)),
     Threat(
-        "anyone who is let in",
+        "any client with access",
         "use up the server's connections",
         ("evaluator uses up the server's connections",),
     ),
     Threat(
-        "anyone who is let in",
+        "any client with access",
         "fill the server's memory with subscriptions",
         ("subscriber of no team fills the server's memory with subscriptions",),
     ),
@@ -132,17 +132,17 @@ THREATS = (
     ),
     Threat(
         "any pod of the cluster",
-        "keep others out",
+        "keep other clients out",
         ("a flood from one host keeps other hosts out",),
     ),
     Threat(
         "any pod of the cluster, or an object store",
-        "post that an object was created",
+        "report an upload",
         ("any pod posts objectcreated without a token", "store a speaks for b"),
     ),
     Threat(
         "author of a Trigger",
-        "learn the keys of a store",
+        "read keys of a store",
         ("a namespace follows a source that it is not granted",),
     ),
     Threat(

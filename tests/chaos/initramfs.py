@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from paddlewheel.devcluster.binaries import cache_dir
 from paddlewheel.devcluster.commands import run, tool
-from paddlewheel.devcluster.doctor import APT_TIMEOUT, apt_environment
+from paddlewheel.devcluster.doctor import INSTALLATION_TIMEOUT_SECONDS, apt_environment
 
 KERNEL = "linux-image-cloud-amd64"
 """Depends on the package of the current kernel, which has ext4 built in."""
@@ -78,7 +78,7 @@ def _unpack_into(folder: Path) -> None:
 
 
 def _apt(*command: str) -> str:
-    return run(command, env=apt_environment(), timeout=APT_TIMEOUT)
+    return run(command, env=apt_environment(), timeout=INSTALLATION_TIMEOUT_SECONDS)
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:

@@ -78,7 +78,7 @@ async def test_an_edit_of_a_finished_operation_gives_a_warning(api: Api) -> None
     async with api.kept(make("SampleJob")) as stored:
         await api.patch(stored, {"status": {"phase": "Succeeded"}}, subresource="status")
         answer = await api.patch(stored, {"spec": {"terminate": True}})
-    assert any("make a new SampleJob" in line for line in answer.warnings)
+    assert any("create a new SampleJob" in line for line in answer.warnings)
 
 
 async def test_a_change_of_metadata_alone_gives_no_warning(api: Api) -> None:

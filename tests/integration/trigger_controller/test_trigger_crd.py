@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no source": (
         {"when": {"objectStore": {"bucket": "b"}}},
         "spec.when.objectStore.source",
-        "name the source",
+        "last part of the webhook",
     ),
     "source no subject can carry": (
         {"when": {"objectStore": STORE | {"source": "a.b"}}},

@@ -181,7 +181,7 @@ def test_an_addon_that_is_not_ready_names_the_command_that_installs_it_again(
     recorded: tuple[ClusterDirs, ClusterRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addon_install, "AdminApi", lambda *_: ApiOf({}))
-    monkeypatch.setattr(addon_install, "_DEADLINE", -1.0)
+    monkeypatch.setattr(addon_install, "_ADDON_READY_TIMEOUT_SECONDS", -1.0)
     with pytest.raises(
         Permanent, match="`paddlewheel cluster up --name a --nodes 3 --with gateway` installs it"
     ):

@@ -139,9 +139,7 @@ class Memory:
             except (AlreadyExists, Conflict):
                 await self._clock.sleep(pauses.next(None))
                 continue
-            if early := marks.forgotten(
-                before, after, int(today - EVENT_RECALL_GRACE_SECONDS / _DAY)
-            ):
+            if early := marks.forgotten(before, after, int(today - EVENT_RECALL_GRACE_SECONDS / _DAY)):
                 self._forgotten(early)
             return
 

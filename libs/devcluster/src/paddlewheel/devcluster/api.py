@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from paddlewheel.core.errors import Retry
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
-_TIMEOUT = 10.0
+_REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 class AdminApi:
@@ -49,7 +49,9 @@ class AdminApi:
             raise Retry("Refused", f"POST {path}: {status} {answer.decode(errors='replace')[:500]}")
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        connection = http.client.HTTPSConnection(self._netloc, timeout=_TIMEOUT, context=self._context)
+        connection = http.client.HTTPSConnection(
+            self._netloc, timeout=_REQUEST_TIMEOUT_SECONDS, context=self._context
+        )
         try:
             headers = {"Content-Type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)

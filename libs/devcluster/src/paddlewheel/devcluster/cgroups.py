@@ -17,7 +17,7 @@ from pathlib import Path
 _CLONE_NEWCGROUP = 0x02000000
 _ROOT = Path("/sys/fs/cgroup")
 _COPIED = ("cpuset.cpus", "cpuset.mems")
-_DEADLINE = 10.0
+_REMOVAL_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _remove_tree(root: Path) -> None:
 
 def _remove_empty(folder: Path) -> None:
     """The kernel reports a cgroup as busy for a moment after its last process has exited."""
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + _REMOVAL_TIMEOUT_SECONDS
     while True:
         try:
             return folder.rmdir()

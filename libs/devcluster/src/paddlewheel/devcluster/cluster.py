@@ -245,9 +245,10 @@ def _taken() -> frozenset[int]:
 def _install(
     dirs: ClusterDirs, record: ClusterRecord, addons: Sequence[Prepared], report: Report
 ) -> ClusterRecord:
-    """Install add-ons one after the other, and wait for those that were installed before.
+    """Install add-ons one after the other, and wait for the add-ons that were installed before.
 
-    The record names those that were ready once: another start could wait for the others for ever.
+    The record contains only add-ons that were ready once. The next start waits for these, and could wait for
+    others without end.
     """
     before = set(record.spec.addons)
     for number, addon in enumerate(addons):

@@ -1,4 +1,4 @@
-"""Runs the machine's own tools and those that the wheels bring along."""
+"""Runs tools of the machine and tools from Python wheels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ CLEAN_ENVIRONMENT = {
 
 
 def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
-    """What to put before a command line so that its program gets this signal when we end, even by `kill -9`.
+    """The prefix of a command line whose program gets this signal when our process ends, even by `kill -9`.
 
-    The kernel sends it when the thread that starts the program ends, so a thread must outlive its programs.
+    The kernel sends the signal when the thread that started the program ends, so the thread must outlive the
+    program.
     """
     return ("setpriv", "--pdeathsig", signal)
 
@@ -30,7 +31,7 @@ def tool(name: str) -> str:
     """Path of a program: the one beside our Python first, then PATH.
 
     Raises:
-        Permanent: not found; the message gives a remedy.
+        Permanent: there is no such program; the message describes how to install it.
     """
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)

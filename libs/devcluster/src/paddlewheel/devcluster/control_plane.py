@@ -33,8 +33,9 @@ AUDIT_POLICY = {
         {"level": "None"},
     ],
 }
-"""Of requests of workloads their metadata: who did what to which kind, and whether it was allowed. Of changes
-of roles and their bindings all, whoever made them: a refusal may be the consequence."""
+"""The audit policy. It records the metadata of requests by workloads: account, verb, kind, and whether the
+request was allowed. It records changes of roles and bindings by all users completely, because they may cause
+refusals."""
 _AUDIT_MEGABYTES, _AUDIT_FILES = 50, 3
 _ETCD = "http://127.0.0.1:2379"
 _PEER = "http://127.0.0.1:2380"
@@ -42,7 +43,7 @@ _PEER = "http://127.0.0.1:2380"
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the components need to know about each other."""
+    """The addresses, files and settings that the components share."""
 
     name: str
     dirs: ClusterDirs
@@ -154,7 +155,7 @@ def _api_server(plane: ControlPlane, binaries: Binaries) -> Unit:
 
 
 def _plugins(plane: ControlPlane) -> str:
-    """Those that are not on by default, with commas."""
+    """The admission plugins that are not enabled by default, joined by commas."""
     plugins = ["NodeRestriction"]
     if plane.strict_owners:
         plugins.append("OwnerReferencesPermissionEnforcement")

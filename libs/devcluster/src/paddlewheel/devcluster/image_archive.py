@@ -108,7 +108,7 @@ def _docker_names(tar: tarfile.TarFile) -> tuple[str, ...]:
 
 
 def _oci_names(tar: tarfile.TarFile) -> tuple[str, ...]:
-    """Of the images that have one; a tag alone (`latest`) is none."""
+    """The names of the images. A tag alone (`latest`) is not a name."""
     index = _read_json(tar, "index.json") or {"manifests": []}
     noted = [image.get("annotations") or {} for image in index["manifests"]]
     names = [next((note[key] for key in _OCI_NAME if key in note), "") for note in noted]

@@ -15,11 +15,9 @@ from paddlewheel.devcluster import namespace
 from paddlewheel.devcluster.binaries import Binaries, Report
 from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT
 from paddlewheel.devcluster.image_archive import Archive, read_archive, read_archives, write_pause_archive
-from paddlewheel.devcluster.image_store import seed
+from paddlewheel.devcluster.image_store import IMPORT_TIMEOUT_SECONDS, seed
 from paddlewheel.devcluster.spec import ClusterSpec
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord, NodeDirs, locked
-
-_IMPORT_TIMEOUT = 900.0
 
 
 def all_serve(dirs: ClusterDirs, spec: ClusterSpec) -> bool:
@@ -109,7 +107,12 @@ def _import(dirs: ClusterDirs, node: str, archive: Archive) -> None:
     argv = inside.enter(ctr, "--namespace", "k8s.io", "images", "import", "-")
     with archive.path.open("rb") as file:
         done = subprocess.run(
-            argv, stdin=file, capture_output=True, text=True, env=CLEAN_ENVIRONMENT, timeout=_IMPORT_TIMEOUT
+            argv,
+            stdin=file,
+            capture_output=True,
+            text=True,
+            env=CLEAN_ENVIRONMENT,
+            timeout=IMPORT_TIMEOUT_SECONDS,
         )
     if done.returncode != 0:
         raise Permanent("ImportFailed", f"{archive.path} on {node}: {done.stderr.strip()[-1000:]}")

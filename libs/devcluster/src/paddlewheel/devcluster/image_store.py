@@ -30,8 +30,8 @@ _MOST_IMPORTS = 40  # into one store; after that the next one starts empty
 _ROOT, _LIST = "root", "held.json"  # in a store: containerd's directory, and the list of imports
 _UNFINISHED = ".new-"  # prefix of a store that is being created; a killed process leaves its own behind
 _APART = (*ending_with_us(), "unshare", "--mount", "--propagation", "private")
-_READY_DEADLINE = 30.0
-_IMPORT_TIMEOUT = 900.0
+_STORE_READY_TIMEOUT_SECONDS = 30.0
+IMPORT_TIMEOUT_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def seed(store: Path, containerd: Path) -> None:
     """Fill a new node's containerd directory with hard links, or copies on another file system."""
     containerd.parent.mkdir(parents=True, exist_ok=True)
     linked = store.stat().st_dev == containerd.parent.stat().st_dev
-    run(("cp", "-al" if linked else "-a", str(store), str(containerd)), timeout=_IMPORT_TIMEOUT)
+    run(("cp", "-al" if linked else "-a", str(store), str(containerd)), timeout=IMPORT_TIMEOUT_SECONDS)
     for database in containerd.rglob("*.db"):
         _copy_in_place(database)
 
@@ -119,7 +119,7 @@ def _load(path: Path) -> Held:
 def _import(built: Binaries, address: Path, archive: Path) -> None:
     ctr = (str(built.path("ctr")), "--address", str(address), "--namespace", "k8s.io")
     try:
-        run((*ctr, "images", "import", str(archive)), timeout=_IMPORT_TIMEOUT)
+        run((*ctr, "images", "import", str(archive)), timeout=IMPORT_TIMEOUT_SECONDS)
     except Permanent as error:
         raise Permanent("ImportFailed", f"{archive}: {error.message}") from error
 
@@ -144,7 +144,7 @@ def _containerd(folder: Path, built: Binaries) -> Iterator[Path]:
             yield address
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=_READY_DEADLINE)
+            process.wait(timeout=_STORE_READY_TIMEOUT_SECONDS)
 
 
 def _config(root: Path, run_folder: Path) -> str:
@@ -170,7 +170,7 @@ disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt'
 
 
 def _await_socket(process: subprocess.Popen[bytes], address: Path, log: Path) -> None:
-    deadline = time.monotonic() + _READY_DEADLINE
+    deadline = time.monotonic() + _STORE_READY_TIMEOUT_SECONDS
     while not address.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise Permanent("StoreNotReady", f"containerd did not start: {log.read_text()[-1000:]}")
@@ -178,7 +178,7 @@ def _await_socket(process: subprocess.Popen[bytes], address: Path, log: Path) ->
 
 
 def _prune(stores: Path) -> None:
-    """Delete all but the most recently used stores."""
+    """Delete stores, except the most recently used ones."""
     for old in _by_use(stores)[:-_KEPT]:
         shutil.rmtree(old)
 

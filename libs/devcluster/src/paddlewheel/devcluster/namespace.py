@@ -17,8 +17,8 @@ from paddlewheel.core.errors import Permanent
 from paddlewheel.devcluster.commands import CLEAN_ENVIRONMENT
 
 _SUPERVISOR = "paddlewheel.devcluster.supervisor"
-_START_DEADLINE = 10.0
-_END_DEADLINE = 60.0
+_START_TIMEOUT_SECONDS = 10.0
+_END_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def start(plan: Path, log: Path) -> Namespace:
     ]
     argv = supervised(plan)
     os.posix_spawnp(argv[0], argv, CLEAN_ENVIRONMENT, file_actions=actions, setsid=True)
-    deadline = time.monotonic() + _START_DEADLINE
+    deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while (found := find(plan)) is None:
         if time.monotonic() > deadline:
             raise Permanent("NotStarted", f"the cluster's process 1 did not start; see {log}")
@@ -85,7 +85,7 @@ def end(plan: Path) -> None:
     doomed = _supervisors(plan)
     for pid in doomed:
         _kill(pid)
-    deadline = time.monotonic() + _END_DEADLINE
+    deadline = time.monotonic() + _END_TIMEOUT_SECONDS
     while left := [pid for pid in doomed if not _is_gone(pid)]:
         if time.monotonic() > deadline:
             raise Permanent("NotEnded", f"processes {left} cannot be killed; see `dmesg`")

@@ -61,10 +61,11 @@ def claim_link(plan: AddressPlan, owner: Path) -> None:
 
 
 def connect(plan: AddressPlan, pid: int) -> None:
-    """Give the host its address and the route to pods and Services; move the inner end into the cluster.
+    """Give the host its address and the route to pods and Services, and move the inner end into the cluster.
 
-    That comes last, for the cluster goes on as soon as it has its end. Whoever is killed before leaves one
-    that is started anew, not one that nobody can reach.
+    The move comes last, because the cluster continues as soon as it has its end. If the process is killed
+    before, the cluster has not started and the next start begins again; it is never running without a route
+    to it.
     """
     run(["ip", "addr", "add", f"{plan.gateway}/{plan.link.prefixlen}", "dev", plan.interface])
     run(["ip", "link", "set", plan.interface, "up"])

@@ -1,4 +1,7 @@
-"""What a supervisor runs: written by `up`, read by process 1 of the cluster and of each node."""
+"""The plan of a supervisor: the processes to run.
+
+`up` writes it, process 1 of the cluster and of each node reads it.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 from urllib.parse import urlsplit
 
-_TIMEOUT = 2.0
+_PROBE_TIMEOUT_SECONDS = 2.0
 
 
 def is_ready(probe: str) -> bool:
@@ -25,7 +25,7 @@ def is_ready(probe: str) -> bool:
 
 def _connects(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as client:
-        client.settimeout(_TIMEOUT)
+        client.settimeout(_PROBE_TIMEOUT_SECONDS)
         return client.connect_ex(address) == 0
 
 
@@ -44,8 +44,8 @@ def _connection(url: str) -> http.client.HTTPConnection:
     # http.client rather than urllib, which would use a proxy from the environment.
     parts = urlsplit(url)
     if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT)
+        return http.client.HTTPConnection(parts.netloc, timeout=_PROBE_TIMEOUT_SECONDS)
     # This is only a liveness check over the cluster's own link; verifying the certificate adds nothing.
     return http.client.HTTPSConnection(
-        parts.netloc, timeout=_TIMEOUT, context=ssl._create_unverified_context()
+        parts.netloc, timeout=_PROBE_TIMEOUT_SECONDS, context=ssl._create_unverified_context()
     )

@@ -16,8 +16,8 @@ from paddlewheel.devcluster.api import AdminApi
 from paddlewheel.devcluster.binaries import Binaries, Report
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
-_DEADLINE = 180.0
-_POLL = 0.1
+_CLUSTER_READY_TIMEOUT_SECONDS = 180.0
+_READINESS_CHECK_INTERVAL_SECONDS = 0.1
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
@@ -64,7 +64,7 @@ def await_ready(
 
 
 def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + _CLUSTER_READY_TIMEOUT_SECONDS
     report(stage.text, stage.share)
     while not _holds(stage):
         # Again and again: a report may raise, to interrupt the wait.
@@ -72,8 +72,11 @@ def _reach(dirs: ClusterDirs, stage: Stage, report: Report) -> None:
         if namespace.find(dirs.plan) is None:
             raise Permanent("NotReady", f"{stage.text}: process 1 exited; see {dirs.logs}")
         if time.monotonic() > deadline:
-            raise Permanent("NotReady", f"{stage.text} took more than {_DEADLINE:.0f} s; {_suspects(dirs)}")
-        time.sleep(_POLL)
+            raise Permanent(
+                "NotReady",
+                f"{stage.text} took more than {_CLUSTER_READY_TIMEOUT_SECONDS:.0f} s; {_suspects(dirs)}",
+            )
+        time.sleep(_READINESS_CHECK_INTERVAL_SECONDS)
 
 
 def _suspects(dirs: ClusterDirs) -> str:

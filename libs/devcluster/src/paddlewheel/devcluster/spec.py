@@ -12,7 +12,7 @@ from paddlewheel.core.errors import Permanent
 DEFAULT_RANGE = "198.18.0.0/15"
 MAX_NODES = 15
 ADDONS: Mapping[str, tuple[str, ...]] = {"gateway": (), "knative": ("gateway",)}
-"""What can be installed on a cluster, each after those that it needs."""
+"""Add-on to the add-ons that it needs, which are installed before it."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -26,9 +26,10 @@ class ClusterSpec:
         control_plane_only: only etcd, API server, controller manager and scheduler; pods never run.
         fake_nodes: number of nodes simulated by kwok; their pods become Running without a process.
         address_range: private range, /19 or larger; every cluster takes one /19 of it.
-        addons: of `ADDONS`; those that they need are added. More can be installed on an existing cluster.
-        strict_owners: who makes an object that blocks the deletion of its owner needs the right to update the
-            owner's finalizers (admission plugin OwnerReferencesPermissionEnforcement), as in OpenShift.
+        addons: names in `ADDONS`. The add-ons that they need are added. More can be installed later.
+        strict_owners: whether a client needs the right to update an owner's finalizers to create an object
+            that blocks the owner's deletion, as in OpenShift (admission plugin
+            OwnerReferencesPermissionEnforcement).
     """
 
     name: str = "demo"

@@ -40,7 +40,7 @@ class ClusterDirs:
 
     @property
     def plan(self) -> Path:
-        """What process 1 runs; it is also found by this path in its command line."""
+        """The plan of process 1. Its command line contains this path, by which the process is found."""
         return self.root / "plan.json"
 
     @property
@@ -65,12 +65,12 @@ class ClusterDirs:
 
     @property
     def audit_log(self) -> Path:
-        """What service accounts asked of the API server, one JSON object a line."""
+        """The audit log of the API server: requests of service accounts, one JSON object in each line."""
         return self.logs / "audit.log"
 
     @property
     def audit_policy(self) -> Path:
-        """What the API server writes there."""
+        """The audit policy, which selects the requests for the audit log."""
         return self.root / "audit-policy.json"
 
     @property
@@ -110,7 +110,7 @@ class NodeDirs:
 
     @property
     def plan(self) -> Path:
-        """What the node's process 1 runs."""
+        """The plan of the node's process 1."""
         return self.root / "plan.json"
 
     @property
@@ -151,7 +151,7 @@ class NodeDirs:
 
 @dataclass(frozen=True)
 class ClusterRecord:
-    """What is stored about a cluster, running or not."""
+    """The stored record of a cluster, whether or not it is running."""
 
     spec: ClusterSpec
     slot: int

@@ -86,7 +86,7 @@ def _addons(dirs: ClusterDirs, record: ClusterRecord, running: bool) -> tuple[Ad
             api, since = AdminApi(dirs, record), dirs.plan.stat().st_mtime
             return tuple(addon_status(api, addon, since) for addon in record.spec.addons)
     except Retry:
-        pass  # an API server that does not answer says nothing about them
+        pass  # the API server does not answer
     return tuple(AddonStatus(addon, ready=False, url="") for addon in record.spec.addons)
 
 

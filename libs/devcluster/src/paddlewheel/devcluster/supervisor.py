@@ -20,10 +20,10 @@ from paddlewheel.devcluster.cgroups import enter_cgroups
 from paddlewheel.devcluster.plan import Plan, Unit, load
 from paddlewheel.devcluster.probes import is_ready
 
-_TICK = 0.1
-_IDLE_TICK = 2.0
-_LINK_DEADLINE = 30.0
-_LONGEST_PAUSE = 10.0
+_CHECK_INTERVAL_SECONDS = 0.1
+_IDLE_CHECK_INTERVAL_SECONDS = 2.0
+_LINK_TIMEOUT_SECONDS = 30.0
+_RESTART_MAX_INTERVAL_SECONDS = 10.0
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
@@ -60,7 +60,11 @@ class Supervisor:
                 return
 
     def _tick(self) -> float:
-        return _IDLE_TICK if all(state.ready for state in self._states.values()) else _TICK
+        return (
+            _IDLE_CHECK_INTERVAL_SECONDS
+            if all(state.ready for state in self._states.values())
+            else _CHECK_INTERVAL_SECONDS
+        )
 
     def _reap(self) -> None:
         while True:
@@ -75,7 +79,7 @@ class Supervisor:
     def _forget(self, pid: int) -> None:
         for state in self._states.values():
             if state.pid == pid:
-                pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(state.restarts, 6))
+                pause = min(_RESTART_MAX_INTERVAL_SECONDS, 0.5 * 2 ** min(state.restarts, 6))
                 state.pid, state.ready, state.start_at = 0, False, time.monotonic() + pause
 
     def _start_due(self) -> None:
@@ -115,10 +119,10 @@ def _set_up(plan: Plan) -> None:
 
 
 def _await_link(name: str) -> None:
-    deadline = time.monotonic() + _LINK_DEADLINE
+    deadline = time.monotonic() + _LINK_TIMEOUT_SECONDS
     while f" {name}:" not in Path("/proc/net/dev").read_text():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"interface {name} did not appear within {_LINK_DEADLINE} s")
+            raise TimeoutError(f"interface {name} did not appear within {_LINK_TIMEOUT_SECONDS} s")
         time.sleep(0.02)
 
 

@@ -13,7 +13,7 @@ _SUFFIX = "-controller"
 
 
 class BadNameError(ValueError):
-    """A name that cannot be used; says why."""
+    """A name is invalid. The message has the cause."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Naming:
     """Names derived from the service's and the kind's.
 
     Args:
-        service: kebab-case, ends with `-controller`.
-        kind: of the custom resource, CamelCase.
-        context: of the facts: in their subjects, their stream and their proto package; "" = the kind's
-            plural.
+        service: name of the service in kebab-case, ending with `-controller`.
+        kind: kind of the custom resource in CamelCase.
+        context: context of the facts, which is a part of their subjects, their stream and their proto
+            package; "" = the kind's plural.
     """
 
     service: str
@@ -35,14 +35,14 @@ class Naming:
 
     @classmethod
     def of(cls, name: str, kind: str = "", group: str = "", version: str = "", context: str = "") -> Naming:
-        """From what the user typed; what is empty has its default.
+        """The names for the user's arguments; an empty argument has its default.
 
         Args:
             name: `notebook` or `notebook-controller`.
-            kind: empty means the name in CamelCase.
+            kind: kind of the custom resource; "" = the name in CamelCase.
 
         Raises:
-            BadNameError: says what a name must look like.
+            BadNameError: a name is invalid; the message describes valid names.
         """
         stem = name.removesuffix(_SUFFIX)
         if not _NAME.fullmatch(stem):

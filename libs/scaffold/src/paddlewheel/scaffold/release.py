@@ -28,7 +28,7 @@ SUMS = "SHA256SUMS"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CHART_CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _CHART_CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-_TOOL_TIMEOUT = 1800.0
+_TOOL_TIMEOUT_SECONDS = 1800.0
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def is_replaceable(out: Path) -> bool:
-    """Whether nothing but a release would be lost with it."""
+    """Whether the folder is absent, empty, or an earlier release."""
     return not out.exists() or (out.is_dir() and ((out / SUMS).exists() or not any(out.iterdir())))
 
 
@@ -84,7 +84,7 @@ def build_chart(out: Path) -> None:
 
 
 def write_oci_layout(archive: Path, layout: Path) -> None:
-    """As `helm push` would store the chart in a registry."""
+    """Write the chart as `helm push` stores it in a registry."""
     with tarfile.open(archive) as tar:
         file = tar.extractfile(f"{CHART.name}/Chart.yaml")
         assert file is not None
@@ -163,7 +163,7 @@ def _run(*argv: str | Path) -> str:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=_TOOL_TIMEOUT,
+        timeout=_TOOL_TIMEOUT_SECONDS,
         check=True,
     )
     return done.stdout

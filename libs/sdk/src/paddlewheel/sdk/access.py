@@ -79,7 +79,7 @@ def _namespaces(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _check_tls(source: str, folder: str) -> None:
-    """Fail at once: a missing file does not appear by waiting."""
+    """Check the folder with ca.crt at once, because waiting does not create a missing file."""
     if folder and (problem := tls_problem(folder)):
         remedy = "a folder with ca.crt is needed (ConfigMap bus-ca)"
         raise InvalidArgument(source, problem, f"{remedy}, or none for a bus without TLS")

@@ -32,7 +32,7 @@ NAME = "policy.example.com"
 
 
 class FailingWebhook:
-    """Answers 500 to everything that it is asked about, until it is mended. Counts questions by object."""
+    """A webhook that answers 500 to all requests until a test repairs it. It counts requests by object."""
 
     def __init__(self) -> None:
         self.asked = Counter[str]()
@@ -49,7 +49,7 @@ class FailingWebhook:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a webhook is asked about, in one namespace."""
+    """The objects for which a webhook is called, in one namespace."""
 
     namespace: str
     group: str

@@ -1,9 +1,10 @@
-"""An API server's audit log: what service accounts were allowed, and refused for want of a right.
+"""Reads an API server's audit log: the requests of service accounts that were allowed, and those refused by
+RBAC.
 
-Two kinds of refusals say nothing about roles. A service whose release is being removed still asks for a
-moment; and an API server that has just started knows no roles yet. The log has changes of roles and bindings
-as well, so both are told from the others: a refusal counts unless just that right is granted there at that
-time, or was granted until the role or the binding was deleted.
+Two kinds of refusals do not count. A service whose release is being removed sends requests for a moment, and
+an API server that has just started has no roles yet. The log also has changes of roles and bindings, so these
+refusals can be detected: a refusal counts unless the right is granted at that time, or was granted until its
+role or binding was deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ Name = tuple[str, str, str]
 
 @dataclass(frozen=True, order=True)
 class Request:
-    """Who asked for what and where; `resource` has its subresource, as in a role: `pods/log`."""
+    """A request: account, verb, resource and namespace.
+
+    `resource` includes the subresource, e.g. `pods/log`.
+    """
 
     user: str
     group: str
@@ -42,7 +46,7 @@ class Request:
 
 @dataclass
 class Requests:
-    """Of one log."""
+    """The requests in one log."""
 
     allowed: set[Request] = field(default_factory=set)
     refused: set[Request] = field(default_factory=set)
@@ -86,7 +90,7 @@ def _moment(event: Event) -> str:
 
 
 def _is_change(event: Event) -> bool:
-    """Of roles or bindings, that succeeded."""
+    """Whether the event is a successful change of a role or binding."""
     is_done = event.get("responseStatus", {}).get("code") in (200, 201)
     return is_done and event.get("objectRef", {}).get("apiGroup") == RBAC and event["verb"] in _CHANGES
 
@@ -106,9 +110,9 @@ class _Roles:
     def __init__(self) -> None:
         self._objects: dict[Name, Event] = {}
         self._grants: dict[Name, frozenset[Request]] = {}
-        """By binding."""
+        """Binding to the rights that it grants."""
         self._granted: Counter[Request] = Counter()
-        """By how many bindings."""
+        """Right to the number of bindings that grant it."""
         self._lost: set[Request] = set()
 
     def change(self, event: Event) -> None:

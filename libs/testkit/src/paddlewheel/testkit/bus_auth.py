@@ -47,19 +47,19 @@ RBAC_ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 AUTH = "bus-auth"
 _GROUP = "events.paddlepaddle.org"
-"""Of what exists in rules only."""
+"""The API group of resources that exist in RBAC rules only."""
 
 
 @dataclass
 class BusAuthStand:
-    """One bus with token authentication.
+    """A bus with token authentication.
 
     Args:
-        home: a namespace of this test alone, with its accounts and data sets.
-        folder: for files and logs.
+        home: a namespace for this test only, with its accounts and data sets.
+        folder: folder of files and logs.
         env: further settings of bus-auth, without their prefix.
-        values: of the chart.
-        release: the namespace that bus-auth runs in, where roles and teams are bound; "" = `home`.
+        values: `--set` values of the chart.
+        release: the namespace in which bus-auth runs, and roles and teams are bound; "" = `home`.
     """
 
     cluster: ApiCluster
@@ -89,7 +89,7 @@ class BusAuthStand:
 
     @property
     def log(self) -> str:
-        """What bus-auth has said."""
+        """The log of bus-auth."""
         return (self.folder / "bus-auth.log").read_text()
 
     async def start(self, **env: str) -> None:
@@ -104,9 +104,10 @@ class BusAuthStand:
             await self.service.kill()
 
     async def install(self) -> None:
-        """The chart's ClusterRoles, and bus-auth's own account with nothing but its own.
+        """Create the chart's ClusterRoles, and the account of bus-auth with only the rights that the chart
+        grants.
 
-        Its account is where the chart has it, not in `home`: by its name `make rights` knows it.
+        The account is in the chart's namespace, not in `home`, because `make rights` finds it by its name.
         """
         name = "paddlewheel-watch-facts"
         role = named(rendered(*self.values), "ClusterRole", name)
@@ -139,7 +140,7 @@ class BusAuthStand:
         )
 
     async def allow_facts(self, account: str, *, where: str = "", of: str = "") -> Key:
-        """What `kubectl create rolebinding --clusterrole=paddlewheel-watch-facts` does."""
+        """Bind the role as `kubectl create rolebinding --clusterrole=paddlewheel-watch-facts` does."""
         bound = await self.bind(self._own("paddlewheel-watch-facts"), account, where=where, of=of)
         await self.in_force(account, "watch", "facts", where=where, of=of)
         return bound
@@ -177,11 +178,11 @@ class BusAuthStand:
         name: str = "",
         is_allowed: bool = True,
     ) -> None:
-        """Until the API server goes by what was just bound, or unbound: it hears of that a moment later.
+        """Wait until the API server applies a new or deleted binding, which takes a moment.
 
         Args:
-            where, name: of what is asked about, "" = all.
-            of: namespace of the account, "" = the release's.
+            where, name: namespace and name of the object in the check; "" = all.
+            of: namespace of the account; "" = the release's.
         """
         namespace = of or self.home
         asked = {"group": _GROUP, "resource": resource, "verb": verb, "namespace": where, "name": name}
@@ -217,7 +218,7 @@ class BusAuthStand:
         audience: str = AUDIENCE,
         seconds: int = TOKEN_TIMEOUT_SECONDS,
     ) -> str:
-        """As the kubelet asks for a projected one, or `kubectl create token`."""
+        """Create a token as the kubelet does for a projected one, or as `kubectl create token` does."""
         where = namespace or self.home
         spec: dict[str, Any] = {"audiences": [audience] if audience else [], "expirationSeconds": seconds}
         requests = Resource("", "v1", f"serviceaccounts/{account}/token", "TokenRequest")
@@ -230,7 +231,7 @@ class BusAuthStand:
         return entering(self.bus, self.bus.folder / BUS_CA, prefix=prefix, user=role, password=token)
 
     def access(self, role: str, token: str, **changes: Any) -> Access:
-        """As a service's settings give it; the file may be written again."""
+        """The access in a service's settings, with the token in a file that the test may change."""
         file = self.folder / f"token-{role}-{uuid.uuid4().hex[:6]}"
         file.write_text(token)
         usual = self.bus.access(role, tls_dir=str(self.bus.folder / BUS_CA), token_file=str(file))
@@ -293,7 +294,8 @@ class BusAuthStand:
         return {**os.environ, **{f"BUS_AUTH_{name}": value for name, value in settings.items()}}
 
     async def _write_kubeconfig(self) -> None:
-        """With a token of bus-auth's own account in place of the administrator's certificate."""
+        """Write a kubeconfig with a token of bus-auth's account instead of the administrator's
+        certificate."""
         config = yaml.safe_load(Path(self.kubeconfig).read_text())
         # "" = the API server's own audience.
         config["users"][0]["user"] = {"token": await self.token(AUTH, NAMESPACE, audience="")}
@@ -314,7 +316,7 @@ def rendered(*values: str) -> tuple[Manifest, ...]:
 
 
 def env_of(deployment: str, *values: str) -> dict[str, str]:
-    """What the chart gives it, but for what the pod alone knows."""
+    """The environment that the chart sets, without variables whose value only the pod has."""
     [container] = dict(pod_specs(rendered(*values)))[deployment]["containers"]
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
@@ -327,7 +329,7 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def bus_auth_access(bus: ChartBus) -> Access:
-    """As bus-auth itself."""
+    """The access of bus-auth itself."""
     return Access(
         bus.url.replace("127.0.0.1", "localhost"),
         tls_dir=str(bus.folder / BUS_CA),
@@ -343,7 +345,7 @@ def _key_of(bus: ChartBus) -> CalloutKey:
 
 @asynccontextmanager
 async def letting_in(bus: ChartBus, authorize: Authorize, limits: Limits = LIMITS) -> AsyncIterator[None]:
-    """Who may enter is decided by a function in place of Kubernetes while the block runs."""
+    """While the block runs, a function decides instead of Kubernetes whether a client is accepted."""
     clock = SystemClock()
     server = CalloutServer(_key_of(bus), authorize, clock, lambda _: None, limits)
     async with _at_work(NatsCallout(bus_auth_access(bus), server, clock, name=AUTH)):
@@ -369,10 +371,10 @@ async def _at_work(*parts: NatsCallout) -> AsyncIterator[None]:
 async def standing(
     cluster: ApiCluster, kubeconfig: str, home: str, folder: Path, *values: str, **env: str
 ) -> AsyncIterator[BusAuthStand]:
-    """Everything runs while the block does.
+    """Start a bus and bus-auth, which run while the block does.
 
     Args:
-        values: of the chart.
+        values: `--set` values of the chart.
         env: further settings of bus-auth, without their prefix.
     """
     with running(folder / "bus", *values, passwords=False) as bus:

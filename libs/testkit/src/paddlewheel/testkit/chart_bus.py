@@ -144,9 +144,10 @@ def local_config(manifests: Manifests, places: dict[str, str]) -> str:
 
 @dataclass
 class ChartBus(NatsProcess):
-    """A server, whose `nats.conf` and log lie in `home`, and everybody's certificates in `folder`.
+    """A NATS server with the chart's configuration.
 
-    `teams` are those of subscribers that its configuration has, `services` those of others.
+    `home` has its `nats.conf` and its log, `folder` the certificates. `teams` and `services` are the teams of
+    subscribers and the services of others in its configuration.
     """
 
     folder: Path
@@ -165,11 +166,11 @@ class ChartBus(NatsProcess):
         return self.folder / BUS_CA
 
     def url_of(self, role: str) -> str:
-        """With the name and the password of a role or a team."""
+        """The URL with the name and the password of a role or a team."""
         return with_user(self.url, role)
 
     def access(self, role: str, **changes: Any) -> Access:
-        """As a service's settings give it; with a password, unless there is a token."""
+        """The access in a service's settings, with a password unless `changes` has a token."""
         url = changes.pop("url", self.url)
         return Access(
             **{
@@ -233,7 +234,7 @@ async def emptied(bus: ChartBus) -> ChartBus:
 
 
 def _duty_of(role: str) -> StreamDuty:
-    """As each role's program has it."""
+    """The duty of the program that has this role."""
     if role == INSTALLER:
         return "make"
     return "check" if role_named(role).waits_for_streams else "assume"
@@ -282,13 +283,13 @@ def renew_key(bus: ChartBus) -> None:
 
 
 def _server_keys(folder: Path) -> None:
-    """What the container `config` does beside the server."""
+    """Write the public keys, as the container `config` does."""
     (folder / "keys.conf").write_text(_keys_of((folder / _KEY / "tls.crt").read_bytes()))
 
 
 @cache
 def _keys_of(certificate: bytes) -> str:
-    """Of a certificate: a process of a second, so once for each."""
+    """The public keys of a certificate. The process takes a second, so the result is cached."""
     with tempfile.TemporaryDirectory(prefix="paddlewheel-keys-") as folder:
         given = Path(folder) / "tls.crt"
         given.write_bytes(certificate)
@@ -300,9 +301,9 @@ def _keys_of(certificate: bytes) -> str:
 
 
 def tls_of(folder: Path) -> ssl.SSLContext:
-    """A client's TLS: the server is judged by ca.crt of `folder`."""
+    """A client's TLS context, which verifies the server with ca.crt of `folder`."""
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-    # As Python does from 3.13 on: key usage and identifiers must be right.
+    # Check key usage and identifiers, too. This is the default from Python 3.13 on.
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     return context
 
@@ -342,7 +343,7 @@ class Guest:
     async def send(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """What is answered to a message; {} when the server refused the subject."""
+        """The answer to a message; {} if the server refused the subject."""
         inbox = self.client.new_inbox()
         subscription = await self.client.subscribe(inbox)
         try:
@@ -360,10 +361,10 @@ class Guest:
 async def entering(
     bus: ChartBus, folder: Path, *, prefix: str = "_INBOX", **who: Any
 ) -> AsyncIterator[Guest]:
-    """Connect once. Raises what nats-py raises when the server does not let one in.
+    """Connect once. If the server refuses the client, the error of nats-py is raised.
 
     Args:
-        folder: of ca.crt.
+        folder: folder with ca.crt.
         who: `user`, and its token or password as `password`.
     """
     refusals: list[str] = []

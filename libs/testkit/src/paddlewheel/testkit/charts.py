@@ -32,7 +32,10 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @cache
 def render(chart: str, *values: str, namespace: str = "paddle-system") -> Manifests:
-    """What a chart installs with these `--set` values; fails the test when Helm refuses. Do not change it."""
+    """The manifests of a chart with these `--set` values.
+
+    Fails the test if Helm refuses. Do not change the result.
+    """
     flags = [part for value in values for part in ("--set", value)]
     ended = helm("template", "release", str(CHARTS / chart), "--namespace", namespace, *flags)
     assert ended.returncode == 0, ended.stderr
@@ -40,9 +43,10 @@ def render(chart: str, *values: str, namespace: str = "paddle-system") -> Manife
 
 
 def render_notes(folder: Path, *values: str) -> str:
-    """What Helm says after it has installed the main chart, a copy of which lies in `folder` then.
+    """The notes that Helm prints after it has installed the main chart. Leaves a copy of the chart in
+    `folder`.
 
-    `helm template` leaves the notes out, and `helm install --dry-run` asks a cluster.
+    `helm template` does not print the notes, and `helm install --dry-run` needs a cluster.
     """
     chart = shutil.copytree(CHARTS / "paddlewheel", folder / "paddlewheel")
     notes = chart / "templates" / "NOTES.txt"

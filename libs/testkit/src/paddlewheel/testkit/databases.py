@@ -52,7 +52,7 @@ def new_postgres_database(test_run: TestRun) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def etcd_address(test_run: TestRun) -> str:
-    """The etcd of this test run, `USER:PASSWORD@HOST:PORT`, which lets nobody else in.
+    """The etcd of this test run, `USER:PASSWORD@HOST:PORT`. It requires the password.
 
     A volume uses a prefix of its own, as in `etcd://ADDRESS/PREFIX`.
     """
@@ -75,7 +75,7 @@ def etcd_address(test_run: TestRun) -> str:
 
 
 def _ask_for_a_password(etcd: str) -> None:
-    """Of its user `root`, which the role of this name lets do everything."""
+    """Let etcd require the password of its user `root`, whose role `root` has all rights."""
     asked: Mapping[str, Mapping[str, str]] = {
         "user/add": {"name": "root", "password": _PASSWORD},
         "role/add": {"name": "root"},

@@ -1,4 +1,4 @@
-"""Facts for tests that care for the message rather than for what it says."""
+"""Facts for tests in which the content of the message does not matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paddlewheel.contracts.generated.jobs_v1 import JobGated
 
 
 def make_gated(number: int, uid: str = "uid", namespace: str = "default") -> Event:
-    """The `number`-th fact about the job `uid`; says its number in `message`."""
+    """The `number`-th fact about the job `uid`. Its `message` contains the number."""
     return make_event(
         JobGated(message=str(number)),
         id=f"{uid}/gated/{number}",

@@ -63,7 +63,7 @@ class Wake(Protocol):
 
 @dataclass(frozen=True)
 class Fakes:
-    """What outlives a replica: the API server, the bus and the time."""
+    """The fakes that outlive a replica: the API server, the bus and the clock."""
 
     clock: ManualClock
     cluster: MemoryCluster
@@ -80,12 +80,12 @@ class Replica(Protocol):
 
     @property
     def recorder(self) -> EventRecorder:
-        """Where its Kubernetes events go; the harness runs it."""
+        """The recorder of the replica's Kubernetes Events. The harness runs it."""
         ...
 
     @property
     def reconcilers(self) -> Mapping[Resource, Reconcile]:
-        """What reconciles each kind; the first kind is the harness' default."""
+        """Kind to its reconcile function. The first kind is the harness' default."""
         ...
 
     def background(self) -> Iterable[Coroutine[Any, Any, None]]:
@@ -104,7 +104,7 @@ Build = Callable[[Fakes, Callable[[Resource], Wake]], R]
 
 @dataclass
 class _Queue:
-    """What was woken, in order and once; and when delayed keys are due."""
+    """The keys to reconcile, each once and in order, and when delayed keys are due."""
 
     clock: ManualClock
     ready: dict[Ref, None] = field(default_factory=dict)
@@ -129,14 +129,14 @@ class _Queue:
 
 
 class Harness(Generic[R]):
-    """One replica of a controller, and everything a test asks of it.
+    """One replica of a controller, with methods for tests.
 
-    Methods that take a `resource` use the replica's first kind when it is None.
+    Methods with an argument `resource` use the replica's first kind if it is None.
 
     Args:
-        build: makes the replica; called again by `restart`.
-        stream: where the controller's facts are stored.
-        fakes: those of another harness make this one a second replica; None makes new ones.
+        build: creates the replica; `restart` calls it again.
+        stream: the stream that stores the controller's facts.
+        fakes: fakes of another harness, of which this one is a second replica; None = new fakes.
     """
 
     def __init__(self, build: Build[R], stream: StreamSpec, fakes: Fakes | None = None) -> None:
@@ -275,7 +275,7 @@ class Harness(Generic[R]):
         return next(iter(self.replica.reconcilers))
 
     async def create(self, obj: Object, resource: Resource | None = None) -> Key:
-        """As kubectl would."""
+        """Create an object as `kubectl create` does."""
         return key_of(await self.cluster.create(resource or self.resource, obj))
 
     async def get(self, key: Key, resource: Resource | None = None) -> Object:
@@ -290,18 +290,18 @@ class Harness(Generic[R]):
         return True
 
     async def objects(self, resource: Resource, namespace: str = "") -> Objects:
-        """By namespace and name."""
+        """All objects of a kind, sorted by namespace and name."""
         return await self.cluster.list(resource, namespace)
 
     async def names(self, resource: Resource, namespace: str = "") -> list[str]:
         return [obj["metadata"]["name"] for obj in await self.objects(resource, namespace)]
 
     async def patch(self, key: Key, patch: Object, resource: Resource | None = None) -> Object:
-        """As `kubectl patch --type=merge` would."""
+        """Patch an object as `kubectl patch --type=merge` does."""
         return await self.cluster.patch(resource or self.resource, key, patch)
 
     async def delete(self, key: Key, resource: Resource | None = None) -> None:
-        """As kubectl would."""
+        """Delete an object as `kubectl delete` does."""
         await self.cluster.delete(resource or self.resource, key)
 
     async def set_status(self, key: Key, status: Object, resource: Resource | None = None) -> Object:
@@ -367,11 +367,11 @@ class Harness(Generic[R]):
     def failing(
         self, error: Exception, verb: Verb, resource: Resource, *, name: str = "", times: int | None = None
     ) -> Iterator[list[Key]]:
-        """Calls fail within the block; gives the keys of those that did.
+        """Let calls fail within the block. Yields the keys of the failed calls.
 
         Args:
-            name: of the object whose calls fail; "" is every object.
-            times: how many calls fail; None is every call.
+            name: name of the object whose calls fail; "" = all objects.
+            times: number of calls that fail; None = all calls.
         """
         failed: list[Key] = []
 

@@ -136,7 +136,7 @@ def kill_api_server(started: Cluster) -> None:
 
 @pytest.fixture
 async def cluster(api_server: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiCluster]:
-    """A client with all rights, whose calls outlast a server that stands still for a moment."""
+    """A client with all rights and long time-outs, for servers that do not answer for a moment."""
     for limit in ("CALL_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS"):
         monkeypatch.setattr(f"paddlewheel.kube.api.{limit}", 90.0)
     async with await connect(api_server) as connected:
@@ -175,7 +175,7 @@ def taint(namespace: str) -> Object:
 
 
 def toleration(namespace: str) -> Object:
-    """Of the taint."""
+    """The toleration of the taint."""
     return {**taint(namespace), "operator": "Equal"}
 
 
@@ -229,7 +229,7 @@ def _documents(path: Path) -> list[Object]:
 
 
 async def apply(cluster: ports.Cluster, resource: Resource, manifest: Object) -> None:
-    """Create or update; said again to a server that has not answered in time, for it may have heard."""
+    """Create or update an object. The call is repeated if the server does not answer in time."""
 
     async def applied() -> None:
         try:
@@ -272,10 +272,10 @@ async def set_pod_status(
 
     Args:
         phase: Pending, Running, Succeeded or Failed.
-        ready: of the pod and each container; None means: exactly when Running.
-        ip: `status.podIP`; "" sets none.
-        exit_code: of each container; None means 0 when Succeeded, 1 when Failed.
-        message: the termination message of each container.
+        ready: whether the pod and all containers are ready; None = only in phase Running.
+        ip: `status.podIP`; "" = none.
+        exit_code: exit code of all containers; None = 0 for Succeeded, 1 for Failed.
+        message: the termination message of all containers.
     """
     pod = await cluster.get(PODS, key)
     is_ready = phase == "Running" if ready is None else ready

@@ -11,7 +11,7 @@ from _pytest.terminal import TerminalReporter
 
 @dataclass
 class FolderTime:
-    """What the tests of one folder took, over all workers."""
+    """The time that the tests of one folder took, over all workers."""
 
     tests: int = 0
     seconds: float = 0.0

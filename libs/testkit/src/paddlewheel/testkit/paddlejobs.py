@@ -129,6 +129,6 @@ async def make_sample_set(cluster: Cluster, key: Key, *, partitions: int = 1) ->
 async def set_sample_set_phase(
     cluster: Cluster, key: Key, phase: str, message: str = "", reason: str = ""
 ) -> None:
-    """What dataset-controller would do."""
+    """Write the status of a SampleSet as dataset-controller does."""
     status = {"phase": phase, "message": message, "reason": reason or phase}
     await cluster.patch(SAMPLE_SETS, key, {"status": status}, subresource="status")

@@ -97,15 +97,15 @@ class Serving(Protocol):
         ...
 
     async def traffic(self) -> dict[str, int]:
-        """Percent by revision that is wanted of the gateway."""
+        """Revision to the percentage of requests that the gateway should send to it."""
         ...
 
     async def revisions(self) -> list[str]:
-        """Names of those that exist in the engine, sorted."""
+        """Names of the revisions in the engine, sorted."""
         ...
 
     async def running(self) -> list[str]:
-        """Names of those that may have pods, sorted."""
+        """Names of the revisions that may have pods, sorted."""
         ...
 
 
@@ -212,7 +212,7 @@ class KnativeServing:
         await self._cluster.patch(KNATIVE_REVISIONS, key, {"status": status}, subresource="status")
 
     async def make_revisions(self) -> None:
-        """What the template names exists from then on."""
+        """Create the revision that the template names."""
         service = await self._cluster.get(KNATIVE_SERVICES, self._service)
         template = service["spec"]["template"]
         name = template["metadata"]["name"]

@@ -11,7 +11,10 @@ from paddlewheel.testkit.wait import patiently
 
 
 class PatientBus(NatsBus):
-    """For tests that are about what is read. A fact that is said again is stored once, by its id."""
+    """A bus for tests of readers.
+
+    It publishes again after a failure; the stream stores a fact once, by its id.
+    """
 
     @override
     async def publish(self, event: Event) -> None:

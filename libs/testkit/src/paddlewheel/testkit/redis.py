@@ -17,7 +17,7 @@ _POLL = 0.02
 class RedisServer:
     """One redis-server on a loopback port of its own, with an append-only file that outlives restarts.
 
-    `port` is given by whoever asks for those of several servers at once.
+    `port` is set by callers that reserve the ports of several servers at once.
     """
 
     def __init__(self, directory: Path, port: int = 0) -> None:
@@ -44,14 +44,14 @@ class RedisServer:
             time.sleep(_POLL)
 
     def kill(self) -> None:
-        """As a power cut; idempotent."""
+        """Kill the server, as a power cut does. Idempotent."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(60)
         self._process = None
 
     def _answers(self) -> bool:
-        """While it loads its file it says so instead."""
+        """Whether the server answers. While it loads its file, it only answers with an error."""
         try:
             with socket.create_connection(("127.0.0.1", self._port), 1) as connection:
                 connection.sendall(b"PING\r\n")

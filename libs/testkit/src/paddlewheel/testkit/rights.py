@@ -20,7 +20,7 @@ from paddlewheel.testkit.charts import REPOSITORY, Manifest, Manifests, render, 
 KEPT = REPOSITORY / "build" / "rights"
 """A file for each cluster of the last run."""
 NAMESPACE = "paddle-system"
-"""Where the chart is installed."""
+"""The namespace of the release."""
 _EVENTS = "events.paddlepaddle.org"
 _ASKED_ABOUT = {(_EVENTS, "facts"), (_EVENTS, "busroles"), (_EVENTS, "busteams")}
 _PREFIX = f"system:serviceaccount:{NAMESPACE}:"
@@ -42,7 +42,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Asked:
-    """What accounts of the chart asked for: allowed, and refused for want of a right."""
+    """The rights that accounts of the chart have used, and refused ones."""
 
     used: frozenset[Right] = frozenset()
     refused: frozenset[Right] = frozenset()
@@ -53,12 +53,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is wrong with the roles.
+    """The differences between the roles and the requests.
 
     Args:
-        missing: asked for and refused.
-        unused: granted, never used, and not reviewed.
-        stale: reviewed as unused, but used, or not granted any more.
+        missing: rights that were requested and refused.
+        unused: rights that are granted, never used, and not reviewed.
+        stale: rights that were reviewed as unused, but are used, or no longer granted.
     """
 
     missing: tuple[Right, ...] = ()
@@ -72,8 +72,11 @@ def everywhere() -> Manifests:
 
 
 def requested() -> frozenset[Right]:
-    """What the chart grants for requests, with each kind of authentication. Roles on the bus are granted
-    as well, on kinds that nobody ever requests: bus-auth asks whether they are."""
+    """The rights for requests that the chart grants, with each kind of authentication.
+
+    Roles on the bus are left out: they are rights on kinds that no client requests, and bus-auth only checks
+    them.
+    """
     of_all = granted(everywhere()) | granted(render("paddlewheel", "crds.install=false"))
     return frozenset(right for right in of_all if (right.group, right.resource) not in _ASKED_ABOUT)
 
@@ -105,7 +108,7 @@ _BUILT_IN = {
 
 
 def granted(manifests: Iterable[Manifest]) -> frozenset[Right]:
-    """What the roles of these manifests give to service accounts, wherever they are bound."""
+    """The rights that the roles of these manifests grant to service accounts, in any namespace."""
     objects = list(manifests)
     roles = {(m["kind"], m["metadata"]["name"]): m for m in objects if m["kind"] in ("Role", "ClusterRole")}
     roles |= _BUILT_IN
@@ -127,13 +130,13 @@ def _of_role(account: str, role: Manifest) -> Iterable[Right]:
 
 
 def read(lines: Iterable[str]) -> Asked:
-    """An audit log. What is refused while a release is being removed is no lack of its roles."""
+    """Read an audit log. Refusals while a release is being removed do not count."""
     requests = read_log(lines)
     return Asked(_rights(requests.allowed), _rights(requests.refused))
 
 
 def _rights(requests: Iterable[Request]) -> frozenset[Right]:
-    """Those of the chart's accounts."""
+    """The rights of the chart's accounts."""
     return frozenset(
         Right(request.user.removeprefix(_PREFIX), request.group, request.resource, request.verb)
         for request in requests
@@ -175,7 +178,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def kept(folder: Path = KEPT) -> Asked:
-    """What was noted of all clusters."""
+    """The requests that were recorded in all clusters."""
     asked = Asked()
     for path in folder.glob("*.json"):
         stored = json.loads(path.read_text())

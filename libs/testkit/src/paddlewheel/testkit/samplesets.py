@@ -93,13 +93,13 @@ def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> No
 
 @dataclass
 class ScriptedRuntime:
-    """Stands in for the agents of every set: starts each run and ends it as the script says.
+    """Replaces the agents of all sets: starts each run and ends it according to the script.
 
     Args:
         script: operation -> how it ends; without an entry it succeeds. `RUNNING` leaves it unfinished.
         repeat: seconds after which all reports are written again, as real agents do; 0 = never.
         seen: the records of the started runs, oldest first.
-        away: nobody takes a run, until `come_back`.
+        away: no run is started until `come_back`.
     """
 
     bus: Bus
@@ -128,7 +128,7 @@ class ScriptedRuntime:
             await self._report(set_uid, partition, values)
 
     def fall_silent(self, set_uid: str) -> None:
-        """Its agents do not repeat their reports any more."""
+        """Let the agents of the set stop repeating their reports."""
         self._reports.pop(set_uid, None)
 
     async def progress(self, spec: RunSpec, **values: Any) -> None:
@@ -136,8 +136,8 @@ class ScriptedRuntime:
         await self._write(spec, RunPhase.RUNNING, **values)
 
     async def end(self, spec: RunSpec, phase: RunPhase, **values: Any) -> None:
-        """Write the reports of a run's nodes once more, and its final state: who sees the end may report
-        otherwise."""
+        """Write the reports of a run's nodes again, and then its final state, so that readers of the end have
+        current reports."""
         now = datetime.now(UTC)
         _, figures = self._reports.get(spec.set_uid, (0, {}))
         await self.report(spec.set_uid, spec.partitions, **figures)
@@ -150,7 +150,7 @@ class ScriptedRuntime:
                 await self._repeat_reports(set_uid)
 
     async def _repeat_reports(self, set_uid: str) -> None:
-        """As they are now: meanwhile a test may change or end them."""
+        """Repeat the present reports, which a test may change or end meanwhile."""
         partition = 0
         while partition < (found := self._reports.get(set_uid, (0, {})))[0]:
             await self._report(set_uid, partition, found[1])
@@ -228,7 +228,7 @@ class ScriptedRuntime:
         await self._put(RUNS_BUCKET, key, to_json(state))
 
     async def _put(self, bucket: str, key: str, value: bytes) -> None:
-        """As real agents do, for as long as it takes: tests kill the bus at any moment."""
+        """Write without a time limit, as real agents do, because tests kill the bus at any moment."""
         while True:
             try:
                 await self.bus.key_value(bucket).put(key, value)

@@ -47,13 +47,13 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """Which service.
+    """A service to test.
 
     Args:
-        module: `job_controller`; its settings' prefix is this in capitals.
-        resource: the kind that methods of the harness use when they are given none.
-        facts: subject filter of what it publishes.
-        env: settings of every replica, without their prefix.
+        module: name of its module, e.g. `job_controller`. In capitals, it is the prefix of the settings.
+        resource: the kind that methods of the harness use by default.
+        facts: filter for the subjects of its facts.
+        env: settings of each replica, without their prefix.
     """
 
     module: str
@@ -64,14 +64,14 @@ class ServiceSpec:
 
 @dataclass(frozen=True)
 class Backends:
-    """What one test runs a service against."""
+    """The servers that a service under test connects to."""
 
     kubeconfig: str
     cluster: ApiCluster
     namespace: str
     nats: NatsServer
     directory: Path
-    """For logs."""
+    """The folder of logs."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """Kubeconfigs of services that have an account in the chart."""
 
@@ -115,7 +115,10 @@ class Replica:
 
 
 class ServiceHarness:
-    """One service and everything a test asks of it. Methods wait with a deadline, named in their failure."""
+    """A service under test, with methods for tests.
+
+    Methods wait with a time-out, and name it when they fail.
+    """
 
     def __init__(self, spec: ServiceSpec, backends: Backends) -> None:
         self.spec = spec
@@ -164,7 +167,7 @@ class ServiceHarness:
             "POD_NAMESPACE": self.namespace,
             "POD_NAME": replica,
             "HTTP_PORT": "0",
-            # As rare as in production: no wait of a test may end by it.
+            # The resync is as rare as in production, so that no wait of a test ends because of it.
             "RESYNC": f"{300 * SPEED}",
         }
         prefix = self.spec.module.upper()
@@ -202,11 +205,11 @@ class ServiceHarness:
     # Objects
 
     def key(self, name: str) -> Key:
-        """In the test's namespace."""
+        """The key of an object in the test's namespace."""
         return Key(self.namespace, name)
 
     async def create(self, obj: Object, resource: Resource | None = None) -> Key:
-        """In the test's namespace."""
+        """Create an object in the test's namespace."""
         obj["metadata"]["namespace"] = self.namespace
         created = await self.cluster.create(resource or self.spec.resource, obj)
         key = self.key(created["metadata"]["name"])
@@ -225,7 +228,7 @@ class ServiceHarness:
         return True
 
     async def objects(self, resource: Resource) -> Objects:
-        """Those of the test's namespace."""
+        """The objects of the test's namespace."""
         return await self.cluster.list(resource, self.namespace)
 
     async def set_status(self, key: Key, status: Object, resource: Resource | None = None) -> Object:
@@ -245,7 +248,7 @@ class ServiceHarness:
         resource: Resource | None = None,
         within: float = WITHIN,
     ) -> Object:
-        """Until the status has these fields; gives the status."""
+        """Wait until the status has these fields. Returns the status."""
 
         async def reached() -> Object | None:
             status = await self.status(key, resource)
@@ -262,7 +265,7 @@ class ServiceHarness:
     async def wait_condition(
         self, key: Key, type_: str, reason: str, *, resource: Resource | None = None, within: float = WITHIN
     ) -> Object:
-        """Until the condition has this reason; gives the condition."""
+        """Wait until the condition has this reason. Returns the condition."""
 
         async def reached() -> Object | None:
             conditions = (await self.status(key, resource)).get("conditions") or ()
@@ -277,8 +280,12 @@ class ServiceHarness:
         await eventually(gone, within=within, what=f"{key} is gone")
 
     async def take_away(self, owner: Key, resource: Resource, child: Key) -> None:
-        """Make a child nobody's for as long as its owner says, with the child's kind, that it is not its own:
-        the service, which sees only what has its labels, tries to make it anew, and reads what is there."""
+        """Remove a child's labels and owner until its owner has the condition OwnedByAnother, and restore
+        them.
+
+        The service watches only objects with its labels, so it tries to create the child again, and finds the
+        existing object.
+        """
         before = (await self.get(child, resource))["metadata"]
         parts = ("labels", "annotations", "ownerReferences")
 
@@ -289,13 +296,13 @@ class ServiceHarness:
 
         await self.cluster.patch(resource, child, {"metadata": dict.fromkeys(parts)})
         await eventually(
-            is_told, within=WITHIN, what=f"{owner} says that {resource.kind} {child} is not its own"
+            is_told, within=WITHIN, what=f"{owner} reports {resource.kind} {child} as owned by another"
         )
         assert (await self.get(child, resource))["metadata"]["uid"] == before["uid"]
         await self.cluster.patch(resource, child, {"metadata": {name: before.get(name) for name in parts}})
 
     async def wait_objects(self, resource: Resource, count: int, *, within: float = WITHIN) -> Objects:
-        """Until the namespace has exactly so many."""
+        """Wait until the namespace has exactly this number of objects."""
 
         async def there() -> tuple[Objects] | None:
             objects = await self.objects(resource)
@@ -311,7 +318,7 @@ class ServiceHarness:
         return [name_of(e) for e in self.events if uids is None or e.subject.rpartition(".")[2] in uids]
 
     async def wait_facts(self, key: Key | None, *expected: str, within: float = WITHIN) -> None:
-        """Until there are exactly these."""
+        """Wait until these facts, and no others, are published."""
 
         def there() -> bool:
             found = self.facts(key)
@@ -321,7 +328,7 @@ class ServiceHarness:
         await eventually(there, within=within, what=f"facts {expected}")
 
     async def kubernetes_events(self) -> list[KubernetesEvent]:
-        """Those of the namespace, sorted."""
+        """The Kubernetes Events of the namespace, sorted."""
         listed = await self.objects(EVENTS)
         return sorted(KubernetesEvent(e["type"], e["reason"], e.get("message", "")) for e in listed)
 

@@ -34,7 +34,7 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs."""
+        """The id of the running process."""
         assert self._process is not None, "not started"
         return self._process.pid
 

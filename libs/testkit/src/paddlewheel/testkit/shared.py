@@ -36,12 +36,13 @@ from paddlewheel.testkit.rights import keep
 MARK = "PADDLEWHEEL_TEST_RUN"
 """Environment variable of all processes of a run; holds the owner's process id."""
 CLUSTER_PREFIX = "test-"
-"""Of the names of clusters that tests start; the last part is the process id of the owner."""
+"""Prefix of the names of clusters that tests start. The last part of a name is the process id of the
+owner."""
 
 _READY_WITHIN = 90.0
 _POLL = 0.05
 _ROUNDS = 2
-"""What is killed may have started another process a moment before."""
+"""Rounds of killing: a killed process may have started another one just before."""
 
 Value = dict[str, Any]
 
@@ -70,7 +71,7 @@ class TestRun:
         return runs_dir() / str(self.owner)
 
     def share(self, name: str, start: Callable[[Path], Mapping[str, object]]) -> Value:
-        """What `start` returned in the first process that called this; the others wait for it.
+        """The result of `start` in the first process that called this. The other processes wait for it.
 
         Args:
             start: gets an empty directory. Its result must have a JSON form.
@@ -101,7 +102,7 @@ class TestRun:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"{command[0]} did not start:\n{_tail(log)}")
             time.sleep(_POLL)
-        # Nobody waits for it here: the run ends it, perhaps from another process.
+        # This process does not wait for it: the test run ends it, perhaps from another process.
         process.returncode = 0
 
     def claim_cluster(self, purpose: str) -> str:
@@ -161,7 +162,8 @@ class TestRun:
             file.write(f"{line}\n")
 
     def _noted(self, kind: str) -> list[str]:
-        """Nothing once somebody has ended the run: a run that was killed is ended by whoever comes first."""
+        """The notes of this kind; [] if another process has ended the run, e.g. because this one was
+        killed."""
         with suppress(FileNotFoundError):
             return (self.directory / kind).read_text().splitlines()
         return []
@@ -196,7 +198,7 @@ def guard(owner: int) -> None:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL; return when it has ended: it answers nobody and writes nothing any more."""
+    """Kill a process with SIGKILL. Return when it has ended, so that it no longer answers or writes."""
     with suppress(ProcessLookupError):
         watched = os.pidfd_open(pid)
         try:
@@ -215,7 +217,7 @@ def _tail(log: Path) -> str:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """What the process was started with; empty when it is gone."""
+    """The environment of the process; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -45,7 +45,7 @@ class ObjectStore:
     secret_key: str = field(repr=False)
 
     def uri(self, bucket: str, prefix: str = "") -> str:
-        """As a SampleSet's source: `minio://host:port/bucket/prefix`."""
+        """The address for a SampleSet's source: `minio://host:port/bucket/prefix`."""
         return f"minio://{self.endpoint}/{bucket}/{prefix}"
 
     def make_bucket(self, name: str) -> None:
@@ -114,7 +114,7 @@ def run_juicefs(*args: str, env: dict[str, str] | None = None, timeout: float = 
 
 @pytest.fixture(scope="session")
 def redis_url(test_run: TestRun) -> str:
-    """A Redis of this test run, in memory, on a loopback port; database 0 is nobody's."""
+    """A Redis of this test run, in memory, on a loopback port. No test uses database 0."""
 
     def start(home: Path) -> Mapping[str, object]:
         port = free_ports(1)[0]

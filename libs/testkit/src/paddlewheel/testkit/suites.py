@@ -1,4 +1,4 @@
-"""Which rows of a parametrized test are in the short suite."""
+"""Selects the rows of a parametrized test for the short suite."""
 
 from __future__ import annotations
 

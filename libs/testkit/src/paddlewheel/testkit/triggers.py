@@ -67,7 +67,7 @@ def make_job_succeeded(event_id: str, job: Object, *, time: datetime | None = No
 
 
 def s3_record(key: str, *, bucket: str = "images", event: str = "s3:ObjectCreated:Put", n: int = 1) -> Object:
-    """One record of an S3 event notification; `n` tells changes of one key apart."""
+    """A record of an S3 event notification. `n` distinguishes changes of one key."""
     return {
         "eventVersion": "2.1",
         "eventSource": "minio:s3",
@@ -81,5 +81,5 @@ def s3_record(key: str, *, bucket: str = "images", event: str = "s3:ObjectCreate
 
 
 def s3_body(*records: Object) -> bytes:
-    """As a store posts them."""
+    """The body of a store's post."""
     return json.dumps({"Records": list(records)}).encode()

@@ -31,13 +31,13 @@ async def eventually(
     """Return the probe's first truthy answer.
 
     Args:
-        probe: sync or async function; it may raise AssertionError or LookupError while not there yet, and
-            Retry, as calls to a server do that is away or stands still for a moment.
+        probe: sync or async function. Until the condition holds, it may raise AssertionError or LookupError,
+            or Retry if a server does not answer at present.
         within: seconds until the wait fails.
-        what: named in the failure.
+        what: the condition, for the error message.
 
     Raises:
-        AssertionError: the time is over; carries the last answer or error.
+        AssertionError: the time is over. The message has the last answer or error.
     """
     deadline = time.monotonic() + within
     last: object = None
@@ -56,10 +56,10 @@ async def eventually(
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, within: float = 90.0) -> T:
-    """What services do with Retry: call again, until it is over or `within` seconds are.
+    """Call again after Retry, as services do, for at most `within` seconds.
 
     Raises:
-        Retry: the last one.
+        Retry: the last error, when the time is over.
     """
     deadline = time.monotonic() + within
     while True:

@@ -353,7 +353,7 @@ class World(CrdModel):
 
 
 class ProgressPolicy(CrdModel):
-    """When a job counts as stalled whose program reports progress."""
+    """When a running job counts as stalled. Only for programs that report progress."""
 
     stall_seconds: Annotated[
         int | None,

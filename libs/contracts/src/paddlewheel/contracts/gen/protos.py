@@ -30,7 +30,7 @@ def build(protos: Path) -> FileDescriptorSet:
 
 
 def module_of(proto_package: str) -> str:
-    """`paddlewheel.jobs.v1` becomes `jobs_v1`."""
+    """The name of the Python module for a proto package, e.g. `jobs_v1` for `paddlewheel.jobs.v1`."""
     return "_".join(proto_package.split(".")[1:])
 
 

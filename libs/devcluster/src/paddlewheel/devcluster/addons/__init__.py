@@ -1,1 +1,1 @@
-"""What can be installed on a cluster beside Paddlewheel: a gateway, and Knative Serving behind it."""
+"""The add-ons of a cluster: a gateway, and Knative Serving behind it."""

@@ -17,8 +17,8 @@ from paddlewheel.devcluster.binaries import Report
 from paddlewheel.devcluster.commands import run, tool
 from paddlewheel.devcluster.state import ClusterDirs, ClusterRecord
 
-_DEADLINE = 180.0
-_POLL = 0.2
+_ADDON_READY_TIMEOUT_SECONDS = 180.0
+_ADDON_CHECK_INTERVAL_SECONDS = 0.2
 _UNANSWERED = "failed calling webhook"  # unlike "admission webhook ... denied the request"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -58,19 +58,19 @@ def _apply(dirs: ClusterDirs, name: str, manifests: Sequence[Manifest]) -> None:
     file = _file(dirs, name)
     file.write_text(render.to_text(manifests))
     apply = ("apply", "--server-side", "--force-conflicts", "--field-manager=paddlewheel", "-f", str(file))
-    run((tool("kubectl"), "--kubeconfig", str(dirs.kubeconfig), *apply), timeout=_DEADLINE)
+    run((tool("kubectl"), "--kubeconfig", str(dirs.kubeconfig), *apply), timeout=_ADDON_READY_TIMEOUT_SECONDS)
 
 
 def _apply_when_answered(dirs: ClusterDirs, name: str, manifests: Sequence[Manifest]) -> None:
     """Again and again: after a restart of the cluster, Knative's webhook refuses everything until it runs."""
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + _ADDON_READY_TIMEOUT_SECONDS
     while True:
         try:
             return _apply(dirs, name, manifests)
         except Permanent as error:
             if _UNANSWERED not in error.message or time.monotonic() > deadline:
                 raise
-            time.sleep(_POLL)
+            time.sleep(_ADDON_CHECK_INTERVAL_SECONDS)
 
 
 def _file(dirs: ClusterDirs, name: str) -> Path:
@@ -87,18 +87,18 @@ def _unestablished(api: AdminApi, manifests: Sequence[Manifest]) -> tuple[str, .
 
 
 def _await(record: ClusterRecord, addon: str, left: Callable[[], tuple[str, ...]], report: Report) -> None:
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + _ADDON_READY_TIMEOUT_SECONDS
     while lacks := _asked(left):
         report(f"{addon}: waiting for {lacks[0]}", 0.75)
         if time.monotonic() > deadline:
             again = " ".join(record.spec.with_addons((addon,)).options())
             raise Permanent(
                 "AddonNotReady",
-                f"{addon} is not ready after {_DEADLINE:.0f} s: {', '.join(lacks)}; see "
+                f"{addon} is not ready after {_ADDON_READY_TIMEOUT_SECONDS:.0f} s: {', '.join(lacks)}; see "
                 f"`kubectl --namespace {NAMESPACES[addon]} get pods,events`, "
                 f"then `paddlewheel cluster up {again}` installs it again",
             )
-        time.sleep(_POLL)
+        time.sleep(_ADDON_CHECK_INTERVAL_SECONDS)
 
 
 def _asked(left: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:

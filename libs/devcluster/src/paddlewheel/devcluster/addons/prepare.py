@@ -53,12 +53,12 @@ class Prepared:
 
 
 def modules(addons: Iterable[str]) -> tuple[Module, ...]:
-    """What has to be built from Go modules."""
+    """The Go modules from which programs must be built."""
     return tuple(module for addon in addons for module in MODULES[addon])
 
 
 def prepare(addons: Iterable[str], built: Binaries, report: Report) -> tuple[Prepared, ...]:
-    """Build the images of these add-ons; those that exist are kept.
+    """Build the images of these add-ons, except images that exist already.
 
     Args:
         built: the programs of `modules`.

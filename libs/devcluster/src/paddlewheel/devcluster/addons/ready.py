@@ -1,4 +1,4 @@
-"""Whether add-ons are ready, as the API server tells."""
+"""Checks through the API server whether add-ons are ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from paddlewheel.devcluster.api import AdminApi
 
 NAMESPACES = {"gateway": "paddle-gateway", "knative": "knative-serving"}
-"""Where the pods of each add-on are."""
+"""Add-on to the namespace of its pods."""
 _GATEWAYS = {"gateway": "paddlewheel", "knative": "paddlewheel-local"}
 _WEBHOOKS = {
     "gateway": (),
@@ -37,10 +37,13 @@ def addon_status(api: AdminApi, addon: str, since: float) -> AddonStatus:
 
 
 def missing(api: AdminApi, addon: str, since: float) -> tuple[str, ...]:
-    """What an add-on still lacks; nothing when it is ready.
+    """The parts of an add-on that are not ready yet.
 
     Args:
-        since: when the cluster was started, epoch seconds; what the API says of older containers is stale.
+        api: the cluster's API server.
+        addon: name of the add-on.
+        since: when the cluster was started, in seconds since the epoch. The status of older containers is
+            stale.
 
     Raises:
         Retry: Unreachable.

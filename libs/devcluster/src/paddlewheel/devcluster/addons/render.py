@@ -37,7 +37,7 @@ def with_content(manifests: Iterable[Manifest], content: str) -> list[Manifest]:
 
 
 def with_images(manifests: Iterable[Manifest], images: Mapping[str, str]) -> list[Manifest]:
-    """Replace the names of images, wherever they stand."""
+    """Replace the names of images in all places."""
     text = json.dumps(list(manifests))
     # The longest first: one name may begin with another.
     for name in sorted(images, key=len, reverse=True):
@@ -52,10 +52,10 @@ def without_examples(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def merged(manifests: Sequence[Manifest], settings: Sequence[Manifest]) -> list[Manifest]:
-    """`manifests` with the data of the ConfigMaps among `settings`; what is new comes last.
+    """`manifests`, with the data of the ConfigMaps in `settings`. Other objects of `settings` are appended.
 
     Raises:
-        KeyError: a ConfigMap of `settings` that does not exist, for which nobody would look.
+        KeyError: `settings` has a ConfigMap that is not in `manifests`, so no program would read it.
     """
     known = {_identity(found): found for found in manifests}
     for setting in settings:

@@ -70,7 +70,7 @@ def _archive(cache: Path, name: str, tag: str) -> Path:
 
 
 def remove_old_archives(folder: Path, name: str) -> None:
-    """Remove all but the newest archives of an image."""
+    """Remove archives of an image, except the newest ones."""
     old = sorted(folder.glob(f"{name}-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in old[_KEPT_ARCHIVES:]:
         path.unlink()
@@ -84,11 +84,11 @@ def content_tag(archive: Path) -> str:
 def build_images(
     names: Sequence[str], report: Report, *, repository: Path, cache: Path | None = None
 ) -> dict[str, Path]:
-    """Create the archives of these images; an existing one costs only a hash of its inputs.
+    """Create the archives of these images. For an existing archive, only its inputs are hashed.
 
     Args:
-        names: of `catalog.IMAGES` and `catalog.ON_DEMAND`.
-        report: called from several threads, one call at a time per image.
+        names: names in `catalog.IMAGES` or `catalog.ON_DEMAND`.
+        report: called from several threads, one call at a time for each image.
         repository: root of the source tree.
         cache: folder for archives and the image store; default `~/.cache/paddlewheel`.
 
@@ -151,7 +151,7 @@ class _Build:
             try:
                 self._drain(graph, pool)
             except BaseException:
-                # Ctrl-C too: those that wait must not begin.
+                # Also on Ctrl-C: waiting builds must not begin.
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         shutil.rmtree(self._work)

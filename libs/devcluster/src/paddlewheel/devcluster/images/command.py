@@ -30,7 +30,7 @@ _APART = (
 
 
 def check_tools() -> None:
-    """Fail early when the machine lacks a program.
+    """Fail early if a program is missing on the machine.
 
     Raises:
         Permanent: names the first missing program and the command that installs it.

@@ -1,4 +1,4 @@
-"""What a build takes from the machine without making it part of an image: uv, CA bundle, package index."""
+"""The parts of the machine that a build uses, but that are not in an image: uv, CA bundle, package index."""
 
 from __future__ import annotations
 

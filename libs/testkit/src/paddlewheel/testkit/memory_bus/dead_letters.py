@@ -15,7 +15,7 @@ from paddlewheel.testkit.memory_bus.stream import MemoryStream, Stored
 
 
 class MemoryDeadLetters:
-    """Where one durable parks its messages."""
+    """The dead letters of one durable."""
 
     def __init__(self, letters: MemoryStream, durable: str, check_up: Callable[[], None]) -> None:
         self._letters = letters
