@@ -84,7 +84,7 @@ async def _restarted(made: Stand) -> list[Row]:
         failures.append(await _undisturbed_restart(made, namespace, FAILED))
     floor, seconds = statistics.median(floors), statistics.median(restarts)
     return [
-        Row("jobs.floor_128_bare_pods_made_anew", floor, 120.0, "s"),
+        Row("jobs.floor_128_bare_pods_made_again", floor, 120.0, "s"),
         Row("jobs.gang_restart_of_128_ranks", seconds, 120.0, "s"),
         Row("jobs.gang_restart_over_bare_pods", seconds / floor, 1.35, "x"),
         Row("jobs.gang_restart_of_128_ranks_after_a_program_failed", statistics.median(failures), 120.0, "s"),
@@ -130,7 +130,7 @@ async def _remade_pods(made: Stand, namespace: str) -> float:
         await make_pods(made, namespace, RANKS, phases)
         start = time.monotonic()
         await delete_pods(made, namespace, RANKS, phases)
-        await make_pods(made, namespace, RANKS, phases, "anew")
+        await make_pods(made, namespace, RANKS, phases, "again")
         seconds = time.monotonic() - start
-        await delete_pods(made, namespace, RANKS, phases, "anew")
+        await delete_pods(made, namespace, RANKS, phases, "again")
         return seconds

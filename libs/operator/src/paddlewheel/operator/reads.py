@@ -48,7 +48,10 @@ class Reads:
         return len(self._held)
 
     def _hold(self, target: _Target, trouble: Trouble) -> None:
-        """Also forget failures that nobody has retried when they were due. The oldest failure comes first."""
+        """Remember a failure, and forget failures whose reads were not repeated when they were due.
+
+        The oldest failure comes first.
+        """
         now = self._clock.monotonic()
         self._held.pop(target, None)
         self._held[target] = (trouble, now + self._backoff.next(target))

@@ -653,12 +653,12 @@ class Observed:
 
     @cached_property
     def wanted_pods(self) -> tuple[Pod, ...]:
-        """Those that the spec asks for."""
+        """Pods that the spec asks for."""
         return tuple(pod for pod in self.pods if pod.id in self.job.wanted)
 
     @cached_property
     def world_pods(self) -> tuple[Pod, ...]:
-        """Those that train together."""
+        """Pods that train together."""
         return tuple(pod for pod in self.pods if self.job.trains(pod.id))
 
     @cached_property

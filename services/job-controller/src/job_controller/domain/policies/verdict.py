@@ -80,7 +80,7 @@ class Hold:
     """A node may have been lost; nothing is done until that is known.
 
     Args:
-        nodes: those that may have been lost.
+        nodes: nodes that may have been lost.
         message: the failure that is not judged yet.
     """
 
@@ -325,6 +325,6 @@ def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
 
 
 def is_held(status: JobStatus) -> bool:
-    """The status says that the verdict waits for a node."""
+    """Whether the verdict waits for a node, by the recorded status."""
     running = find(status.conditions, names.CONDITION_RUNNING)
     return running is not None and running.reason == Reason.WAITING_FOR_NODE
