@@ -23,8 +23,9 @@ from paddlewheel.testkit.paddlejobs import (
     set_sample_set_phase,
 )
 
-JOBS = 100
-"""Each has a data set, a ConfigMap and two pods on nodes of their own: 500 objects."""
+JOBS = 72
+"""The jobs of each of two rounds. A job has a data set, a ConfigMap and two pods with Leases of their nodes,
+which makes 1,008 objects."""
 OWN = (__name__, "job_controller", "paddlewheel.operator", "paddlewheel.core", "paddlewheel.kube.informer")
 
 

@@ -308,7 +308,7 @@ def test_the_last_status_is_of_the_last_generation() -> None:
     job = replace(make_job(worker=make_role()), generation=4)
     last = status.deleted_status(Observed(job), NOW)
     assert (last.phase, last.observed_generation) == (names.TERMINATING, 4)
-    assert [a.fact for a in last.announcements] == ["JobDeleted"]
+    assert [a.fact for a in last.announcements] == ["JobAccepted", "JobDeleted"]
 
 
 OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
