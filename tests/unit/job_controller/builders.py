@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.domain import names
-from job_controller.domain.model import Job, Observed, Options, SampleSet
-from job_controller.domain.parse import parse_job
-from job_controller.domain.pods import Pod, PodId, PodState
-from job_controller.domain.render import Frame, render_pod
+from job_controller.core import names
+from job_controller.core.model import Job, Observed, Options, SampleSet
+from job_controller.core.parse import parse_job
+from job_controller.core.pods import Pod, PodId, PodState
+from job_controller.core.render import Frame, render_pod
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 

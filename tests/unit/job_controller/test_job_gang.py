@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.job_controller.builders import job_of, make_job, make_pod, render
 
-from job_controller.domain.events import gang_events
-from job_controller.domain.model import (
+from job_controller.core.changes import find_change
+from job_controller.core.events import gang_events
+from job_controller.core.model import (
     GangStatus,
     Job,
     JobStatus,
@@ -21,13 +22,12 @@ from job_controller.domain.model import (
     PodGroup,
     RoleStatus,
 )
-from job_controller.domain.parse import parse_job, parse_pod_group
-from job_controller.domain.pods import Pod, PodState
-from job_controller.domain.policies.changes import find_change
-from job_controller.domain.policies.gang import Gang, choose_gang, decide_gang
-from job_controller.domain.policies.gang_gate import gang_gate, gang_hindrance, gang_status, joins
-from job_controller.domain.policies.gang_resources import are_equal, least_resources
-from job_controller.domain.render import Frame, render_pod, render_pod_group
+from job_controller.core.parse import parse_job, parse_pod_group
+from job_controller.core.pods import Pod, PodState
+from job_controller.core.render import Frame, render_pod, render_pod_group
+from job_controller.features.gang.choice import Gang, choose_gang, decide_gang
+from job_controller.features.gang.resources import are_equal, least_resources
+from job_controller.features.gang.rules import gang_gate, gang_hindrance, gang_status, joins
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.crds.paddlejob import GangKind, World

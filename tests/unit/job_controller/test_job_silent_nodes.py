@@ -10,10 +10,10 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain.model import NodeLife, Observed
-from job_controller.domain.pods import Failure, PodState
+from job_controller.core.model import NodeLife, Observed
+from job_controller.core.pods import Failure, PodState
+from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.leases import READS_AT_ONCE
-from job_controller.node_leases import NodeLeases
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.core.errors import Permanent, Retry

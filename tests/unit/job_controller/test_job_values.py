@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
-from job_controller.domain import names, status
-from job_controller.domain.events import (
+from job_controller.core import names, status
+from job_controller.core.events import (
     end_event,
     gate_events,
     refusal_events,
     scale_events,
 )
-from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Failure, Pod, PodId, PodState, parse_pod
-from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.verdict import End, GoOn
-from job_controller.domain.render import render_config_map, render_service
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.gate import Gate
+from job_controller.core.model import Job, JobStatus, Observed, RoleStatus
+from job_controller.core.pods import Failure, Pod, PodId, PodState, parse_pod
+from job_controller.core.render import render_config_map, render_service
+from job_controller.core.verdict import End, GoOn
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.generated.common_v1 import ObjectRef

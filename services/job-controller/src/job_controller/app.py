@@ -8,8 +8,8 @@ from datetime import timedelta
 from aiohttp import web
 
 from job_controller.config import Settings
-from job_controller.domain import names
-from job_controller.domain.progress import ProgressAccess
+from job_controller.core import names
+from job_controller.features.progress.report import ProgressAccess
 from job_controller.gate_endpoint import GateEndpoint
 from job_controller.metrics import ProgressMetrics
 from job_controller.observe import FOREIGN, JobObserver

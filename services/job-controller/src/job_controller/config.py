@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from job_controller.domain.model import Options
-from job_controller.domain.progress import ProgressAccess
+from job_controller.core.model import Options
+from job_controller.features.progress.report import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
 

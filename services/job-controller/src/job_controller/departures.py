@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from job_controller.domain import names
-from job_controller.domain.parse import has_ended, recorded_epoch
-from job_controller.domain.pods import Pod, PodId, parse_pod
+from job_controller.core import names
+from job_controller.core.parse import has_ended, recorded_epoch
+from job_controller.core.pods import Pod, PodId, parse_pod
 from job_controller.watch import BY_UID, JOB
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.kube.informer import Informer

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from job_controller.domain import names
-from job_controller.domain.pods import ENDED, Pod, PodState, has_ended_program, parse_pod
+from job_controller.core import names
+from job_controller.core.pods import ENDED, Pod, PodState, has_ended_program, parse_pod
 from paddlewheel.core.clock import Clock
 from paddlewheel.kube.objects import uid_of
 from paddlewheel.kube.ports import Change, Object

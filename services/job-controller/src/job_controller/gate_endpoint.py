@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from job_controller.domain import names
-from job_controller.domain.gate import PATH, Question, may_start
-from job_controller.domain.pods import PodId
+from job_controller.core import names
+from job_controller.core.pods import PodId
+from job_controller.features.start_gate.question import PATH, Question, may_start
 from job_controller.timing import GATE_POLL_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.keys import Key

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from job_controller.departures import Departures
-from job_controller.domain import names
-from job_controller.domain.environment import epoch_of
-from job_controller.domain.gang_actions import CHILD
-from job_controller.domain.model import (
+from job_controller.core import names
+from job_controller.core.environment import epoch_of
+from job_controller.core.model import (
     Flavor,
     Job,
     JobStatus,
@@ -25,7 +23,7 @@ from job_controller.domain.model import (
     SampleSet,
     with_pods,
 )
-from job_controller.domain.parse import (
+from job_controller.core.parse import (
     parse_flavor,
     parse_job,
     parse_pod_group,
@@ -33,22 +31,24 @@ from job_controller.domain.parse import (
     parse_sample_set,
     parse_workload,
 )
-from job_controller.domain.pods import Pod, PodState, is_scheduled
-from job_controller.domain.policies.dataset_gate import needs_sample_set
-from job_controller.domain.policies.gate_failures import open_gates
-from job_controller.domain.policies.kept_logs import BYTES, LINES, not_read, pods_to_read
-from job_controller.domain.policies.kueue import needed_priority, needs_flavors, workload_key
-from job_controller.domain.policies.scaling import (
+from job_controller.core.pods import Pod, PodState, is_scheduled
+from job_controller.core.scaling import (
     is_scaled_to_nothing,
     missing_pods,
     needs_config_name,
     service_names,
 )
-from job_controller.domain.policies.unprepared import find_cause, unprepared_pod, with_hindrance
+from job_controller.departures import Departures
 from job_controller.endings import Endings
-from job_controller.node_leases import NodeLeases
+from job_controller.features.dataset.rules import needs_sample_set
+from job_controller.features.gang.children import CHILD
+from job_controller.features.kept_logs.rules import BYTES, LINES, not_read, pods_to_read
+from job_controller.features.kueue.rules import needed_priority, needs_flavors, workload_key
+from job_controller.features.silent_nodes.observe import NodeLeases
+from job_controller.features.start_gate.rules import open_gates
+from job_controller.features.stuck.observe import Schedulers
+from job_controller.features.stuck.unprepared import find_cause, unprepared_pod, with_hindrance
 from job_controller.rank_delays import RankDelays
-from job_controller.schedulers import Schedulers
 from job_controller.sightings import Sightings
 from job_controller.timing import (
     EVENTS_READ_INTERVAL_SECONDS,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from job_controller.domain.environment import PROGRESS_TOKEN
-from job_controller.domain.parse import has_ended, recorded_epoch
-from job_controller.domain.pods import parse_epoch
-from job_controller.domain.progress import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
+from job_controller.core.environment import PROGRESS_TOKEN
+from job_controller.core.parse import has_ended, recorded_epoch
+from job_controller.core.pods import parse_epoch
+from job_controller.features.progress.report import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
 from job_controller.metrics import ProgressMetrics
 from job_controller.progress_limit import RateLimit
 from job_controller.timing import PROGRESS_BODY_TIMEOUT_SECONDS

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from job_controller.domain.model import Delay, Job, JobStatus, Observed
-from job_controller.domain.pods import PodId
-from job_controller.domain.policies.losses import places_of
-from job_controller.domain.policies.verdict import restart_delay
+from job_controller.core.losses import places_of
+from job_controller.core.model import Delay, Job, JobStatus, Observed
+from job_controller.core.pods import PodId
+from job_controller.core.verdict import restart_delay
 from job_controller.timing import RESTART_RESET_GRACE_SECONDS
 from paddlewheel.core.clock import Clock
 

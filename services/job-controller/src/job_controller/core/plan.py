@@ -1,0 +1,541 @@
+"""The pure decision: from what is observed to what is done. All branching is here and in `policies/`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from job_controller.core import names
+from job_controller.core.clean_up import deletes_children, pods_to_delete
+from job_controller.core.deletion import expires_at, is_patience_over, without_finalizer
+from job_controller.core.environment import config_data, overlong_list
+from job_controller.core.events import (
+    end_event,
+    expiry_event,
+    gang_events,
+    gate_events,
+    gate_failure_events,
+    refusal_events,
+    restart_event,
+    scale_events,
+    spill_events,
+    stuck_events,
+)
+from job_controller.core.gate import Gate
+from job_controller.core.gates import decide_gates
+from job_controller.core.model import Job, JobStatus, Observed, Options
+from job_controller.core.pods import Pod, PodId
+from job_controller.core.program_end import with_program_ends
+from job_controller.core.render import (
+    Frame,
+    render_config_map,
+    render_kept_logs,
+    render_pod,
+    render_service,
+)
+from job_controller.core.scaling import missing_pods, surplus_pods
+from job_controller.core.status import (
+    active_status,
+    deleted_status,
+    has_outlived_success,
+    has_succeeded,
+    present_status,
+    refused_restart,
+    refused_status,
+    restarted_status,
+    with_condition,
+)
+from job_controller.core.verdict import (
+    End,
+    GoOn,
+    Hold,
+    Restart,
+    decide_verdict,
+    ends_at,
+    next_start,
+    start_times,
+)
+from job_controller.features.dataset.stranded import seconds_until_stranded
+from job_controller.features.elastic.rules import due_pods, next_fit, with_useless_pods
+from job_controller.features.gang.children import delete_pod_groups, gang_actions, gated_actions
+from job_controller.features.gang.choice import Gang, decide_gang
+from job_controller.features.gang.rules import joins, waits_for_group
+from job_controller.features.host_ports.rules import PortBlock, claim_ports, crowded_node, parse_port
+from job_controller.features.kept_logs.rules import is_patience_over as is_patience_for_logs_over
+from job_controller.features.kept_logs.rules import kept
+from job_controller.features.kueue.children import (
+    finished_actions,
+    needs_quota_still,
+    queue_actions,
+    refused_actions,
+)
+from job_controller.features.kueue.rules import flavors_of
+from job_controller.features.progress.rules import seconds_until_stalled, stall_events
+from job_controller.features.start_gate.release import awaited_names, pods_to_release, pods_to_tell
+from job_controller.features.start_gate.rules import may_fall_back, with_stuck_gates
+from job_controller.features.stuck.no_scheduler import with_unseen_pods
+from job_controller.features.stuck.overdue import overdue_in
+from job_controller.features.stuck.rules import seconds_until_stuck
+from job_controller.features.stuck.unprepared import look_again_in
+from job_controller.timing import (
+    EXPIRED_PODS_GRACE_SECONDS,
+    FIRST_STATUS_GRACE_SECONDS,
+    NODE_LEASE_READ_INTERVAL_SECONDS,
+)
+from paddlewheel.contracts.announcements import pending
+from paddlewheel.contracts.conditions import Condition, find
+from paddlewheel.contracts.crds import Network
+from paddlewheel.contracts.keys import Key
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.core.errors import Conflict
+from paddlewheel.operator.domain import plan as operator
+from paddlewheel.operator.domain.plan import (
+    Action,
+    Applied,
+    Create,
+    Delete,
+    KubernetesEvent,
+    LazyManifest,
+    Patch,
+    Trouble,
+    earliest,
+)
+
+Plan = operator.Plan[JobStatus]
+
+_RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
+_TIMED = (with_program_ends, with_unseen_pods, with_stuck_gates, with_useless_pods)
+"""Rules by which time alone changes an observation. Each sets the time of the next pass."""
+_BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
+"""Kinds that pods need: none is created while one of these is in trouble."""
+_BEGINNINGS = [
+    {
+        (names.CONDITION_ACCEPTED, Reason.ACCEPTED),
+        (names.CONDITION_ADMITTED, Reason.NOTHING_TO_WAIT_FOR),
+        (names.CONDITION_RUNNING, running),
+    }
+    for running in (Reason.PODS_PENDING, Reason.PODS_STARTING)
+]
+"""Conditions of a job whose pods start with nothing in their way."""
+
+
+def plan(seen: Observed, options: Options, now: datetime) -> Plan:
+    """Decide about one job.
+
+    A job that ends now is only recorded as ended. Its children are cleaned up in the next pass, when the API
+    server holds the end, so that a crash in between can never run it again.
+    """
+    if seen.job.is_anothers:
+        return Plan()
+    for rule in _TIMED:
+        seen = rule(seen, now)
+    todo = _plan(seen, options, now)
+    is_over = seen.job.status.final or seen.job.deleted_at is not None
+    return todo if is_over else replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+
+
+def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
+    job = seen.job
+    if job.deleted_at is not None:
+        return _plan_deletion(seen, options, now)
+    if job.status.final:
+        return _plan_finished(seen, now)
+    if job.problems:
+        return _plan_refused(seen, now)
+    return _plan_active(seen, options, now)
+
+
+def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
+    """Add what failed to the status; it is tried again later."""
+    status = todo.status
+    if status is None:
+        return todo
+    todo = _with_unkept_logs(todo, applied)
+    trouble = _trouble(seen, status, applied)
+    if trouble is None:
+        left = _first_status_waits(seen, status, now)
+        if left is not None and todo.requeue_after != 0.0:
+            return replace(todo, status=None, events=(), requeue_after=earliest(todo.requeue_after, left))
+        return replace(todo, status=_unblocked(seen, status, now))
+    reason, message = trouble.shown_reason, trouble.shown_message
+    condition = Condition(names.CONDITION_BLOCKED, "True", reason, message)
+    before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
+    is_known = before is not None and (before.status, before.message) == ("True", message)
+    warnings = tuple(event for event in todo.events if event.type == "Warning")
+    events = warnings if is_known else (*warnings, KubernetesEvent("Warning", reason, message))
+    return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
+
+
+def _first_status_waits(seen: Observed, status: JobStatus, now: datetime) -> float | None:
+    """Seconds for which the first status of a job need not be written: there is nothing to say but that its
+    pods start. None: write it now."""
+    created = parse_stamp(seen.job.created_at)
+    if seen.job.status.phase or created is None or not _merely_starts(status):
+        return None
+    age = (now - created).total_seconds()
+    # An API server whose clock is ahead must not delay the status.
+    return FIRST_STATUS_GRACE_SECONDS - age if 0 <= age < FIRST_STATUS_GRACE_SECONDS else None
+
+
+def _merely_starts(status: JobStatus) -> bool:
+    return status.gang is None and {(c.type, c.reason) for c in status.conditions} in _BEGINNINGS
+
+
+def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
+    """The cause for Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
+    is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
+    beyond = {seen.job.pod_name(place) for place in seen.job.pod_ids if not seen.job.trains(place)}
+    troubles = (t for t in applied.troubles if not _passes_by_itself(t))
+    # A job that trains is not blocked by what keeps it from growing, as a quota may.
+    children = replace(applied, troubles=tuple(t for t in troubles if not _is_of_pods(t, beyond)))
+    return children.first or _crowd(seen, status) or (None if is_gated else seen.trouble)
+
+
+def _passes_by_itself(trouble: Trouble) -> bool:
+    """Logs block nothing, and a Workload that Kueue has changed meanwhile is patched as it is then."""
+    has_changed = (trouble.kind, trouble.reason) == (names.WORKLOAD, Conflict.__name__)
+    return trouble.kind == names.KEPT_LOGS or has_changed
+
+
+def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
+    return trouble.kind == names.POD and trouble.key.name in pods
+
+
+def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
+    """The reason for which the pods cannot get their addresses."""
+    if status.final or seen.job.deleted_at is not None:
+        return None
+    causes = {
+        Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
+        Reason.INVALID_SPEC: overlong_list(seen, _told_port(seen.job)),
+    }
+    troubles = (
+        Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
+        for reason, message in causes.items()
+        if message
+    )
+    return next(troubles, None)
+
+
+def _told_port(job: Job) -> int:
+    """The base port in the addresses."""
+    claimed = job.annotations.get(names.ANNOTATION_HOST_PORT, "") if job.network is Network.HOST else ""
+    return parse_port(claimed) or names.BASE_PORT
+
+
+def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
+    """Logs that cannot be kept block nothing; a refusal is final, so its Event is emitted once."""
+    trouble = next((t for t in applied.troubles if t.kind == names.KEPT_LOGS), None)
+    if trouble is None:
+        return todo
+    event = KubernetesEvent("Warning", trouble.shown_reason, trouble.shown_message)
+    return replace(todo, events=(event,) if trouble.is_refusal else ())
+
+
+def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
+    if seen.job.status.condition(names.CONDITION_BLOCKED) != "True":
+        return status
+    condition = Condition(names.CONDITION_BLOCKED, "False", Reason.RECOVERED)
+    return with_condition(seen.job, status, condition, now)
+
+
+def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
+    """Kubernetes deletes children with their owner; what is left to do is to publish the last fact.
+
+    While that waits for the bus, the pods are deleted here, since their owner goes only afterwards. A job
+    with quota of Kueue goes after its pods, or others would get that quota too early.
+    """
+    job = seen.job
+    if names.FINALIZER not in job.finalizers:
+        return Plan()
+    is_held, is_over = job.status.phase == names.TERMINATING, is_patience_over(job, options, now)
+    pods = [p for p in (*seen.pods, *seen.old_pods) if not p.terminating] if is_held else []
+    waits_for_pods = needs_quota_still(seen) and not is_over
+    next_look = options.gate_recheck if waits_for_pods else None
+    return Plan(
+        deleted_status(seen, now),
+        actions=_delete_pods(job, pods),
+        release=None if waits_for_pods else without_finalizer(job),
+        release_anyway=is_over,
+        requeue_after=next_look if is_held else 0.0,
+    )
+
+
+def _plan_finished(seen: Observed, now: datetime) -> Plan:
+    """Nothing is ever created again; the clean-up policy selects the children to delete, and the time to
+    live ends the job itself."""
+    job = seen.job
+    status, expires = present_status(seen), expires_at(job)
+    pods = pods_to_delete(seen)
+    if expires is not None and now >= expires:
+        # The pods go with the job, unless the bus has refused its facts once.
+        waits = now >= expires + timedelta(seconds=EXPIRED_PODS_GRACE_SECONDS)
+        actions = _delete_pods(job, pods) if waits and pending(status.announcements) else ()
+        return Plan(status, actions=actions, expiry=expiry_event(job))
+    plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
+    needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
+    services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
+    actions = (
+        *_keep_logs(seen),
+        *_delete_pods(job, pods, needs),
+        *_delete_services(seen, services),
+        *delete_pod_groups(seen),
+        *finished_actions(seen),
+    )
+    return replace(plan, actions=actions)
+
+
+def _plan_refused(seen: Observed, now: datetime) -> Plan:
+    """Nothing is created. The pods that a job has may still end it, and so may its deadline; a restart waits
+    until the spec is right."""
+    job, events = seen.job, refusal_events(seen.job)
+    verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
+    if isinstance(verdict, Hold):
+        if job.status.phase:
+            return _plan_hold()
+        verdict = GoOn()
+    if isinstance(verdict, Restart):
+        status = refused_restart(seen, verdict, now)
+        return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
+    status = refused_status(seen, verdict, now)
+    if status.final:
+        return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
+    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
+    actions = (*_end_old_world(seen), *refused_actions(seen))
+    return Plan(status, actions, events=events, requeue_after=next_look)
+
+
+def _keep_logs(seen: Observed) -> tuple[Action, ...]:
+    data = kept(seen.logs)
+    return (Create(names.KEPT_LOGS, render_kept_logs(seen.job, data)),) if data else ()
+
+
+def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
+    job = seen.job
+    is_done = has_succeeded(seen)
+    verdict = GoOn() if is_done else decide_verdict(seen, now)
+    is_first = not job.status.phase
+    if isinstance(verdict, Hold) and not is_first:
+        return _plan_hold()
+    if isinstance(verdict, Restart) and not is_first:
+        return _plan_restart(seen, verdict, now)
+    block = claim_ports(seen, options.port_range)
+    gang = decide_gang(seen, options.gang_scheduling)
+    gate = decide_gates(seen, block, gang, has_ended=is_done or isinstance(verdict, End))
+    if isinstance(verdict, Restart | Hold):
+        # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
+        return Plan(active_status(seen, gate, GoOn(), now, gang), requeue_after=0.0)
+    status = active_status(seen, gate, verdict, now, gang)
+    # A job that waits for something else holds no ports that others could use.
+    may_claim = gate.is_open or gate.reason == Reason.HOST_PORTS_EXHAUSTED
+    base = Plan(status, metadata=_metadata_patch(job, block, may_claim), events=gang_events(job, gang))
+    if status.final:
+        return replace(base, events=(end_event(status),), requeue_after=0.0)
+    next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
+    base = replace(base, requeue_after=next_look)
+    if not gate.is_open:
+        return _plan_gated(base, seen, gate, options, gang, now)
+    if block.port is None or not block.is_firm:
+        # The watch wakes the job once it has reported the claim.
+        return base
+    frame = Frame(
+        job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen), may_fall_back(seen)
+    )
+    return _with_children(base, seen, frame, now, gang)
+
+
+def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
+    """Only recorded: the next pass ends the pods, and those after it make new ones."""
+    return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
+
+
+def _plan_hold() -> Plan:
+    """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
+    return Plan(requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
+
+
+def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
+    """Nothing is created; what was given up ends all the same."""
+    surplus = surplus_pods(seen)
+    return replace(
+        base,
+        actions=(
+            *_end_old_world(seen),
+            *gated_actions(seen, gang, gate),
+            *queue_actions(seen, gate, now),
+            *_delete_pods(seen.job, surplus),
+            *_surplus_services(seen),
+        ),
+        events=(*base.events, *gate_events(seen.job, gate), *scale_events(seen.job, (), surplus)),
+        requeue_after=earliest(options.gate_recheck, seen.retry_after),
+    )
+
+
+def _next_look(seen: Observed, now: datetime) -> float | None:
+    """Seconds until time alone changes something."""
+    waits = (_seconds_until(at, now) for at in (ends_at(seen.job), next_start(seen, now)))
+    looks = (
+        seconds_until_stuck,
+        overdue_in,
+        next_fit,
+        look_again_in,
+        seconds_until_stranded,
+    )
+    return earliest(*waits, *(look(seen, now) for look in looks))
+
+
+def _seconds_until(at: datetime | None, now: datetime) -> float | None:
+    """None for a time that has passed, or that there is not."""
+    return (at - now).total_seconds() if at is not None and at > now else None
+
+
+def _end_old_world(seen: Observed) -> tuple[Action, ...]:
+    """Pods and addresses of former epochs, and pods that are replaced by themselves."""
+    job = seen.job
+    given_up = (*(p for p in seen.pods if p.given_up), *seen.useless)
+    pods = [p for p in (*seen.old_pods, *given_up) if not p.terminating]
+    config = (Delete(names.CONFIG_MAP, job.key, seen.old_config, vanishes=True),) if seen.old_config else ()
+    return (*config, *_delete_pods(job, pods))
+
+
+def _metadata_patch(job: Job, block: PortBlock, may_claim: bool) -> Mapping[str, Any] | None:
+    patch: dict[str, Any] = {}
+    if names.FINALIZER not in job.finalizers:
+        patch["finalizers"] = [*job.finalizers, names.FINALIZER]
+    wanted = None if block.port is None else str(block.port)
+    if (
+        may_claim
+        and job.network is Network.HOST
+        and job.annotations.get(names.ANNOTATION_HOST_PORT) != wanted
+    ):
+        patch["annotations"] = {names.ANNOTATION_HOST_PORT: wanted}
+    return patch or None
+
+
+def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang: Gang) -> Plan:
+    job = seen.job
+    missing, surplus = _due_pods(seen, frame.options, now, gang), surplus_pods(seen)
+    data = config_data(seen, frame.port)
+    return replace(
+        base,
+        actions=(
+            *_end_old_world(seen),
+            # First the ConfigMap, so that no new pod ever starts with old addresses.
+            *_config_map(seen, data),
+            *_services(seen, frame),
+            *gang_actions(seen, gang),
+            *_new_pods(seen, frame, missing),
+            *(() if data is None else _releases(seen)),
+            *_changed_waits(seen),
+            *_delete_pods(job, surplus),
+            *_surplus_services(seen),
+        ),
+        # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
+        verify=bool(missing),
+        events=(*base.events, *scale_events(job, missing, surplus), *_stuck_events(base, job)),
+        requeue_after=earliest(base.requeue_after, seen.retry_after),
+    )
+
+
+def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
+    """The missing pods that can be made now."""
+    if seen.must_wait or waits_for_group(seen, gang):
+        return ()
+    due = due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    waits = start_times(seen, now)
+    return tuple(place for place in due if place not in waits)
+
+
+def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
+    if base.status is None:
+        return ()
+    status = base.status
+    return tuple(
+        event
+        for events in (stuck_events, stall_events, spill_events, gate_failure_events)
+        for event in events(job, status)
+    )
+
+
+def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:
+    if data is None or seen.config == data:
+        return ()
+    if seen.config is None:
+        return () if seen.must_wait else (Create(names.CONFIG_MAP, render_config_map(seen.job, data)),)
+    gone: dict[str, str | None] = {k: None for k in seen.config if k not in data}
+    changed = {k: v for k, v in data.items() if seen.config.get(k) != v}
+    return (Patch(names.CONFIG_MAP, seen.job.key, {"data": gone | changed}),)
+
+
+def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
+    job = seen.job
+    pods = () if seen.waits_for_former else _service_pods(job)
+    named = ((Key(job.key.namespace, job.pod_name(pod)), pod) for pod in pods)
+    return tuple(
+        Create(names.SERVICE_KIND, LazyManifest(key, partial(render_service, job, pod, frame.port)))
+        for key, pod in named
+        if key.name not in seen.services
+    )
+
+
+def _service_pods(job: Job) -> tuple[PodId, ...]:
+    """Pods that are addressed by name; the others need no Service."""
+    return job.pod_ids if job.network is Network.SERVICE else ()
+
+
+def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
+    if seen.trouble is not None:
+        # Where they should run depends on the data set.
+        return ()
+    job, roles = frame.job, {r.name: r for r in frame.job.roles}
+    manifests = (
+        LazyManifest(
+            Key(job.key.namespace, job.pod_name(p)), partial(render_pod, frame, roles[p.role], p.ordinal)
+        )
+        for p in missing
+    )
+    return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
+
+
+def _releases(seen: Observed) -> tuple[Action, ...]:
+    needs = (*_BEFORE_PODS, names.POD)
+    namespace = seen.job.key.namespace
+    waiting = pods_to_release(seen)
+    return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
+
+
+def _changed_waits(seen: Observed) -> tuple[Action, ...]:
+    """After scaling: update the list of names in pods that still wait for names."""
+    job = seen.job
+    return tuple(
+        Patch(names.POD, Key(job.key.namespace, p.name), _waits_for(job, p), uid=p.uid)
+        for p in pods_to_tell(seen)
+    )
+
+
+def _waits_for(job: Job, pod: Pod) -> Mapping[str, Any]:
+    awaited = awaited_names(job, pod.id)
+    return {"metadata": {"annotations": {names.ANNOTATION_WAITS_FOR: awaited}}}
+
+
+def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> tuple[Action, ...]:
+    return tuple(Delete(names.POD, Key(job.key.namespace, p.name), p.uid, needs) for p in pods)
+
+
+def _surplus_services(seen: Observed) -> tuple[Action, ...]:
+    """Delete the Services of pods that are not wanted. The original operator made Services in every network,
+    and its pods wait for their names."""
+    job = seen.job
+    wanted = set(map(job.pod_name, job.pod_ids))
+    return _delete_services(seen, (n for n in seen.services if n not in wanted))
+
+
+def _delete_services(seen: Observed, services: Iterable[str]) -> tuple[Action, ...]:
+    namespace = seen.job.key.namespace
+    return tuple(
+        Delete(names.SERVICE_KIND, Key(namespace, n), seen.services[n], vanishes=True) for n in services
+    )

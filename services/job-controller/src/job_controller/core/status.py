@@ -1,0 +1,472 @@
+"""The job's status, computed afresh from what is observed now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import replace
+from datetime import datetime
+
+from job_controller.core import names
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.gate import Gate
+from job_controller.core.model import Job, JobStatus, Observed, RoleStatus
+from job_controller.core.phase import decide_phase
+from job_controller.core.pods import ENDED, Pod, PodId, PodState
+from job_controller.core.results import decide_results, decide_saved_model, why_unpublished
+from job_controller.core.verdict import (
+    End,
+    GoOn,
+    Restart,
+    next_start,
+    present_budgets,
+    with_delays_reset,
+)
+from job_controller.features.dataset.spill import spill_conditions
+from job_controller.features.gang.choice import Gang
+from job_controller.features.gang.rules import gang_status, is_let_in, not_let_in
+from job_controller.features.in_place.rules import in_place_message, restarts_given_up
+from job_controller.features.progress.rules import stall_conditions, stalled_on
+from job_controller.features.start_gate.rules import gate_conditions
+from job_controller.features.stuck.overdue import overdue_message, overdue_pod
+from job_controller.features.stuck.rules import hindered_pod, stuck_on
+from job_controller.features.words.rules import unknown_words
+from paddlewheel.contracts.conditions import Condition, find, set_condition
+from paddlewheel.contracts.crds import WORKER
+from paddlewheel.contracts.crds.paddlejob import LastRestart
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
+from paddlewheel.operator.domain.hindrance import Hindrance
+from paddlewheel.operator.domain.plan import shorten
+
+_OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
+_NO_GANG = Gang()
+_WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
+
+
+def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
+    """Set one condition, with the generation of the spec that it was decided for."""
+    return _with_conditions(job, status, (condition,), now)
+
+
+def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
+    """Record the facts that the status makes true."""
+    facts = FACTS.declare(status.announcements, Case(job, status), milliseconds_stamp(now))
+    return replace(status, announcements=facts)
+
+
+def refused_status(seen: Observed, verdict: GoOn | End, now: datetime) -> JobStatus:
+    """The spec can never work: say so. A job that was accepted before is followed to its end."""
+    status = present_status(seen)
+    status = replace(status, phase=status.phase or names.PENDING)
+    if status.roles or isinstance(verdict, End):
+        status = _outlived_status(seen, status, verdict, now)
+    return with_facts(seen.job, with_refusal(seen.job, status, now), now)
+
+
+def with_refusal(job: Job, status: JobStatus, now: datetime) -> JobStatus:
+    """What is wrong with the spec, as a condition."""
+    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(job.problems))
+    return with_condition(job, status, condition, now)
+
+
+def _outlived_status(seen: Observed, status: JobStatus, verdict: GoOn | End, now: datetime) -> JobStatus:
+    """Phase, times and conditions of a job whose spec has become wrong: what it was before decides."""
+    phase = decide_phase(_outlived(status), status.roles)
+    phase = names.FAILED if isinstance(verdict, End) and phase != names.COMPLETED else phase
+    ready = _ready(_asked_for(seen.job, status), _running(status.roles), phase in names.FINAL_PHASES)
+    status = replace(
+        status,
+        phase=phase,
+        ready=ready,
+        results=decide_results(seen, phase),
+        saved_model=decide_saved_model(seen, phase),
+    )
+    status = _with_times(status, seen, now)
+    # No pods are made of a wrong spec, so there is no time at which they will be.
+    running = _running_condition(seen, status, _OPEN, now, begins=None)
+    current = (running, *_end_conditions(seen.job, status, verdict))
+    return _with_conditions(seen.job, status, current, now)
+
+
+def has_outlived_success(seen: Observed) -> bool:
+    """A job whose spec has become wrong has succeeded as it was before."""
+    status = present_status(seen)
+    return bool(status.roles) and decide_phase(_outlived(status), status.roles) == names.COMPLETED
+
+
+def _outlived(status: JobStatus) -> dict[str, int]:
+    """Pods by role that trained together, or should have, when the job's spec was last right."""
+    sizes = {name: max(len(role.refs), sum(role.counts.values())) for name, role in status.roles.items()}
+    world, waiting = status.world, 0
+    if world and WORKER in sizes:
+        sizes[WORKER], waiting = min(sizes[WORKER], world.workers), world.of - world.workers
+    never_made = max(0, _wanted_before(status) - waiting - sum(sizes.values()))
+    # Their role is not recorded: none of the roles that end the job has succeeded without them.
+    deciding = [WORKER] if WORKER in sizes else list(sizes)
+    return sizes | {role: sizes[role] + never_made for role in deciding}
+
+
+def _wanted_before(status: JobStatus) -> int:
+    """Pods that the job asked for when its spec was last right, 0 when it never was."""
+    wanted = status.ready.partition("/")[2]
+    return int(wanted) if wanted.isdecimal() else 0
+
+
+def deleted_status(seen: Observed, now: datetime) -> JobStatus:
+    """The last status, kept until the last fact is published."""
+    return with_facts(seen.job, replace(present_status(seen), phase=names.TERMINATING), now)
+
+
+def present_status(seen: Observed) -> JobStatus:
+    """The recorded status with the present generation and counts."""
+    job = seen.job
+    status = replace(job.status, observed_generation=job.generation)
+    if not status.roles:
+        return status
+    roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
+    has_ended = status.final or bool(status.completion_time)
+    ready = _ready(_asked_for(job, status), _running(roles), has_ended)
+    return replace(status, roles=roles, ready=ready)
+
+
+def _asked_for(job: Job, status: JobStatus) -> int:
+    """Pods, by the spec that was right last; by the present one when none ever was."""
+    return _wanted_before(status) or len(job.pod_ids)
+
+
+def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
+    """What lives is counted as it is now; what has ended stays counted when its pod is gone."""
+    pods = [p for p in seen.pods if p.id.role == name and not p.terminating]
+    done = seen.succeeded_indexes(name)
+    counts = _counts(seen, pods, done)
+    kept = {state: max(counts[state], recorded.count(state)) for state in ENDED}
+    return replace(recorded, counts=counts | kept, succeeded_indexes=done)
+
+
+def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, int]:
+    """Pods by state; those that have succeeded, though they may be gone, are `done`."""
+    counts = Counter(p.state for p in pods if p.id not in seen.succeeded)
+    return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
+
+
+def active_status(
+    seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime, gang: Gang = _NO_GANG
+) -> JobStatus:
+    """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
+    job = seen.job
+    roles = count_roles(seen)
+    phase = _phase(seen, gate, verdict, roles)
+    last_restart = job.status.last_restart if phase == names.RUNNING else with_delays_reset(job.status, now)
+    status = replace(
+        job.status,
+        phase=phase,
+        mode=job.mode.value,
+        ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
+        selector=job.selector,
+        roles=roles,
+        world=job.fitting_world,
+        results=decide_results(seen, phase),
+        saved_model=decide_saved_model(seen, phase),
+        replacing=_given_up(seen),
+        last_restart=last_restart,
+        budgets=job.status.budgets if phase == names.RUNNING else present_budgets(job.status, now),
+        gang=gang_status(seen, gang, has_ended=phase in names.FINAL_PHASES),
+        observed_generation=job.generation,
+    )
+    status = _with_suspension(job, _with_times(status, seen, now), now)
+    current = (
+        *_conditions(seen, status, gate, now),
+        *_gang_conditions(job, gang),
+        *_end_conditions(job, status, verdict),
+    )
+    status = _with_conditions(job, status, current, now)
+    cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
+    if cause and cause not in status.stuck_on:
+        status = replace(status, stuck_on=(*status.stuck_on, cause))
+    return with_facts(job, status, now)
+
+
+def _given_up(seen: Observed) -> tuple[str, ...]:
+    """Uids of pods that end by our own will, also when their places are wanted again before they are gone."""
+    return tuple(pod.uid for pod in seen.pods if pod.given_up or pod.id not in seen.job.wanted)
+
+
+def _phase(seen: Observed, gate: Gate, verdict: GoOn | End, roles: Mapping[str, RoleStatus]) -> str:
+    phase = decide_phase(_sizes(seen.job), roles)
+    if phase != names.COMPLETED and isinstance(verdict, End):
+        return names.FAILED
+    if not gate.is_open:
+        return names.PENDING
+    return names.RESTARTING if is_between_epochs(seen) else phase
+
+
+def is_between_epochs(seen: Observed) -> bool:
+    """The pods of the former epoch have been given up, and none of the present one has been made."""
+    return seen.holds_former_world or (seen.status.epoch > 0 and not seen.pods and not seen.succeeded)
+
+
+def has_succeeded(seen: Observed) -> bool:
+    """What ends a job well is there, whatever else has happened to it."""
+    return decide_phase(_sizes(seen.job), count_roles(seen)) == names.COMPLETED
+
+
+def _sizes(job: Job) -> dict[str, int]:
+    return {role.name: job.size_of(role.name) for role in job.roles}
+
+
+def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
+    """One restart more. What it does to the pods is done in the next pass, when this is recorded, so that a
+    crash in between cannot lose count."""
+    job, before = seen.job, seen.status
+    status = replace(
+        before,
+        restarts=_counted(before.restarts, why.cause),
+        budgets=_charged(before, why.budget, restarts_given_up(seen, why.only), now),
+        last_restart=_last_restart(before, why, now),
+        observed_generation=job.generation,
+    )
+    if why.only:
+        return with_facts(job, replace(status, replacing=(*before.replacing, *why.only)), now)
+    status = replace(
+        status,
+        phase=names.RESTARTING,
+        epoch=before.epoch + 1,
+        roles={role.name: RoleStatus() for role in job.roles},
+        ready=_ready(len(job.pod_ids), 0, False),
+        results={},
+        saved_model=None,
+        world=why.world or before.world,
+        replacing=(),
+        # Decided anew when all pods run.
+        conditions=tuple(c for c in before.conditions if c.type != names.CONDITION_DATA_LOCAL),
+    )
+    condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))
+    return with_facts(job, with_condition(job, status, condition, now), now)
+
+
+def refused_restart(seen: Observed, why: Restart, now: datetime) -> JobStatus:
+    """The same while the spec is wrong: it still counts as many pods as when it was right."""
+    status = restarted_status(seen, why, now)
+    ready = status.ready if why.only else _ready(_asked_for(seen.job, seen.status), 0, False)
+    return with_refusal(seen.job, replace(status, ready=ready), now)
+
+
+def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart:
+    last = with_delays_reset(before, now)
+    failures = (last.failures if last else 0) + why.is_failure
+    return LastRestart(
+        time=seconds_stamp(now), reason=why.cause, message=shorten(why.message), failures=failures
+    )
+
+
+def _charged(before: JobStatus, budget: str, in_place: int, now: datetime) -> Mapping[str, int]:
+    charges = Counter({budget: 1} if budget else {}) + Counter(backoffLimit=in_place)
+    present = present_budgets(before, now)
+    return {**present, **{name: present.get(name, 0) + more for name, more in charges.items()}}
+
+
+def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
+    return {**counts, name: counts.get(name, 0) + 1} if name else counts
+
+
+def _restarting(status: JobStatus, begins: datetime | None) -> str:
+    last = status.last_restart
+    why = f": {last.message}" if last else ""
+    if begins is not None:
+        return shorten(f"epoch {status.epoch} begins at {seconds_stamp(begins)}{why}")
+    return shorten(f"epoch {status.epoch} begins when the pods of the former one are gone{why}")
+
+
+def _with_suspension(job: Job, status: JobStatus, now: datetime) -> JobStatus:
+    """The condition `Suspended`, of jobs that are or were suspended."""
+    before = job.status.condition(names.CONDITION_SUSPENDED)
+    if job.spec.suspend and not status.final:
+        condition = Condition(names.CONDITION_SUSPENDED, "True", Reason.SUSPENDED, "spec.suspend is set")
+        count = status.suspensions + (before != "True")
+        return with_condition(job, replace(status, suspensions=count), condition, now)
+    if before != "True":
+        return status
+    return with_condition(job, status, Condition(names.CONDITION_SUSPENDED, "False", Reason.RESUMED), now)
+
+
+def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
+    """Wanted pods that exist, by role and state."""
+    return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
+
+
+def _running(roles: Mapping[str, RoleStatus]) -> int:
+    return sum(role.count(PodState.RUNNING) for role in roles.values())
+
+
+def _ready(wanted: int, running: int, has_ended: bool) -> str:
+    """Pods that run and are ready; none of a job that has ended, though some of a failed one may run on."""
+    return f"{0 if has_ended else running}/{wanted}"
+
+
+def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
+    pods = [p for p in seen.pods if p.id.role == role and p.id.ordinal < replicas]
+    done = tuple(index for index in seen.succeeded_indexes(role) if index < replicas)
+    refs = {p.id.ordinal: _ref(seen.job, p) for p in pods}
+    refs = _recorded_refs(seen, role, set(done) - set(refs)) | refs
+    return RoleStatus(_counts(seen, pods, done), tuple(refs[index] for index in sorted(refs)), done)
+
+
+def _recorded_refs(seen: Observed, role: str, gone: set[int]) -> dict[int, Mapping[str, str]]:
+    """Of pods that are gone, by index."""
+    if not gone:
+        return {}
+    recorded = seen.status.roles.get(role)
+    by_name = {ref["name"]: ref for ref in recorded.refs} if recorded else {}
+    pods = {index: seen.job.pod_name(PodId(role, index)) for index in gone}
+    return {index: by_name[name] for index, name in pods.items() if name in by_name}
+
+
+def _ref(job: Job, pod: Pod) -> Mapping[str, str]:
+    """Without resourceVersion, or the status would change with every pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": job.key.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+    }
+
+
+def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
+    if status.phase == names.RUNNING and not status.start_time:
+        return replace(status, start_time=seconds_stamp(now))
+    if not status.final:
+        return status
+    # A job may end before it was ever seen running. One that has failed may never have run.
+    earliest = min((p.started_at for p in seen.known_pods if p.began and p.started_at), default="")
+    latest = seconds_stamp(now) if status.phase == names.COMPLETED else ""
+    return replace(
+        status,
+        start_time=status.start_time or earliest or latest,
+        completion_time=seconds_stamp(now),
+    )
+
+
+def _with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], now: datetime) -> JobStatus:
+    stamp, conditions = seconds_stamp(now), status.conditions
+    for condition in current:
+        fresh = replace(condition, observed_generation=job.generation)
+        conditions = set_condition(conditions, fresh, stamp)
+    return replace(status, conditions=conditions)
+
+
+def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> list[Condition]:
+    return [
+        Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
+        Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
+        _running_condition(seen, status, gate, now, begins=next_start(seen, now)),
+        *stall_conditions(seen, status, now),
+        *spill_conditions(seen, status.phase),
+        *gate_conditions(seen, status.phase),
+        *_word_conditions(seen.job),
+    ]
+
+
+_FORMER = "objects of the deleted job of this name still exist; pods are created when they are gone"
+_NOT_RUNNING = {
+    names.PENDING: Reason.PODS_PENDING,
+    names.STARTING: Reason.PODS_STARTING,
+    names.RESTARTING: Reason.RESTARTING,
+    names.COMPLETED: Reason.COMPLETED,
+    names.FAILED: Reason.POD_FAILED,
+}
+
+
+def _running_condition(
+    seen: Observed, status: JobStatus, gate: Gate, now: datetime, *, begins: datetime | None
+) -> Condition:
+    if not gate.is_open:
+        return Condition(names.CONDITION_RUNNING, "False", gate.reason)
+    if status.phase == names.RUNNING:
+        message = in_place_message(seen)
+        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING, message)
+    if status.final:
+        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
+    return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now, begins))
+
+
+def _why_waiting(
+    seen: Observed, status: JobStatus, now: datetime, begins: datetime | None
+) -> tuple[Reason, str]:
+    """Reason and message; first what keeps pods from being created at all."""
+    if overdue := overdue_pod(seen, now):
+        return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
+    if seen.waits_for_former:
+        return Reason.FORMER_JOB_ENDING, _FORMER
+    if status.phase == names.RESTARTING:
+        return Reason.RESTARTING, _restarting(status, begins)
+    if status.gang and not seen.pods and not is_let_in(seen, status.gang.kind):
+        return Reason.GANG_NOT_ENQUEUED, not_let_in(seen)
+    hindered = hindered_pod(seen)
+    if hindered is None or hindered.hindrance is None:
+        return _why_not_all(seen, status, begins)
+    return hindered.hindrance.reason, _hindrance_message(seen.job, hindered.name, hindered.hindrance)
+
+
+def _why_not_all(seen: Observed, status: JobStatus, begins: datetime | None) -> tuple[Reason, str]:
+    """Nothing hinders the pods that there are; those that take the places of others may have to wait."""
+    progress = _progress(seen.job, status)
+    if begins is None:
+        return _NOT_RUNNING[status.phase], progress
+    delay = next((d for d in seen.delays.values() if d.until == begins), None)
+    last = delay.why if delay else status.last_restart.message if status.last_restart else ""
+    why = f": {last}" if last else ""
+    return Reason.RESTARTING, shorten(f"{progress}; others are made at {seconds_stamp(begins)}{why}")
+
+
+def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:
+    before = find(job.status.conditions, names.CONDITION_RUNNING)
+    if before is not None and _says_the_same(before, job, pod, hindrance):
+        return before.message
+    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
+        return shorten(hindrance.message)
+    return shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
+
+
+def _progress(job: Job, status: JobStatus) -> str:
+    return f"{_running(status.roles)} of {len(job.pod_ids)} pods are running and ready"
+
+
+def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) -> bool:
+    """The scheduler counts nodes in its words, which change with every other pod and node."""
+    if hindrance.reason != before.reason or before.observed_generation != job.generation:
+        return False
+    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
+        return before.message.partition(":")[0] == hindrance.message.partition(":")[0]
+    return hindrance.reason is Reason.UNSCHEDULABLE and before.message.startswith(f"pod {pod}: ")
+
+
+def _end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Condition]:
+    if status.phase == names.COMPLETED:
+        unpublished = why_unpublished(job, status)
+        reason = Reason.MODEL_NOT_REPORTED if unpublished else Reason.COMPLETED
+        return [Condition(names.CONDITION_COMPLETE, "True", reason, shorten(unpublished))]
+    if isinstance(verdict, End) and status.phase == names.FAILED:
+        return [Condition(names.CONDITION_FAILED, "True", verdict.reason, shorten(verdict.message))]
+    return []
+
+
+def _gang_conditions(job: Job, gang: Gang) -> list[Condition]:
+    if gang.ignored:
+        message = shorten(gang.ignored)
+        return [Condition(names.CONDITION_POLICY_IGNORED, "True", Reason.WITHOUT_EFFECT, message)]
+    if job.status.condition(names.CONDITION_POLICY_IGNORED) != "True":
+        return []
+    return [Condition(names.CONDITION_POLICY_IGNORED, "False", Reason.IN_EFFECT)]
+
+
+def _word_conditions(job: Job) -> list[Condition]:
+    unknown = {w.condition: w.message for w in unknown_words(job)}
+    raised = [Condition(type_, "True", Reason.UNKNOWN_WORD, message) for type_, message in unknown.items()]
+    corrected = [
+        Condition(type_, "False", Reason.WORD_KNOWN)
+        for type_ in _WORD_CONDITIONS
+        if type_ not in unknown and job.status.condition(type_)
+    ]
+    return raised + corrected

@@ -1,0 +1,1 @@
+"""What only some jobs need: a folder for each feature. Features do not import each other."""

@@ -1,0 +1,1 @@
+"""The pods of a gang are scheduled together, through a PodGroup."""

@@ -1,0 +1,1 @@
+"""Jobs with `intranet: Host` own a block of host ports."""

@@ -1,0 +1,1 @@
+"""Containers that kubelets restart in place count against `backoffLimit`."""

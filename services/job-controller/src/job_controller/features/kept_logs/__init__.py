@@ -1,0 +1,1 @@
+"""The last lines of pods are kept when `cleanPodPolicy` deletes the pods."""

@@ -1,0 +1,1 @@
+"""Jobs in a queue of Kueue have a Workload, and pods only while Kueue admits it."""

@@ -1,0 +1,1 @@
+"""Programs report how far they are. A job that no longer reports is stalled."""

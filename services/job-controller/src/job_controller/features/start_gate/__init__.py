@@ -1,0 +1,1 @@
+"""Pods wait at a gate until they can reach the others."""

@@ -1,0 +1,1 @@
+"""Words of the spec that are read with another meaning are reported in a condition."""
