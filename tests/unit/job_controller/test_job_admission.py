@@ -12,8 +12,9 @@ from job_controller.core import names
 from job_controller.core.deletion import is_patience_over
 from job_controller.core.model import Job, JobStatus, Observed, Options, PortClaim, RoleStatus, SampleSet
 from job_controller.core.parse import parse_job
+from job_controller.core.ports import parse_port
 from job_controller.features.dataset.rules import decide_gate, needs_sample_set
-from job_controller.features.host_ports.rules import PortBlock, claim_ports, parse_port
+from job_controller.features.host_ports.rules import PortBlock, claim_ports
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble

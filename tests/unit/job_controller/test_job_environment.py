@@ -12,7 +12,7 @@ from tests.unit.job_controller.builders import GATE, job_of, make_job, make_seen
 from job_controller.core.environment import config_data, endpoint
 from job_controller.core.model import Options
 from job_controller.core.pods import PodId
-from job_controller.features.host_ports.rules import pod_ports
+from job_controller.core.ports import pod_ports
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import (
     make_role,

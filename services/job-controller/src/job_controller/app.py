@@ -9,7 +9,7 @@ from aiohttp import web
 
 from job_controller.config import Settings
 from job_controller.core import names
-from job_controller.features.progress.report import ProgressAccess
+from job_controller.core.progress_access import ProgressAccess
 from job_controller.gate_endpoint import GateEndpoint
 from job_controller.metrics import ProgressMetrics
 from job_controller.observe import FOREIGN, JobObserver

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from job_controller.core.model import Options
-from job_controller.features.progress.report import ProgressAccess
+from job_controller.core.progress_access import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
 

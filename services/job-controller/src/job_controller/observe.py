@@ -40,6 +40,7 @@ from job_controller.core.scaling import (
 )
 from job_controller.departures import Departures
 from job_controller.endings import Endings
+from job_controller.features import with_features
 from job_controller.features.dataset.rules import needs_sample_set
 from job_controller.features.gang.children import CHILD
 from job_controller.features.kept_logs.rules import BYTES, LINES, not_read, pods_to_read
@@ -170,7 +171,7 @@ class JobObserver:
 
     async def with_leases(self, seen: Observed) -> Observed:
         """The same, with schedulers and nodes whose Leases the decision depends on."""
-        return await self._node_leases.read(await self._schedulers.read(seen))
+        return await self._node_leases.read(await self._schedulers.read(with_features(seen)))
 
     def observe_cached(self, key: Key) -> Observed | None:
         """The same without what has to be asked for: the data set, a foreign ConfigMap, Leases, logs."""

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from job_controller.core.environment import PROGRESS_TOKEN
+from job_controller.core import names
 from job_controller.core.parse import has_ended, recorded_epoch
 from job_controller.core.pods import parse_epoch
-from job_controller.features.progress.report import BODY_LIMIT, PATH, ProgressAccess, Report, parse_report
+from job_controller.core.progress_access import PATH, ProgressAccess
+from job_controller.features.progress.report import BODY_LIMIT, Report, parse_report
 from job_controller.metrics import ProgressMetrics
 from job_controller.progress_limit import RateLimit
 from job_controller.timing import PROGRESS_BODY_TIMEOUT_SECONDS
@@ -71,7 +72,7 @@ class ProgressEndpoint:
     def _refusal(self, uid: str, epoch: int | None, authorization: str) -> tuple[int, str] | None:
         """Before the body is read."""
         if not self._access.accepts(uid, authorization):
-            return 403, f"Authorization: send the {PROGRESS_TOKEN} of this job's pods as bearer token"
+            return 403, f"Authorization: send the {names.PROGRESS_TOKEN} of this job's pods as bearer token"
         if not self._limit.admits(uid):
             return 429, "too many reports of this job; send one every two seconds"
         if not self._jobs.synced:

@@ -13,8 +13,9 @@ from typing import Any
 import structlog
 
 from job_controller.core import names
+from job_controller.core.model import render_progress
 from job_controller.core.parse import has_ended, recorded_epoch
-from job_controller.features.progress.report import Report, render_progress
+from job_controller.features.progress.report import Report
 from job_controller.metrics import ProgressMetrics
 from job_controller.timing import PROGRESS_CHECK_INTERVAL_SECONDS, PROGRESS_RETRY_INTERVAL_SECONDS
 from job_controller.watch import BY_UID

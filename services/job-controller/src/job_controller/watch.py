@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from job_controller.core import names
 from job_controller.core.pods import PodState, pod_role, pod_state
+from job_controller.core.ports import parse_port
 from job_controller.core.urgency import all_run, may_change_phase
-from job_controller.features.host_ports.rules import parse_port
 from job_controller.timing import (
     COUNTS_INTERVAL_SECONDS,
     LONGEST_COUNTS_INTERVAL_SECONDS,

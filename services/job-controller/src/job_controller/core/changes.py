@@ -1,4 +1,4 @@
-"""What the user or a queue has changed so that the pods of a running job do not fit any more."""
+"""Changes of the spec that the pods of a running job were not made for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from job_controller.core.environment import told_pods
 from job_controller.core.model import DIGEST_VERSION, Observed
 from job_controller.core.pods import Pod
-from job_controller.features.gang.rules import is_misfit
-from job_controller.features.kueue.rules import withdrawal
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
@@ -35,11 +33,7 @@ def find_change(seen: Observed) -> Change | None:
         return Change(Reason.TEMPLATE_CHANGED, f"what spec.{changed} says of its pods was changed")
     if is_resized(seen):
         return Change(Reason.SCALED, "the number of pods was changed, which those that run were not told")
-    if withdrawn := withdrawal(seen):
-        return Change(*withdrawn)
-    if is_misfit(seen):
-        return Change(Reason.SCALED, "the size of the gang was changed while its pods waited for nodes")
-    return None
+    return next(filter(None, (feature.change(seen) for feature in seen.features)), None)
 
 
 def _changed_role(seen: Observed) -> str | None:

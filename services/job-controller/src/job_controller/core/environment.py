@@ -8,7 +8,7 @@ from typing import Any
 from job_controller.core import names
 from job_controller.core.model import Job, Observed, Options
 from job_controller.core.pods import PodId, parse_epoch
-from job_controller.features.host_ports.rules import pod_ports, port_key
+from job_controller.core.ports import pod_ports, port_key
 from paddlewheel.contracts.crds import Mode, Network
 from paddlewheel.contracts.crds.limits import LABEL_LENGTH, VARIABLE_BYTES
 from paddlewheel.contracts.crds.paddlejob import ENDPOINT_VARIABLES, HETER, PS, WORKER
@@ -25,8 +25,6 @@ _NEIGHBOURS = {
 _GPU = "nvidia.com/gpu"
 _EPOCH = "PADDLEWHEEL_EPOCH"
 _CHECKPOINT = "PADDLEWHEEL_CHECKPOINT_PATH"
-PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
-PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
 _ELASTIC_TIMEOUT_SECONDS = "60"
 _HTTP_RENDEZVOUS = "3"
 
@@ -181,7 +179,7 @@ def container_env(job: Job, pod: PodId, port: int, options: Options, own: list[E
     shown_port = "$(PADDLE_PORT)" if own_port else str(port)
     endpoint_of_its_own = _current_endpoint(job, pod, shown_port, taken)
     stage = [v for v in _stage(job, pod) if v["name"] not in taken]
-    return kept + ours + own_port + endpoint_of_its_own + stage + _progress(job, pod, options, taken)
+    return kept + ours + own_port + endpoint_of_its_own + stage
 
 
 def _restarts(job: Job) -> list[EnvVar]:
@@ -253,14 +251,3 @@ def _current_endpoint(job: Job, pod: PodId, port: str, taken: set[str]) -> list[
     if not collective or "PADDLE_CURRENT_ENDPOINT" in taken:
         return []
     return [{"name": "PADDLE_CURRENT_ENDPOINT", "value": f"$(POD_IP):{port}"}]
-
-
-def _progress(job: Job, pod: PodId, options: Options, taken: set[str]) -> list[EnvVar]:
-    """The address for `paddlewheel_progress`; the user's own URL, or "", is left alone."""
-    access = options.progress
-    if access is None or pod.role != WORKER or PROGRESS_URL in taken:
-        return []
-    return [
-        {"name": PROGRESS_URL, "value": access.url_of(job.uid, job.status.epoch)},
-        {"name": PROGRESS_TOKEN, "value": access.token_of(job.uid)},
-    ]

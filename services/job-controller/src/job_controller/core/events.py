@@ -8,7 +8,6 @@ from job_controller.core.model import Job, JobStatus
 from job_controller.core.pods import Pod, PodId
 from job_controller.core.scaling import is_growth
 from job_controller.core.verdict import Restart
-from job_controller.features.gang.choice import Gang
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent
@@ -32,39 +31,6 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
     if gate.reason in _BY_THE_USER:
         return (KubernetesEvent("Normal", gate.reason, gate.message),)
     return (KubernetesEvent("Warning", gate.reason, gate.message),)
-
-
-def gang_events(job: Job, gang: Gang) -> tuple[KubernetesEvent, ...]:
-    """Something of the job's wish for a gang has no effect, said once."""
-    before = find(job.status.conditions, names.CONDITION_POLICY_IGNORED)
-    is_known = before is not None and (before.status, before.message) == ("True", gang.ignored)
-    if not gang.ignored or is_known:
-        return ()
-    return (KubernetesEvent("Warning", Reason.WITHOUT_EFFECT, gang.ignored),)
-
-
-def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
-    """A pod is stuck on something, once per cause."""
-    running = find(status.conditions, names.CONDITION_RUNNING)
-    if running is None or running.reason not in status.stuck_on[len(job.status.stuck_on) :]:
-        return ()
-    return (KubernetesEvent("Warning", running.reason, running.message),)
-
-
-def gate_failure_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
-    """A gate got no answer, once in the life of the job."""
-    before, after = (find(s.conditions, names.CONDITION_GATE_UNANSWERED) for s in (job.status, status))
-    if after is None or before is not None:
-        return ()
-    return (KubernetesEvent("Warning", after.reason, after.message),)
-
-
-def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
-    """Workers run away from their data, said once in each epoch."""
-    before, after = (find(s.conditions, names.CONDITION_DATA_LOCAL) for s in (job.status, status))
-    if after is None or after.status == "True" or after == before:
-        return ()
-    return (KubernetesEvent("Normal", after.reason, after.message),)
 
 
 def restart_event(why: Restart) -> KubernetesEvent:

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from job_controller.core import names
 from job_controller.core.failure import failure_message, first_failures
 from job_controller.core.model import Observed
-from job_controller.core.pods import Pod, PodId
-from job_controller.features.dataset.mounts import cause_of
+from job_controller.core.pods import Failure, Pod, PodId
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import DISRUPTIONS, RestartScope
@@ -72,9 +71,14 @@ def _may_cause(pod: Pod, first_failure: datetime | None) -> bool:
 def _loss(seen: Observed, pod: Pod) -> Loss:
     if pod.failure is None:
         return _gone(seen, pod.id, pod.uid)
-    cause = cause_of(seen, pod, pod.failure)
+    cause = _cause_of(seen, pod, pod.failure)
     message, is_alone = failure_message(pod.failure), cause in DISRUPTIONS and not seen.has_begun
     return Loss(cause, pod.id.role, pod.uid, pod.failure.exit_code, message, is_alone)
+
+
+def _cause_of(seen: Observed, pod: Pod, failure: Failure) -> Reason:
+    found = (cause for feature in seen.features if (cause := feature.cause_of(seen, pod, failure)))
+    return next(found, failure.cause)
 
 
 def trains_in(seen: Observed) -> Callable[[PodId], bool]:

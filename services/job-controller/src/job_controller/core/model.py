@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from job_controller.core import names
 from job_controller.core.pods import Pod, PodId, PodState
-from job_controller.features.progress.report import ProgressAccess, render_progress
+from job_controller.core.progress_access import ProgressAccess
 from paddlewheel.contracts.announcements import Announcements, render_announcements
 from paddlewheel.contracts.conditions import Conditions, explain, find, render_conditions
 from paddlewheel.contracts.crds import PADDLE_JOB, WORKER, JobProgress, Mode, Network, PaddleJobSpec
@@ -32,6 +32,9 @@ from paddlewheel.contracts.objects import labels_of
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain.plan import Trouble, earliest
+
+if TYPE_CHECKING:
+    from job_controller.core.feature import Feature
 
 Manifest = dict[str, Any]
 DIGEST_VERSION = "1-"
@@ -69,6 +72,14 @@ class RoleStatus:
 def _rendered(part: LastRestart | SavedModel | World | None) -> dict[str, Any]:
     """The part as JSON; empty fields are left out."""
     return part.model_dump(by_alias=True, exclude_defaults=True) if part else {}
+
+
+def render_progress(progress: JobProgress | None) -> dict[str, Any]:
+    """For JSON; without what is not known."""
+    if progress is None:
+        return {}
+    values = progress.model_dump(by_alias=True)
+    return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
 @dataclass(frozen=True)
@@ -552,6 +563,7 @@ class Observed:
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
+        features: those that apply to the job.
         node_lives: by node, when a verdict depends on nodes. No map: Leases were not read.
     """
 
@@ -585,6 +597,7 @@ class Observed:
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None
+    features: tuple[Feature, ...] = field(default=(), compare=False, repr=False)
 
     def looking_at(self, times: Iterable[datetime], now: datetime) -> Observed:
         """The same, with another pass at the next of these times."""
@@ -650,6 +663,14 @@ class Observed:
         return {pod.id: pod for pod in self.pods}
 
     @cached_property
+    def runs_smoothly(self) -> bool:
+        """Every wanted pod runs or has succeeded, there are no other pods, and nothing was reported about
+        them."""
+        if self.old_pods or self.waits_for_former or not all(map(_runs_smoothly, self.pods)):
+            return False
+        return all(place in self.by_id or place in self.succeeded for place in self.job.pod_ids)
+
+    @cached_property
     def wanted_pods(self) -> tuple[Pod, ...]:
         """Those that the spec asks for."""
         return tuple(pod for pod in self.pods if pod.id in self.job.wanted)
@@ -669,6 +690,12 @@ class Observed:
     def succeeded_indexes(self, role: str) -> tuple[int, ...]:
         """Of one role, in order."""
         return tuple(sorted(place.ordinal for place in self.succeeded if place.role == role))
+
+
+def _runs_smoothly(pod: Pod) -> bool:
+    is_released = pod.released or not pod.awaits_release
+    runs = pod.state in (PodState.RUNNING, PodState.SUCCEEDED) and not pod.terminating
+    return runs and is_released and not (pod.given_up or pod.hindrance or pod.gate_failure)
 
 
 def with_pods(seen: Observed, pods: Iterable[Pod], gone: Collection[Pod] = ()) -> Observed:

@@ -23,6 +23,8 @@ POD_GROUP = "PodGroup"
 VOLCANO_POD_GROUP = "Volcano PodGroup"
 POD_GROUPS = (POD_GROUP, VOLCANO_POD_GROUP)
 """Of Kubernetes itself, and of Volcano. The clusters' APIs may have none of them, and gain or lose them."""
+BEFORE_PODS = (CONFIG_MAP, SERVICE_KIND, *POD_GROUPS)
+"""Kinds that pods need: no pod is created while one of these is in trouble."""
 WORKLOAD = "Workload"
 """Of Kueue, whose API a cluster may not have."""
 RESOURCE_FLAVOR = "ResourceFlavor"
@@ -47,6 +49,8 @@ ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
 ANNOTATION_RESTART = RESTART
 """On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
 
+PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
+PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
 ELASTIC_WORKERS = "PADDLE_ELASTIC_NP"
 """Variable of a pod with Paddle's own elastic launcher: the number of workers."""
 

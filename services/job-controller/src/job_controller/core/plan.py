@@ -15,27 +15,17 @@ from job_controller.core.environment import config_data, overlong_list
 from job_controller.core.events import (
     end_event,
     expiry_event,
-    gang_events,
     gate_events,
-    gate_failure_events,
     refusal_events,
     restart_event,
     scale_events,
-    spill_events,
-    stuck_events,
 )
-from job_controller.core.gate import Gate
-from job_controller.core.gates import decide_gates
+from job_controller.core.gate import Gate, decide_gate
 from job_controller.core.model import Job, JobStatus, Observed, Options
 from job_controller.core.pods import Pod, PodId
+from job_controller.core.ports import crowded_node, told_port
 from job_controller.core.program_end import with_program_ends
-from job_controller.core.render import (
-    Frame,
-    render_config_map,
-    render_kept_logs,
-    render_pod,
-    render_service,
-)
+from job_controller.core.render import Frame, frame_of, render_config_map, render_pod, render_service
 from job_controller.core.scaling import missing_pods, surplus_pods
 from job_controller.core.status import (
     active_status,
@@ -58,28 +48,7 @@ from job_controller.core.verdict import (
     next_start,
     start_times,
 )
-from job_controller.features.dataset.stranded import seconds_until_stranded
-from job_controller.features.elastic.rules import due_pods, next_fit, with_useless_pods
-from job_controller.features.gang.children import delete_pod_groups, gang_actions, gated_actions
-from job_controller.features.gang.choice import Gang, decide_gang
-from job_controller.features.gang.rules import joins, waits_for_group
-from job_controller.features.host_ports.rules import PortBlock, claim_ports, crowded_node, parse_port
-from job_controller.features.kept_logs.rules import is_patience_over as is_patience_for_logs_over
-from job_controller.features.kept_logs.rules import kept
-from job_controller.features.kueue.children import (
-    finished_actions,
-    needs_quota_still,
-    queue_actions,
-    refused_actions,
-)
-from job_controller.features.kueue.rules import flavors_of
-from job_controller.features.progress.rules import seconds_until_stalled, stall_events
-from job_controller.features.start_gate.release import awaited_names, pods_to_release, pods_to_tell
-from job_controller.features.start_gate.rules import may_fall_back, with_stuck_gates
-from job_controller.features.stuck.no_scheduler import with_unseen_pods
-from job_controller.features.stuck.overdue import overdue_in
-from job_controller.features.stuck.rules import seconds_until_stuck
-from job_controller.features.stuck.unprepared import look_again_in
+from job_controller.features import with_features
 from job_controller.timing import (
     EXPIRED_PODS_GRACE_SECONDS,
     FIRST_STATUS_GRACE_SECONDS,
@@ -107,11 +76,6 @@ from paddlewheel.operator.domain.plan import (
 
 Plan = operator.Plan[JobStatus]
 
-_RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
-_TIMED = (with_program_ends, with_unseen_pods, with_stuck_gates, with_useless_pods)
-"""Rules by which time alone changes an observation. Each sets the time of the next pass."""
-_BEFORE_PODS = (names.CONFIG_MAP, names.SERVICE_KIND, *names.POD_GROUPS)
-"""Kinds that pods need: none is created while one of these is in trouble."""
 _BEGINNINGS = [
     {
         (names.CONDITION_ACCEPTED, Reason.ACCEPTED),
@@ -131,8 +95,9 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """
     if seen.job.is_anothers:
         return Plan()
-    for rule in _TIMED:
-        seen = rule(seen, now)
+    seen = with_program_ends(with_features(seen), now)
+    for feature in seen.features:
+        seen = feature.adjusted(seen, now)
     todo = _plan(seen, options, now)
     is_over = seen.job.status.final or seen.job.deleted_at is not None
     return todo if is_over else replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
@@ -211,7 +176,7 @@ def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
         return None
     causes = {
         Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
-        Reason.INVALID_SPEC: overlong_list(seen, _told_port(seen.job)),
+        Reason.INVALID_SPEC: overlong_list(seen, told_port(seen.job)),
     }
     troubles = (
         Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
@@ -219,12 +184,6 @@ def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
         if message
     )
     return next(troubles, None)
-
-
-def _told_port(job: Job) -> int:
-    """The base port in the addresses."""
-    claimed = job.annotations.get(names.ANNOTATION_HOST_PORT, "") if job.network is Network.HOST else ""
-    return parse_port(claimed) or names.BASE_PORT
 
 
 def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
@@ -254,7 +213,8 @@ def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
         return Plan()
     is_held, is_over = job.status.phase == names.TERMINATING, is_patience_over(job, options, now)
     pods = [p for p in (*seen.pods, *seen.old_pods) if not p.terminating] if is_held else []
-    waits_for_pods = needs_quota_still(seen) and not is_over
+    is_needed = any(feature.holds_deleted_job(seen) for feature in seen.features)
+    waits_for_pods = is_needed and not is_over
     next_look = options.gate_recheck if waits_for_pods else None
     return Plan(
         deleted_status(seen, now),
@@ -277,14 +237,13 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
         actions = _delete_pods(job, pods) if waits and pending(status.announcements) else ()
         return Plan(status, actions=actions, expiry=expiry_event(job))
     plan = Plan(status, requeue_after=None if expires is None else (expires - now).total_seconds())
-    needs = () if is_patience_for_logs_over(job, now) else (names.KEPT_LOGS,)
+    needs = tuple(kind for feature in seen.features for kind in feature.needed_before_clean_up(seen, now))
     services = seen.services if deletes_children(job.spec.clean_pod_policy, status.phase) else ()
     actions = (
-        *_keep_logs(seen),
+        *(action for feature in seen.features for action in feature.children_before_clean_up(seen)),
         *_delete_pods(job, pods, needs),
         *_delete_services(seen, services),
-        *delete_pod_groups(seen),
-        *finished_actions(seen),
+        *(action for feature in seen.features for action in feature.children_when_finished(seen)),
     )
     return replace(plan, actions=actions)
 
@@ -304,14 +263,10 @@ def _plan_refused(seen: Observed, now: datetime) -> Plan:
     status = refused_status(seen, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    next_look = earliest(_seconds_until(ends_at(job), now), overdue_in(seen, now))
-    actions = (*_end_old_world(seen), *refused_actions(seen))
+    next_look = earliest(_seconds_until(ends_at(job), now), *_feature_looks(seen, status, now))
+    released = (action for feature in seen.features for action in feature.children_when_refused(seen))
+    actions = (*_end_old_world(seen), *released)
     return Plan(status, actions, events=events, requeue_after=next_look)
-
-
-def _keep_logs(seen: Observed) -> tuple[Action, ...]:
-    data = kept(seen.logs)
-    return (Create(names.KEPT_LOGS, render_kept_logs(seen.job, data)),) if data else ()
 
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -323,29 +278,21 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         return _plan_hold()
     if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
-    block = claim_ports(seen, options.port_range)
-    gang = decide_gang(seen, options.gang_scheduling)
-    gate = decide_gates(seen, block, gang, has_ended=is_done or isinstance(verdict, End))
+    gate = decide_gate(seen, options, has_ended=is_done or isinstance(verdict, End))
     if isinstance(verdict, Restart | Hold):
         # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
-        return Plan(active_status(seen, gate, GoOn(), now, gang), requeue_after=0.0)
-    status = active_status(seen, gate, verdict, now, gang)
-    # A job that waits for something else holds no ports that others could use.
-    may_claim = gate.is_open or gate.reason == Reason.HOST_PORTS_EXHAUSTED
-    base = Plan(status, metadata=_metadata_patch(job, block, may_claim), events=gang_events(job, gang))
+        return Plan(active_status(seen, gate, GoOn(), now, options), requeue_after=0.0)
+    status = active_status(seen, gate, verdict, now, options)
+    base = Plan(status, metadata=_metadata_patch(seen, gate, options))
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
-    next_look = earliest(_next_look(seen, now), seconds_until_stalled(seen, status, now))
-    base = replace(base, requeue_after=next_look)
+    events = (event for feature in seen.features for event in feature.events(seen, status, gate, options))
+    base = replace(base, events=tuple(events), requeue_after=_next_look(seen, status, now))
     if not gate.is_open:
-        return _plan_gated(base, seen, gate, options, gang, now)
-    if block.port is None or not block.is_firm:
-        # The watch wakes the job once it has reported the claim.
+        return _plan_gated(base, seen, gate, options, now)
+    if any(feature.must_wait(seen, options) for feature in seen.features):
         return base
-    frame = Frame(
-        job, block.port, options, seen.sample_set, joins(seen, gang), flavors_of(seen), may_fall_back(seen)
-    )
-    return _with_children(base, seen, frame, now, gang)
+    return _with_children(base, seen, frame_of(seen, told_port(job), options), now)
 
 
 def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
@@ -358,15 +305,15 @@ def _plan_hold() -> Plan:
     return Plan(requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
 
 
-def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: Gang, now: datetime) -> Plan:
+def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, now: datetime) -> Plan:
     """Nothing is created; what was given up ends all the same."""
     surplus = surplus_pods(seen)
+    waiting = (f.children_while_gated(seen, gate, options, now) for f in seen.features)
     return replace(
         base,
         actions=(
             *_end_old_world(seen),
-            *gated_actions(seen, gang, gate),
-            *queue_actions(seen, gate, now),
+            *(action for actions in waiting for action in actions),
             *_delete_pods(seen.job, surplus),
             *_surplus_services(seen),
         ),
@@ -375,17 +322,14 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, gang: 
     )
 
 
-def _next_look(seen: Observed, now: datetime) -> float | None:
+def _next_look(seen: Observed, status: JobStatus, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     waits = (_seconds_until(at, now) for at in (ends_at(seen.job), next_start(seen, now)))
-    looks = (
-        seconds_until_stuck,
-        overdue_in,
-        next_fit,
-        look_again_in,
-        seconds_until_stranded,
-    )
-    return earliest(*waits, *(look(seen, now) for look in looks))
+    return earliest(*waits, *_feature_looks(seen, status, now))
+
+
+def _feature_looks(seen: Observed, status: JobStatus, now: datetime) -> Iterable[float | None]:
+    return (feature.next_look(seen, status, now) for feature in seen.features)
 
 
 def _seconds_until(at: datetime | None, now: datetime) -> float | None:
@@ -402,24 +346,22 @@ def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     return (*config, *_delete_pods(job, pods))
 
 
-def _metadata_patch(job: Job, block: PortBlock, may_claim: bool) -> Mapping[str, Any] | None:
+def _metadata_patch(seen: Observed, gate: Gate, options: Options) -> Mapping[str, Any] | None:
     patch: dict[str, Any] = {}
-    if names.FINALIZER not in job.finalizers:
-        patch["finalizers"] = [*job.finalizers, names.FINALIZER]
-    wanted = None if block.port is None else str(block.port)
-    if (
-        may_claim
-        and job.network is Network.HOST
-        and job.annotations.get(names.ANNOTATION_HOST_PORT) != wanted
-    ):
-        patch["annotations"] = {names.ANNOTATION_HOST_PORT: wanted}
+    if names.FINALIZER not in seen.job.finalizers:
+        patch["finalizers"] = [*seen.job.finalizers, names.FINALIZER]
+    found = (feature.annotations(seen, gate, options) for feature in seen.features)
+    if annotations := {name: value for each in found for name, value in each.items()}:
+        patch["annotations"] = annotations
     return patch or None
 
 
-def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang: Gang) -> Plan:
+def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> Plan:
     job = seen.job
-    missing, surplus = _due_pods(seen, frame.options, now, gang), surplus_pods(seen)
+    missing, surplus = _due_pods(seen, frame.options, now), surplus_pods(seen)
     data = config_data(seen, frame.port)
+    before = (feature.children(seen, frame.options) for feature in seen.features)
+    after = (feature.updates(seen, has_addresses=data is not None) for feature in seen.features)
     return replace(
         base,
         actions=(
@@ -427,38 +369,28 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime, gang
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
             *_services(seen, frame),
-            *gang_actions(seen, gang),
+            *(action for actions in before for action in actions),
             *_new_pods(seen, frame, missing),
-            *(() if data is None else _releases(seen)),
-            *_changed_waits(seen),
+            *(action for actions in after for action in actions),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
         ),
         # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
         verify=bool(missing),
-        events=(*base.events, *scale_events(job, missing, surplus), *_stuck_events(base, job)),
+        events=(*base.events, *scale_events(job, missing, surplus)),
         requeue_after=earliest(base.requeue_after, seen.retry_after),
     )
 
 
-def _due_pods(seen: Observed, options: Options, now: datetime, gang: Gang) -> tuple[PodId, ...]:
+def _due_pods(seen: Observed, options: Options, now: datetime) -> tuple[PodId, ...]:
     """The missing pods that can be made now."""
-    if seen.must_wait or waits_for_group(seen, gang):
+    if seen.must_wait:
         return ()
-    due = due_pods(seen, missing_pods(seen), now, has_gate=bool(options.gate_image))
+    due = missing_pods(seen)
+    for feature in seen.features:
+        due = feature.due_pods(seen, due, options, now)
     waits = start_times(seen, now)
     return tuple(place for place in due if place not in waits)
-
-
-def _stuck_events(base: Plan, job: Job) -> tuple[KubernetesEvent, ...]:
-    if base.status is None:
-        return ()
-    status = base.status
-    return tuple(
-        event
-        for events in (stuck_events, stall_events, spill_events, gate_failure_events)
-        for event in events(job, status)
-    )
 
 
 def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action, ...]:
@@ -498,28 +430,7 @@ def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple
         )
         for p in missing
     )
-    return tuple(Create(names.POD, m, needs=_BEFORE_PODS) for m in manifests)
-
-
-def _releases(seen: Observed) -> tuple[Action, ...]:
-    needs = (*_BEFORE_PODS, names.POD)
-    namespace = seen.job.key.namespace
-    waiting = pods_to_release(seen)
-    return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
-
-
-def _changed_waits(seen: Observed) -> tuple[Action, ...]:
-    """After scaling: update the list of names in pods that still wait for names."""
-    job = seen.job
-    return tuple(
-        Patch(names.POD, Key(job.key.namespace, p.name), _waits_for(job, p), uid=p.uid)
-        for p in pods_to_tell(seen)
-    )
-
-
-def _waits_for(job: Job, pod: Pod) -> Mapping[str, Any]:
-    awaited = awaited_names(job, pod.id)
-    return {"metadata": {"annotations": {names.ANNOTATION_WAITS_FOR: awaited}}}
+    return tuple(Create(names.POD, m, needs=names.BEFORE_PODS) for m in manifests)
 
 
 def _delete_pods(job: Job, pods: Iterable[Pod], needs: tuple[str, ...] = ()) -> tuple[Action, ...]:

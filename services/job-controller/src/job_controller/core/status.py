@@ -10,7 +10,9 @@ from datetime import datetime
 from job_controller.core import names
 from job_controller.core.facts import FACTS, Case
 from job_controller.core.gate import Gate
-from job_controller.core.model import Job, JobStatus, Observed, RoleStatus
+from job_controller.core.hindrances import hindered_pod
+from job_controller.core.in_place import in_place_message, restarts_given_up
+from job_controller.core.model import Job, JobStatus, Observed, Options, RoleStatus
 from job_controller.core.phase import decide_phase
 from job_controller.core.pods import ENDED, Pod, PodId, PodState
 from job_controller.core.results import decide_results, decide_saved_model, why_unpublished
@@ -22,15 +24,6 @@ from job_controller.core.verdict import (
     present_budgets,
     with_delays_reset,
 )
-from job_controller.features.dataset.spill import spill_conditions
-from job_controller.features.gang.choice import Gang
-from job_controller.features.gang.rules import gang_status, is_let_in, not_let_in
-from job_controller.features.in_place.rules import in_place_message, restarts_given_up
-from job_controller.features.progress.rules import stall_conditions, stalled_on
-from job_controller.features.start_gate.rules import gate_conditions
-from job_controller.features.stuck.overdue import overdue_message, overdue_pod
-from job_controller.features.stuck.rules import hindered_pod, stuck_on
-from job_controller.features.words.rules import unknown_words
 from paddlewheel.contracts.conditions import Condition, find, set_condition
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import LastRestart
@@ -40,8 +33,7 @@ from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import shorten
 
 _OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
-_NO_GANG = Gang()
-_WORD_CONDITIONS = (names.CONDITION_NETWORK_WORD, names.CONDITION_CLEAN_WORD)
+_DEFAULTS = Options()
 
 
 def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
@@ -151,7 +143,7 @@ def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, 
 
 
 def active_status(
-    seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime, gang: Gang = _NO_GANG
+    seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime, options: Options = _DEFAULTS
 ) -> JobStatus:
     """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
@@ -171,17 +163,21 @@ def active_status(
         replacing=_given_up(seen),
         last_restart=last_restart,
         budgets=job.status.budgets if phase == names.RUNNING else present_budgets(job.status, now),
-        gang=gang_status(seen, gang, has_ended=phase in names.FINAL_PHASES),
+        gang=None,
         observed_generation=job.generation,
     )
-    status = _with_suspension(job, _with_times(status, seen, now), now)
+    status = _with_times(status, seen, now)
+    for feature in seen.features:
+        status = feature.recorded(seen, status, options, now)
+    found = (feature.conditions(seen, status, options, now) for feature in seen.features)
     current = (
         *_conditions(seen, status, gate, now),
-        *_gang_conditions(job, gang),
+        *(condition for conditions in found for condition in conditions),
         *_end_conditions(job, status, verdict),
     )
     status = _with_conditions(job, status, current, now)
-    cause = None if status.final else stuck_on(seen, gate, now) or stalled_on(status)
+    causes = (feature.stuck_on(seen, status, gate, now) for feature in seen.features if not status.final)
+    cause = next(filter(None, causes), None)
     if cause and cause not in status.stuck_on:
         status = replace(status, stuck_on=(*status.stuck_on, cause))
     return with_facts(job, status, now)
@@ -278,18 +274,6 @@ def _restarting(status: JobStatus, begins: datetime | None) -> str:
     return shorten(f"epoch {status.epoch} begins when the pods of the former one are gone{why}")
 
 
-def _with_suspension(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """The condition `Suspended`, of jobs that are or were suspended."""
-    before = job.status.condition(names.CONDITION_SUSPENDED)
-    if job.spec.suspend and not status.final:
-        condition = Condition(names.CONDITION_SUSPENDED, "True", Reason.SUSPENDED, "spec.suspend is set")
-        count = status.suspensions + (before != "True")
-        return with_condition(job, replace(status, suspensions=count), condition, now)
-    if before != "True":
-        return status
-    return with_condition(job, status, Condition(names.CONDITION_SUSPENDED, "False", Reason.RESUMED), now)
-
-
 def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
     """Wanted pods that exist, by role and state."""
     return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
@@ -361,10 +345,6 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
         _running_condition(seen, status, gate, now, begins=next_start(seen, now)),
-        *stall_conditions(seen, status, now),
-        *spill_conditions(seen, status.phase),
-        *gate_conditions(seen, status.phase),
-        *_word_conditions(seen.job),
     ]
 
 
@@ -395,14 +375,13 @@ def _why_waiting(
     seen: Observed, status: JobStatus, now: datetime, begins: datetime | None
 ) -> tuple[Reason, str]:
     """Reason and message; first what keeps pods from being created at all."""
-    if overdue := overdue_pod(seen, now):
-        return Reason.POD_STUCK_TERMINATING, overdue_message(overdue)
+    found = (feature.why_waiting(seen, status, now) for feature in seen.features)
+    if why := next(filter(None, found), None):
+        return why
     if seen.waits_for_former:
         return Reason.FORMER_JOB_ENDING, _FORMER
     if status.phase == names.RESTARTING:
         return Reason.RESTARTING, _restarting(status, begins)
-    if status.gang and not seen.pods and not is_let_in(seen, status.gang.kind):
-        return Reason.GANG_NOT_ENQUEUED, not_let_in(seen)
     hindered = hindered_pod(seen)
     if hindered is None or hindered.hindrance is None:
         return _why_not_all(seen, status, begins)
@@ -450,23 +429,3 @@ def _end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Co
     if isinstance(verdict, End) and status.phase == names.FAILED:
         return [Condition(names.CONDITION_FAILED, "True", verdict.reason, shorten(verdict.message))]
     return []
-
-
-def _gang_conditions(job: Job, gang: Gang) -> list[Condition]:
-    if gang.ignored:
-        message = shorten(gang.ignored)
-        return [Condition(names.CONDITION_POLICY_IGNORED, "True", Reason.WITHOUT_EFFECT, message)]
-    if job.status.condition(names.CONDITION_POLICY_IGNORED) != "True":
-        return []
-    return [Condition(names.CONDITION_POLICY_IGNORED, "False", Reason.IN_EFFECT)]
-
-
-def _word_conditions(job: Job) -> list[Condition]:
-    unknown = {w.condition: w.message for w in unknown_words(job)}
-    raised = [Condition(type_, "True", Reason.UNKNOWN_WORD, message) for type_, message in unknown.items()]
-    corrected = [
-        Condition(type_, "False", Reason.WORD_KNOWN)
-        for type_ in _WORD_CONDITIONS
-        if type_ not in unknown and job.status.condition(type_)
-    ]
-    return raised + corrected

@@ -8,15 +8,11 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.changes import find_change
+from job_controller.core.in_place import in_place_message, is_beyond_limit
 from job_controller.core.losses import Loss, find_losses
 from job_controller.core.model import Job, JobStatus, Observed
 from job_controller.core.pods import PodId
 from job_controller.core.scaling import missing_pods
-from job_controller.features.dataset.stranded import find_stranded
-from job_controller.features.elastic.rules import find_fit
-from job_controller.features.in_place.rules import in_place_message, is_beyond_limit
-from job_controller.features.kueue.rules import eviction
-from job_controller.features.silent_nodes.rules import find_doubt
 from job_controller.timing import (
     LONGEST_RESTART_INTERVAL_SECONDS,
     RESTART_INTERVAL_SECONDS,
@@ -92,13 +88,14 @@ def decide_verdict(seen: Observed, now: datetime) -> Verdict:
     change = _find_change(seen)
     if losses := find_losses(seen):
         return _judge_in_time(seen, losses, change, now)
-    if not job.problems and (stranded := find_stranded(seen, now)):
+    if not job.problems and (stranded := _find_stranded(seen, now)):
         return judge_all(job, stranded, now)
-    if change:
-        return change
-    if not job.problems and (fit := find_fit(seen, now)):
-        return Restart(Reason.RESIZED, fit.message, world=fit.world, is_failure=False)
-    return GoOn()
+    resize = None if change or job.problems else _find_resize(seen, now)
+    return change or resize or GoOn()
+
+
+def _find_stranded(seen: Observed, now: datetime) -> tuple[Loss, ...]:
+    return tuple(loss for feature in seen.features for loss in feature.losses(seen, now))
 
 
 def _overdue(job: Job, now: datetime) -> End | None:
@@ -117,17 +114,20 @@ def _beyond_in_place(seen: Observed) -> End | None:
 
 def _find_change(seen: Observed) -> Restart | None:
     """A change by the user or a queue."""
-    if seen.job.problems:
-        evicted = eviction(seen) if seen.pods else None
-        return Restart(*evicted, is_failure=False) if evicted else None
-    change = find_change(seen)
+    evictions = (feature.eviction(seen) for feature in seen.features if seen.pods)
+    change = next(filter(None, evictions), None) if seen.job.problems else find_change(seen)
     return Restart(change.cause, change.message, is_failure=False) if change else None
+
+
+def _find_resize(seen: Observed, now: datetime) -> Restart | None:
+    return next(filter(None, (feature.resize(seen, now) for feature in seen.features)), None)
 
 
 def _judge_in_time(seen: Observed, losses: Sequence[Loss], change: Restart | None, now: datetime) -> Verdict:
     """The failures of ranks whose peers were lost with their node are not judged by themselves. A change that
     ends all pods does not wait for that."""
-    doubt = find_doubt(seen, losses)
+    doubts = (feature.doubt(seen, losses) for feature in seen.features)
+    doubt = next(filter(None, doubts), None)
     if doubt is None:
         return judge_all(seen.job, losses, now)
     return judge_all(seen.job, doubt.losses, now) if doubt.losses else change or Hold()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from job_controller.core import names
-from job_controller.core.model import Observed
-from paddlewheel.contracts.conditions import Condition
+from job_controller.core.model import Job, JobStatus, Observed
+from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import shorten
+from paddlewheel.operator.domain.plan import KubernetesEvent, shorten
 
 _NAMED = 3
 """Workers that a message names."""
@@ -28,3 +28,11 @@ def spill_conditions(seen: Observed, phase: str) -> list[Condition]:
         (*named, *more)
     )
     return [Condition(names.CONDITION_DATA_LOCAL, "False", Reason.SPILLED_OVER, shorten(message))]
+
+
+def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """Workers run away from their data, said once in each epoch."""
+    before, after = (find(s.conditions, names.CONDITION_DATA_LOCAL) for s in (job.status, status))
+    if after is None or after.status == "True" or after == before:
+        return ()
+    return (KubernetesEvent("Normal", after.reason, after.message),)

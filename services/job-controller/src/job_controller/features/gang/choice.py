@@ -146,6 +146,12 @@ def _none(wish: _Wish, why: str) -> Gang:
     return Gang(why=why, ignored=f"{FIELD} has no effect: {why}")
 
 
+def asks_for_gang(job: Job) -> bool:
+    """Some field of the spec says how the pods are scheduled together."""
+    wish = _wish_of(job)
+    return wish.policy is not None or wish.names_volcano
+
+
 def least_pods(job: Job, kind: GangKind) -> int:
     """Pods that are scheduled together: what the user says, else as many as the job can train with."""
     policy = job.spec.scheduling_policy

@@ -8,7 +8,7 @@ from datetime import datetime
 from job_controller.core import names
 from job_controller.core.gate import Gate
 from job_controller.core.model import Job, Observed, Workload
-from job_controller.core.render import render_workload
+from job_controller.features.kueue.render import render_workload
 from job_controller.features.kueue.rules import (
     ADMITTED,
     EVICTED,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.core import names
+from job_controller.core.changes import Change
 from job_controller.core.gate import Gate
 from job_controller.core.model import Flavor, Job, Observed, Priority, Workload, make_digest
 from job_controller.core.scaling import missing_pods
@@ -57,7 +58,7 @@ def _is_inadmissible(seen: Observed) -> bool:
     return (reserved.status, reserved.reason) == ("False", _INADMISSIBLE)
 
 
-def withdrawal(seen: Observed) -> tuple[Reason, str] | None:
+def withdrawal(seen: Observed) -> Change | None:
     """Why the pods that there are have to end, None when they may go on."""
     if not takes_part(seen) or is_admitted(seen):
         return None
@@ -65,18 +66,18 @@ def withdrawal(seen: Observed) -> tuple[Reason, str] | None:
         return evicted
     workload = seen.workload
     if workload is None or workload.is_going:
-        return Reason.NOT_ADMITTED, "the job has no Workload that Kueue has admitted"
+        return Change(Reason.NOT_ADMITTED, "the job has no Workload that Kueue has admitted")
     if not fits(seen.job, workload):
-        return Reason.NOT_ADMITTED, _CHANGED
-    return Reason.EVICTED_BY_QUEUE, f"Kueue does not admit the job: {_state(seen)}"
+        return Change(Reason.NOT_ADMITTED, _CHANGED)
+    return Change(Reason.EVICTED_BY_QUEUE, f"Kueue does not admit the job: {_state(seen)}")
 
 
-def eviction(seen: Observed) -> tuple[Reason, str] | None:
+def eviction(seen: Observed) -> Change | None:
     """Kueue says that the pods have to end, whatever the job asks for now; None when it does not."""
     workload = seen.workload
     if not takes_part(seen) or workload is None or not is_true(workload.conditions, EVICTED):
         return None
-    return Reason.EVICTED_BY_QUEUE, f"Kueue does not admit the job: {_words(seen.job, workload)}"
+    return Change(Reason.EVICTED_BY_QUEUE, f"Kueue does not admit the job: {_words(seen.job, workload)}")
 
 
 def is_admitted(seen: Observed) -> bool:

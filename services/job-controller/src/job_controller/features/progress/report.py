@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -15,11 +12,8 @@ from paddlewheel.contracts.crds import JobProgress
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
 from paddlewheel.contracts.generated.progress_v1 import JobProgressed
 from paddlewheel.contracts.stamps import seconds_stamp
-from paddlewheel.core.bearer import is_bearer
 from paddlewheel.core.errors import Permanent
 
-PATH = "/v1/progress/"
-"""Before a job's uid and the epoch of the pod."""
 BODY_LIMIT = 4096
 """Bytes of one report."""
 MAX_METRICS = 32
@@ -32,26 +26,6 @@ _EXACT = 2**53
 Count = Annotated[int, Field(ge=0, le=_EXACT)]
 Total = Annotated[int, Field(ge=1, le=_EXACT)]
 MetricName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,64}$")]
-
-
-@dataclass(frozen=True)
-class ProgressAccess:
-    """Where programs report, and the key that their tokens are made with."""
-
-    url: str
-    key: bytes = field(repr=False)
-
-    def url_of(self, uid: str, restart_epoch: int) -> str:
-        """Where the pods of one epoch of a job report."""
-        return f"{self.url.rstrip('/')}{PATH}{uid}/{restart_epoch}"
-
-    def token_of(self, uid: str) -> str:
-        """What the pods of one job prove with that they are its own: HMAC-SHA256 of the job's uid, in hex."""
-        return hmac.new(self.key, uid.encode(), hashlib.sha256).hexdigest()
-
-    def accepts(self, uid: str, authorization: str) -> bool:
-        """Whether the header of a request holds the job's token."""
-        return is_bearer(authorization, self.token_of(uid))
 
 
 class Report(BaseModel):
@@ -128,11 +102,3 @@ def parse_report(body: bytes) -> Report:
 def _fault(fault: Mapping[str, Any]) -> str:
     place = ".".join(str(part)[:64] for part in fault["loc"]) or "body"
     return f"{place}: {fault['msg']}"
-
-
-def render_progress(progress: JobProgress | None) -> dict[str, Any]:
-    """For JSON; without what is not known."""
-    if progress is None:
-        return {}
-    values = progress.model_dump(by_alias=True)
-    return {name: value for name, value in values.items() if value is not None and value != ""}

@@ -8,9 +8,9 @@ Kubernetes deletes the Lease of a node that is removed from the cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from job_controller.core.feature import Doubt
 from job_controller.core.losses import Loss, find_losses, trains_in
 from job_controller.core.model import NodeLife, Observed
 from job_controller.core.pods import ENDED, Pod
@@ -18,18 +18,6 @@ from job_controller.core.program_end import with_program_ends
 from job_controller.timing import NODE_SILENCE_TIMEOUT_SECONDS
 from paddlewheel.contracts.crds.paddlejob import RestartScope
 from paddlewheel.contracts.reasons import Reason
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """The failure of a rank may follow from the loss of these nodes.
-
-    Args:
-        losses: the ranks on nodes that are certainly lost.
-    """
-
-    nodes: frozenset[str]
-    losses: tuple[Loss, ...]
 
 
 def find_doubt(seen: Observed, losses: Sequence[Loss]) -> Doubt | None:

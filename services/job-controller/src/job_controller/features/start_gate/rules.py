@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.environment import told_host
-from job_controller.core.model import Observed
+from job_controller.core.model import Job, JobStatus, Observed
 from job_controller.core.pods import Pod
 from job_controller.timing import GATE_CHECK_INTERVAL_SECONDS, GATE_GRACE_SECONDS
-from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.operator.domain.plan import shorten
+from paddlewheel.operator.domain.plan import KubernetesEvent, shorten
 
 _CONNECT = (
     "let pods of this namespace connect to the Service job-controller, as in their NetworkPolicies, or set"
@@ -70,3 +70,11 @@ def gate_conditions(seen: Observed, phase: str) -> list[Condition]:
         phase == names.RUNNING and seen.status.condition(names.CONDITION_GATE_UNANSWERED) == "True"
     )
     return [Condition(names.CONDITION_GATE_UNANSWERED, "False", Reason.RECOVERED)] if has_recovered else []
+
+
+def gate_failure_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """A gate got no answer, once in the life of the job."""
+    before, after = (find(s.conditions, names.CONDITION_GATE_UNANSWERED) for s in (job.status, status))
+    if after is None or before is not None:
+        return ()
+    return (KubernetesEvent("Warning", after.reason, after.message),)

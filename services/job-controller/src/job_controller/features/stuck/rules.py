@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import Observed
+from job_controller.core.hindrances import hindered_pod
+from job_controller.core.model import Job, JobStatus, Observed
 from job_controller.core.pods import Pod
-from job_controller.features.gang.rules import gang_hindrance
 from job_controller.features.stuck.overdue import overdue_pod
 from job_controller.timing import STUCK_POD_GRACE_SECONDS
+from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
+from paddlewheel.operator.domain.plan import KubernetesEvent
 
 _MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.GANG_UNSCHEDULABLE, Reason.CONFIG_ERROR})
 _NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE, Reason.QUEUE_NOT_USABLE})
 """What closes a gate until its user does something."""
 _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
-
-
-def hindered_pod(seen: Observed) -> Pod | None:
-    """The first pod of those that train together that something keeps from running; of a gang, one that keeps
-    all of it."""
-    return gang_hindrance(seen) or next((pod for pod in seen.world_pods if pod.hindrance), None)
 
 
 def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
@@ -66,3 +63,11 @@ def _patience_left(pod: Pod, now: datetime) -> timedelta:
     if pod.hindrance is None or pod.hindrance.reason not in _MAY_PASS or created is None:
         return timedelta()
     return created + timedelta(seconds=STUCK_POD_GRACE_SECONDS) - now
+
+
+def stuck_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """A pod is stuck on something, once per cause."""
+    running = find(status.conditions, names.CONDITION_RUNNING)
+    if running is None or running.reason not in status.stuck_on[len(job.status.stuck_on) :]:
+        return ()
+    return (KubernetesEvent("Warning", running.reason, running.message),)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from job_controller.core import names
 from job_controller.core.model import Job
+from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds.admission_rules import CLEAN_POD_POLICY, INTRANET
 from paddlewheel.contracts.crds.violations import Subject
+from paddlewheel.contracts.reasons import Reason
 
 _CONDITIONS = (
     (names.CONDITION_NETWORK_WORD, INTRANET.rule),
@@ -30,3 +32,15 @@ def unknown_words(job: Job) -> Iterator[UnknownWord]:
     for condition, rule in _CONDITIONS:
         if rule.is_true_of(subject):
             yield UnknownWord(condition, rule.text(subject))
+
+
+def word_conditions(job: Job) -> list[Condition]:
+    """A condition for each of these words, and for each that was corrected."""
+    unknown = {w.condition: w.message for w in unknown_words(job)}
+    raised = [Condition(type_, "True", Reason.UNKNOWN_WORD, message) for type_, message in unknown.items()]
+    corrected = [
+        Condition(type_, "False", Reason.WORD_KNOWN)
+        for type_, _ in _CONDITIONS
+        if type_ not in unknown and job.status.condition(type_)
+    ]
+    return raised + corrected

@@ -1,1 +1,0 @@
-"""Containers that kubelets restart in place count against `backoffLimit`."""
