@@ -185,7 +185,7 @@ def test_a_services_account_is_bound_to_its_roles_only(service: str) -> None:
 def test_the_leases_of_nodes_can_be_read_and_not_written() -> None:
     for manifests in (services(), render("paddlewheel", "crds.install=false", *ONE)):
         role, bound = named(manifests, "Role", NODE_LEASES), named(manifests, "RoleBinding", NODE_LEASES)
-        assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get"}}
+        assert rights_of(role) == {("coordination.k8s.io", "leases"): {"get", "list"}}
         assert {m["metadata"]["namespace"] for m in (role, bound)} == {"kube-node-lease"}
         assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
 

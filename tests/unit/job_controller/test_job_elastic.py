@@ -356,11 +356,10 @@ async def test_scaling_an_elastic_job_of_paddles_own_launcher_tells_all_its_pods
     assert (await harness.status(key))["restarts"] == {"Scaled": 1}
 
 
-async def test_a_worker_beyond_those_that_train_is_not_made_again_and_again(harness: JobHarness) -> None:
-    """Its node refuses it: the pod stays for a minute, and so does its name."""
-    key = await shrunk(harness)
+async def refuse(harness: JobHarness, seconds: int) -> int:
+    """How often worker 2, which does not train, is created while its node refuses it."""
     times = 0
-    for _ in range(200):
+    for _ in range(seconds):
         await harness.drain_queue()
         for name in await harness.pod_names():
             status = (await harness.get(Key("default", name), PODS)).get("status") or {}
@@ -369,8 +368,43 @@ async def test_a_worker_beyond_those_that_train_is_not_made_again_and_again(harn
                 refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "no room"}
                 await harness.set_status(pod_key(2), refused, PODS)
         await harness.advance(1)
-    assert 3 <= times <= 4
-    assert (await harness.status(key))["phase"] == "Running"
+    return times
+
+
+async def test_a_worker_beyond_those_that_train_is_made_again_at_growing_intervals(
+    harness: JobHarness,
+) -> None:
+    """Its node refuses it: the pod keeps its name until the next try."""
+    key = await shrunk(harness)
+    assert await refuse(harness, 200) in (3, 4)
+    assert await refuse(harness, 600) <= 3
+    running = await harness.condition(key, "Running")
+    assert (running["status"], running["message"]) == (
+        "True",
+        "2 of 4 workers train: pod demo-worker-2 failed (OutOfcpu): no room",
+    )
+
+
+async def is_waiting(harness: JobHarness, pod: Key) -> bool:
+    is_there = await harness.exists(pod, PODS)
+    return is_there and (await harness.get(pod, PODS)).get("status", {}).get("phase") != "Failed"
+
+
+async def test_the_status_says_what_keeps_a_job_from_growing_until_the_next_pod_starts(
+    harness: JobHarness,
+) -> None:
+    key = await shrunk(harness)
+    await refuse(harness, 5)
+    messages = set[str]()
+    for _ in range(40):
+        await refuse(harness, 10)
+        messages.add((await harness.condition(key, "Running"))["message"])
+    assert len(messages) == 1
+    while not await is_waiting(harness, pod_key(2)):
+        await harness.advance(1)
+    await find_room(harness, 2)
+    await harness.settle(key)
+    assert (await harness.condition(key, "Running"))["message"] == ""
 
 
 async def test_a_job_with_a_rank_that_has_finished_does_not_grow(harness: JobHarness) -> None:

@@ -394,3 +394,17 @@ async def test_a_status_keeps_no_secret_of_the_template(harness: JobHarness) -> 
     await harness.end_pods(phase="Failed", exit_code=1)
     await harness.settle(key)
     assert "s3cr3t" not in json.dumps(await harness.status(key))
+
+
+async def test_the_facts_of_a_job_that_is_deleted_in_its_first_second_begin_with_its_acceptance(
+    harness: JobHarness,
+) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(2)))
+    await harness.settle(key)
+    assert harness.facts() == [], "the first status is not written yet"
+    await harness.delete(key)
+    await harness.settle(key)
+    assert not await harness.exists(key)
+    assert harness.facts() == ["JobAccepted", "JobDeleted"]
+    accepted = next(event.data for event in harness.published if isinstance(event.data, JobAccepted))
+    assert (accepted.mode, accepted.replicas) == ("Collective", {"worker": 2})

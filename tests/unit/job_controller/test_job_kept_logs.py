@@ -140,6 +140,22 @@ async def test_a_foreign_config_map_of_the_name_is_left_alone_and_blocks_nothing
     assert "data" not in await harness.cluster.get(CONFIG_MAPS, KEPT)
 
 
+async def test_logs_wait_until_those_of_the_deleted_job_of_the_name_are_gone(harness: JobHarness) -> None:
+    """The garbage collector deletes them some time after the job."""
+    former = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "name": "demo", "uid": "former"}
+    owned = {"name": KEPT.name, "namespace": "default", "ownerReferences": [{**former, "controller": True}]}
+    await harness.cluster.create(CONFIG_MAPS, {"metadata": owned, "data": {"demo-worker-0": "old"}})
+    await harness.settle(await finished(harness, "Always"))
+    assert len(await harness.pod_names()) == 2
+    await harness.cluster.delete(CONFIG_MAPS, KEPT)
+    await harness.advance(2)
+    assert await harness.pod_names() == []
+    lines = await kept_lines(harness)
+    assert lines is not None
+    assert lines["demo-worker-0"].endswith("demo-worker-0 ends\n")
+    assert not [event for event in await harness.kubernetes_events() if event.type == "Warning"]
+
+
 async def test_kept_logs_are_not_read_again_while_the_deletion_of_pods_fails(harness: JobHarness) -> None:
     read: list[str] = []
 

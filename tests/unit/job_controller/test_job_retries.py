@@ -157,6 +157,40 @@ async def test_a_change_by_the_user_ends_the_delay_of_a_rank_that_was_lost_often
     assert FIRST.name in await harness.pod_names(), "its first loss since then"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_change_by_the_user_ends_the_delay_of_an_epoch(harness: JobHarness, workers: int) -> None:
+    key = await harness.to_running(job(workers, backoffLimit=9))
+    for _ in range(3):
+        await harness.end_pods(FIRST.name, phase="Failed", exit_code=1)
+        await harness.settle(key)
+        before = await harness.pod_names()
+        await harness.advance(20)
+        await harness.run_pods()
+        await harness.settle(key)
+    await harness.end_pods(FIRST.name, phase="Failed", exit_code=1)
+    await harness.settle(key)
+    assert (before, await harness.pod_names()) == ([], []), "the second and each further failure"
+    await harness.patch(key, {"spec": {"worker": {"template": {"spec": {"containers": CORRECTED}}}}})
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == workers
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_change_by_the_user_ends_the_delay_of_pods_that_never_began(
+    harness: JobHarness, workers: int
+) -> None:
+    key = await harness.create(job(workers))
+    await harness.settle(key)
+    for _ in range(4):
+        await take(harness, *[Key("default", name) for name in await harness.pod_names()])
+        await harness.settle(key)
+        await harness.advance(21)
+    assert await harness.pod_names() == []
+    await harness.patch(key, {"spec": {"worker": {"template": {"spec": {"containers": CORRECTED}}}}})
+    await harness.settle(key)
+    assert len(await harness.pod_names()) == workers
+
+
 async def test_the_other_pods_stay_when_one_is_deleted_before_it_began(harness: JobHarness) -> None:
     key = await harness.create(job())
     await harness.settle(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.unit.job_controller.conftest import JobHarness
 from job_controller.core.model import NodeLife, Observed
 from job_controller.core.pods import Failure, PodState
 from job_controller.features.silent_nodes.observe import NodeLeases
-from job_controller.leases import READS_AT_ONCE
+from job_controller.leases import LISTED_FROM, READS_AT_ONCE
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.core.errors import Permanent, Retry
@@ -509,6 +510,46 @@ async def test_the_passes_of_many_jobs_read_few_leases_at_once() -> None:
     assert cluster.most == READS_AT_ONCE
 
 
+@pytest.mark.parametrize(
+    ("nodes", "may_list", "calls"),
+    [
+        (1_000, True, {"list": 1}),
+        (1_000, False, {"list": 1, "get": 1_000}),
+        (LISTED_FROM - 1, True, {"get": 63}),
+    ],
+    ids=["many", "without the right", "few"],
+)
+async def test_the_leases_of_many_nodes_are_listed(nodes: int, may_list: bool, calls: dict[str, int]) -> None:
+    cluster, clock, made = MemoryCluster(), ManualClock(), Counter[str]()
+    seen = held("demo", *(f"node-{index}" for index in range(nodes + 1)))
+    for pod in seen.pods[1:]:
+        metadata = {"name": pod.node, "namespace": "kube-node-lease"}
+        await cluster.create(LEASES, {"metadata": metadata, "spec": {"renewTime": "now"}})
+
+    def count(verb: Verb, *_: object) -> None:
+        made[verb] += 1
+        if verb == "list" and not may_list:
+            raise Permanent("Forbidden", "leases are forbidden")
+
+    cluster.intercept = count
+    lives = (await NodeLeases(cluster, clock).read(seen)).node_lives
+    assert lives == {pod.node: NodeLife.WAITING for pod in seen.pods[1:]}
+    assert made == calls
+
+
+async def test_a_node_whose_lease_a_list_does_not_have_is_removed(harness: JobHarness) -> None:
+    cluster, clock = MemoryCluster(), ManualClock()
+    seen, leases = held("demo", *(f"node-{index}" for index in range(101))), NodeLeases(cluster, clock)
+    for pod in seen.pods[1:]:
+        metadata = {"name": pod.node, "namespace": "kube-node-lease"}
+        await cluster.create(LEASES, {"metadata": metadata, "spec": {"renewTime": "now"}})
+    await leases.read(seen)
+    await cluster.delete(LEASES, Key("kube-node-lease", "node-7"))
+    await clock.advance(2)
+    lives = (await leases.read(seen)).node_lives or {}
+    assert [node for node, life in lives.items() if life is NodeLife.REMOVED] == ["node-7"]
+
+
 async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_forgotten() -> None:
     cluster, clock = MemoryCluster(), ManualClock()
     leases = NodeLeases(cluster, clock)
@@ -532,3 +573,68 @@ async def test_a_job_whose_first_verdict_waits_has_a_status(harness: JobHarness)
     await harness.advance(5)
     assert (await harness.status(key))["phase"] == "Pending"
     assert harness.facts()[:1] == ["JobAccepted"]
+
+
+async def test_the_status_names_the_node_that_the_verdict_waits_for(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b", "c")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    with harness.counted_writes() as writes:
+        await pass_time(harness, 40, "a", "b")
+    status = await harness.status(key)
+    assert (status["phase"], status["ready"], status["reason"]) == ("Running", "2/3", "WaitingForNode")
+    assert status["message"] == (
+        "waits until node c renews its Lease or is lost, which may be the cause:"
+        " pod demo-worker-0 failed (Error, exit code 1)"
+    )
+    written = writes["patch-status", "paddlejobs"]
+    assert written <= 2, "one for each node that was waited for, and none for a pass"
+
+
+async def test_the_wait_for_a_verdict_names_one_node_as_long_as_it_is_in_doubt(harness: JobHarness) -> None:
+    key = await on_nodes(harness, *(f"node-{index:02}" for index in range(20)))
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    messages = set[str]()
+    for index in range(19, 1, -1):
+        await harness.advance(2)
+        await renew(harness, f"node-{index:02}")
+        messages.add((await harness.status(key))["message"])
+    assert len(messages) == 1
+    assert "node-01 " in messages.pop()
+
+
+async def test_the_wait_for_a_verdict_is_no_part_of_the_run_that_ends_delays(harness: JobHarness) -> None:
+    """A run of ten minutes ends them. The wait lasts as long while the API server does not answer."""
+    key = await on_nodes(harness, "a", "b", backoffLimit=9)
+    for name in ("demo-worker-0", "demo-worker-1"):
+        await harness.patch(key, {"metadata": {"annotations": {"paddlepaddle.org/restart": name}}})
+        await harness.settle(key)
+    await harness.run_pods()
+    await harness.settle(key)
+    failures = []
+    for _ in range(2):
+        for index, node in enumerate(("a", "b")):
+            await harness.cluster.patch(
+                PODS, Key("default", f"demo-worker-{index}"), {"spec": {"nodeName": node}}
+            )
+        await harness.advance(20)
+        with harness.intercepted(is_away):
+            await fail(harness, FIRST)
+            await pass_time(harness, DOUBT_TIMEOUT_SECONDS + 2)
+        failures.append((await harness.status(key))["lastRestart"]["failures"])
+        await harness.advance(20)
+        await harness.run_pods()
+        await harness.settle(key)
+    assert failures == [1, 2]
+
+
+async def test_a_wrong_spec_is_shown_while_the_verdict_waits(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.patch(key, {"spec": {"activeDeadlineSeconds": -1}})
+    await harness.settle(key)
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, 3, "b")
+    assert (await harness.status(key))["reason"] == "InvalidSpec"
+    assert (await harness.condition(key, "Running"))["reason"] == "WaitingForNode"

@@ -173,3 +173,22 @@ async def test_beyond_the_maximum_the_oldest_repetitions_are_dropped_and_counted
 
 def _collect(counts: list[tuple[str, str]]) -> Callable[..., Any]:
     return lambda fact, outcome: counts.append((fact, outcome))
+
+
+async def test_lost_facts_with_messages_are_published_again_without_an_observation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An observation may read other objects, and logs."""
+    async with ToyHarness().running() as toy:
+        assert isinstance(toy, ToyHarness)
+        await toy.make(phase="Running")
+        await toy.drain_queue()
+        await toy.advance(CONFIRM_GRACE_SECONDS)
+        toy.bus.lose_facts(JOBS.name)
+
+        async def observe(_: object) -> None:
+            raise AssertionError("observed")
+
+        monkeypatch.setattr(toy.kind, "observe", observe)
+        assert (await toy.reconciler.republish(KEY, everything=True)).published == 1
+        assert [event.type.rpartition(".")[2] for event in toy.published] == ["JobAccepted"]

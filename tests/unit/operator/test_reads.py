@@ -74,3 +74,16 @@ async def test_reads_back_off_by_themselves_and_are_forgotten() -> None:
 async def test_what_is_not_a_failure_of_the_read_passes() -> None:
     with pytest.raises(NotFound):
         await Reads(ManualClock()).attempt("SampleSet", KEY, Source(NotFound("gone")))
+
+
+async def test_failures_of_reads_that_are_no_longer_made_are_forgotten() -> None:
+    clock = ManualClock()
+    reads = Reads(clock)
+    for number in range(1_000):
+        await reads.attempt(
+            "PriorityClass", Key("", f"misspelt-{number}"), Source(Permanent("NotFound", "there is none"))
+        )
+        await reads.attempt("SampleSet", KEY, Source(Retry("ServerError")))
+        await clock.advance(1)
+    assert len(reads) < 70
+    assert reads.retry_after("SampleSet", KEY) is not None, "it is still made"

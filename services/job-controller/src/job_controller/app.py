@@ -18,12 +18,13 @@ from job_controller.progress_limit import RateLimit
 from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
 from job_controller.timing import FACT_GRACE_SECONDS
-from job_controller.watch import DATASET_FACTS, GANGS, JOB, Wakes, make_watch
+from job_controller.watch import DATASET_FACTS, GANGS, JOB, Wakes, make_watch, owner_of
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.core.errors import Retry
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, SERVICES, WORKLOADS, Object
 from paddlewheel.operator.circuit_breaker import CircuitBreaker
 from paddlewheel.operator.executor import Executor, Refusal
@@ -84,7 +85,12 @@ def receive_progress(operator: Operator, access: ProgressAccess, period: float, 
 
 
 def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
-    """A child of the same job is taken over, as after a crash; any other object is never touched."""
+    """A child of the same job is taken over, as after a crash; any other object is never touched.
+
+    Raises Retry for the logs of a deleted job of the same name, which are deleted in a moment.
+    """
     if is_controlled_by(found, job_uid):
         return None
+    if kind == names.KEPT_LOGS and owner_of(found) is not None:
+        raise Retry(Reason.FORMER_JOB_ENDING, "the logs of the deleted job of this name still exist")
     return Refusal(Reason.OWNED_BY_ANOTHER, FOREIGN)

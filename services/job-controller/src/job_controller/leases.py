@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import spec_of
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent, Retry
-from paddlewheel.kube.ports import LEASES, Cluster
+from paddlewheel.kube.objects import key_of
+from paddlewheel.kube.ports import LEASES, Cluster, Object
 from paddlewheel.operator.concurrency import gather_bounded
 
 READS_AT_ONCE = 16
 """Leases that are read at the same time for all jobs. The client does not limit calls about Leases."""
+LISTED_FROM = 64
+"""As many Leases of one namespace are read with one list."""
 _MOST_GAPS = 5
 """A Lease with more gaps than this is given up, since it may never be read without one."""
 
@@ -94,7 +98,8 @@ class Leases:
         now = self._clock.monotonic()
         due = [k for k in keys if k not in self._asked_at or now >= self._asked_at[k] + self._interval]
         self._asked_at |= dict.fromkeys(due, now)
-        await gather_bounded(map(self._ask, due))
+        listed = frozenset(await self._list(due))
+        await gather_bounded(self._ask(key) for key in due if key not in listed)
 
     def keep(self, keys: Collection[Key]) -> None:
         """Forget the others, which no job needs."""
@@ -102,6 +107,27 @@ class Leases:
             del self._asked_at[key]
             self._found.pop(key, None)
             self._unanswered_at.pop(key, None)
+
+    async def _list(self, due: Sequence[Key]) -> Collection[Key]:
+        """The Leases that were read with a list: none where one list is no saving, or is not allowed."""
+        namespaces = Counter(key.namespace for key in due)
+        namespace, count = namespaces.most_common(1)[0] if namespaces else ("", 0)
+        if count < LISTED_FROM:
+            return ()
+        wanted = [key for key in due if key.namespace == namespace]
+        try:
+            async with self._slots:
+                asked_at = self._clock.monotonic()
+                leases = await self._cluster.list(LEASES, namespace)
+        except Permanent:
+            return ()
+        except Retry:
+            self._unanswered_at |= dict.fromkeys(wanted, asked_at)
+            return wanted
+        found = {key_of(lease): lease for lease in leases}
+        for key in wanted:
+            self._take_in(key, found.get(key, {}), asked_at, is_gone=key not in found)
+        return wanted
 
     async def _ask(self, key: Key) -> None:
         """After an error of the API server, the read is repeated."""
@@ -114,6 +140,9 @@ class Leases:
             return
         except (NotFound, Permanent) as error:
             lease, is_gone = {}, isinstance(error, NotFound)
+        self._take_in(key, lease, asked_at, is_gone=is_gone)
+
+    def _take_in(self, key: Key, lease: Object, asked_at: float, *, is_gone: bool) -> None:
         renewed = str(spec_of(lease).get("renewTime") or "")
         before = self._found.get(key)
         if before is not None and before.renewed == renewed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -61,6 +60,7 @@ from job_controller.watch import (
     BY_HOST_PORT,
     BY_OWNER,
     BY_ROOM,
+    BY_SAMPLE_SET,
     JOB,
     RESTARTING,
     SMALL,
@@ -68,6 +68,7 @@ from job_controller.watch import (
     WAITING,
     claimed_port,
     owner_of,
+    sample_set_of,
 )
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.crds import WORKER, Network
@@ -138,7 +139,8 @@ class JobObserver:
         self._log_slots = asyncio.Semaphore(LOGS_AT_ONCE)
         self._done_with_logs: set[str] = set()
         self._well_sets: set[Key] = set()
-        self._facts_heard: Counter[Key] = Counter()
+        self._facts_heard = 0
+        """About any data set."""
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._endings = Endings(clock)
         self._departures = Departures(watch.of(JOB), self._endings.parse)
@@ -181,7 +183,7 @@ class JobObserver:
         job = self._parse_job(obj)
         # First all caches, as they are at one time.
         seen = Observed(job, services=self._services(job), listening_since=self._since)
-        seen = replace(seen, delays=self._delays.of(job))
+        seen = replace(seen, delays=self._delays.of(job), is_asked_anew=self._delays.is_asked_anew(job))
         seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
         seen = self._with_workload(self._with_pod_groups(seen))
         at_gates = {pod.uid for pod in open_gates(seen)} if not job.status.final else set[str]()
@@ -202,6 +204,7 @@ class JobObserver:
         self._schedulers.heard(kind, change)
         if change.type == "DELETED":
             self._parse_job.forget(change.obj)
+            self._forget_sample_set(sample_set_of(change.obj) if kind == JOB else None)
 
     def recorded(self, seen: Observed, status: JobStatus) -> None:
         """This status was written after that observation."""
@@ -362,14 +365,23 @@ class JobObserver:
         ref = seen.job.sample_set
         if ref is None:
             return seen
-        heard = self._facts_heard[ref]
+        heard = self._facts_heard
         found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
         # A fact that came meanwhile may be newer than the answer.
-        if (found is None or found.is_well) and heard == self._facts_heard[ref]:
+        if (found is None or found.is_well) and heard == self._facts_heard and self._has_jobs(ref):
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
+
+    def _forget_sample_set(self, ref: Key | None) -> None:
+        """A job that used it is gone."""
+        if ref is not None and not self._has_jobs(ref):
+            self._well_sets.discard(ref)
+            self._reads.forget(names.SAMPLE_SET, ref)
+
+    def _has_jobs(self, sample_set: Key) -> bool:
+        return self._watch.of(JOB).count_by_index(BY_SAMPLE_SET, str(sample_set)) > 0
 
     def _may_be_ill(self, job: Job) -> bool:
         """The job's data set was not seen ready since the last fact about it."""
@@ -379,7 +391,7 @@ class JobObserver:
         """A fact about a data set: it is looked at again."""
         if ref := getattr(delivery.event.data, "sample_set", None):
             key = Key(ref.namespace, ref.name)
-            self._facts_heard[key] += 1
+            self._facts_heard += 1
             self._well_sets.discard(key)
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:

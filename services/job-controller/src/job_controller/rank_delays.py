@@ -1,7 +1,7 @@
 """How long pods wait that are made again each by itself, by place: kept in memory, as a kubelet does.
 
 A restart of this service makes such pods at once, and so does a change by the user, who may have fixed the
-cause.
+cause. A change also ends the wait of a whole epoch, which the status holds.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class RankDelays:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._losses: defaultdict[str, dict[PodId, _Losses]] = defaultdict(dict)
+        self._asked: dict[str, _Asked] = {}
+        """By uid of the job, when its last restart was recorded."""
 
     def of(self, job: Job) -> Mapping[PodId, Delay]:
         """The delays that are not over."""
@@ -59,9 +61,16 @@ class RankDelays:
             if losses.until > now and losses.asked == _asked(job)
         }
 
+    def is_asked_anew(self, job: Job) -> bool:
+        """The user has changed the job since its last restart."""
+        return self._asked.get(job.uid, _asked(job)) != _asked(job)
+
     def recorded(self, seen: Observed, status: JobStatus) -> None:
         """This status was written after that observation."""
-        if status.restarts == seen.status.restarts or status.epoch != seen.status.epoch:
+        if status.restarts == seen.status.restarts:
+            return
+        self._asked[seen.job.uid] = _asked(seen.job)
+        if status.epoch != seen.status.epoch:
             return
         why = status.last_restart.message if status.last_restart else ""
         lost = set(status.replacing) - set(seen.status.replacing)
@@ -72,6 +81,7 @@ class RankDelays:
     def forget(self, job_uid: str) -> None:
         """The job is gone, or belongs to another replica."""
         self._losses.pop(job_uid, None)
+        self._asked.pop(job_uid, None)
 
     def _counted(self, before: _Losses | None, why: str, asked: _Asked) -> _Losses:
         now = self._clock.monotonic()

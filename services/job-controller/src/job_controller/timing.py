@@ -79,7 +79,9 @@ SCHEDULER_LEASE_GAP_TIMEOUT_SECONDS = 90.0
 UNSCHEDULABLE_POD_GRACE_SECONDS = 30.0
 """An elastic job waits this long for a pod that fits on no node before it runs with fewer workers."""
 USELESS_POD_GRACE_SECONDS = 60.0
-"""An ended worker beyond the present world is deleted this long after its creation."""
+"""An ended worker beyond the present world is deleted this long after its creation, at the earliest."""
+LONGEST_USELESS_POD_GRACE_SECONDS = 300.0
+"""The same, at the latest."""
 GROWTH_INTERVAL_SECONDS = 60.0
 """The time between a restart and the next one for more workers; it doubles with each growth that was lost."""
 LONGEST_GROWTH_INTERVAL_SECONDS = 3600.0

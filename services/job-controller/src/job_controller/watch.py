@@ -76,7 +76,7 @@ def make_watch(watches: Watches, namespace: str, clock: Clock, gang_scheduling: 
         namespace,
         clock=clock,
         indexes={
-            BY_SAMPLE_SET: _sample_set_of,
+            BY_SAMPLE_SET: _by_sample_set,
             BY_HOST_PORT: _host_port_of,
             BY_UID: _uid_of,
             BY_ROOM: _room_of_job,
@@ -278,11 +278,17 @@ def owner_of(obj: Object) -> Key | None:
     return Key(key_of(obj).namespace, str(owner["name"]))
 
 
-def _sample_set_of(job: Object) -> list[str]:
+def sample_set_of(job: Object) -> Key | None:
+    """Address of the data set that the job uses."""
     ref = (job.get("spec") or {}).get("sampleSetRef")
     if not ref:
-        return []
-    return [str(Key(str(ref.get("namespace") or key_of(job).namespace), str(ref.get("name", ""))))]
+        return None
+    return Key(str(ref.get("namespace") or key_of(job).namespace), str(ref.get("name", "")))
+
+
+def _by_sample_set(job: Object) -> list[str]:
+    ref = sample_set_of(job)
+    return [] if ref is None else [str(ref)]
 
 
 def _uid_of(job: Object) -> list[str]:

@@ -236,6 +236,8 @@ class Laws:
             _follows(history.facts, fact)
             history.facts.append(fact)
         said = {name for name, _ in history.facts}
+        is_refused = condition(new, "Accepted").get("status") == "False"
+        assert not said or "JobAccepted" in said or is_refused, f"{said} without JobAccepted"
         for phase, fact_name in FINAL.items():
             assert new["phase"] != phase or fact_name in said, f"{phase} without {fact_name}"
 

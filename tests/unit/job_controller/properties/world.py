@@ -255,7 +255,12 @@ class World:
                 continue
             self._check_reason(job, status)
             self._check_patience(key)
-            if self._is_free and status["phase"] != "Terminating" and not self._is_held(job):
+            if not self._is_free or status["phase"] == "Terminating":
+                continue
+            if self._is_held(job):
+                said = condition(status, "Running")["reason"]
+                assert said == "WaitingForNode", f"{said} while a verdict waits for a node"
+            else:
                 self._check_pods(job, self.server.children(names.POD, uid_of(job)))
 
     def _check_reason(self, job: Object, status: Object) -> None:

@@ -30,6 +30,7 @@ ADVICE: Mapping[Reason, str] = {
     Reason.PODS_PENDING: f"nothing, while they are new; else {_SEE_THE_PODS}",
     Reason.PODS_STARTING: f"nothing, while they are new; else {_SEE_THE_PODS}",
     Reason.RESTARTING: _BY_ITSELF,
+    Reason.WAITING_FOR_NODE: _BY_ITSELF,
     Reason.FORMER_JOB_ENDING: _BY_ITSELF,
     Reason.POD_STUCK_TERMINATING: "remove what the message names",
     # Gates

@@ -133,6 +133,10 @@ class Reason(StrEnum):
     REJECTED_BY_NODE = "RejectedByNode", "The kubelet refused a pod that was scheduled to its node."
     POD_DELETED = "PodDeleted", "A pod was deleted while the job ran."
     RESTARTING = "Restarting", "Pods are made anew; the message has the cause."
+    WAITING_FOR_NODE = (
+        "WaitingForNode",
+        "A pod has failed, perhaps because the named node was lost: the Lease of the node decides.",
+    )
     RESTARTED = "Restarted", "The job was restarted; the message has the cause."
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "The job was restarted as often as it may."
     FAILURE_RULE = "FailureRule", "A rule of failurePolicy ends the job at this failure."

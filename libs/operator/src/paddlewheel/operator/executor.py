@@ -36,7 +36,8 @@ class Refusal:
 
 
 Claim = Callable[[str, Object, str], Refusal | None]
-"""(kind, found object, uid of the owner) -> None if the owner may use the object as its child."""
+"""(kind, found object, uid of the owner) -> None if the owner may use the object as its child. Raises Retry
+for an object that will be gone soon."""
 
 
 def claim_controlled(kind: str, found: Object, owner_uid: str) -> Refusal | None:

@@ -17,7 +17,7 @@ _Target = tuple[str, Key]
 
 
 class Reads:
-    """Makes reads, and remembers the failed ones."""
+    """Makes reads, and remembers the failed ones that are still made."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,10 +39,24 @@ class Reads:
             answer = await read()
         except (Retry, Permanent) as error:
             trouble = Trouble("read", kind, key, error.reason, error.message or error.reason)
-            self._held[target] = (trouble, self._clock.monotonic() + self._backoff.next(target))
+            self._hold(target, trouble)
             return trouble
         self.forget(kind, key)
         return answer
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def _hold(self, target: _Target, trouble: Trouble) -> None:
+        """Remember a failure, and forget failures whose reads were not repeated when they were due.
+
+        The oldest failure comes first.
+        """
+        now = self._clock.monotonic()
+        self._held.pop(target, None)
+        self._held[target] = (trouble, now + self._backoff.next(target))
+        while now > next(iter(self._held.values()))[1] + RETRY_MAX_INTERVAL_SECONDS:
+            self.forget(*next(iter(self._held)))
 
     def retry_after(self, kind: str, key: Key) -> float | None:
         """Seconds until a failed read is due again. None when it has not failed."""

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import structlog
 
-from paddlewheel.contracts.announcements import Announcement
+from paddlewheel.contracts.announcements import Announcement, Announcements, parse_announcements
 from paddlewheel.contracts.conditions import (
     RECONCILE_FAILED,
     Condition,
@@ -178,7 +178,7 @@ class Reconciler(Generic[O, S, C]):
         wanted: S = seen.status if todo.status is None else self._with_messages(seen, obj, todo.status)
         obj, recorded = await self._record(seen, obj, self._without_bug(obj, wanted))
         self._emit(obj, todo.events)
-        source = self._source(obj, seen, recorded)
+        source = self._source(obj, self._kind.case(seen, recorded))
         published = await self._out.outbox.publish(source, recorded.announcements)
         if todo.release is not None and (published.is_settled or todo.release_anyway):
             await self._patch_own(obj, {"metadata": dict(todo.release)})
@@ -191,13 +191,16 @@ class Reconciler(Generic[O, S, C]):
     async def republish(self, key: Key, everything: bool = False) -> Republished:
         """Publish facts of the object again that the bus has lost.
 
-        The object is not changed. Raises Retry.
+        The object is not changed, and is only observed for facts that an older release has recorded without
+        their messages. Raises Retry.
         """
-        seen = await self._kind.observe(key)
-        if seen is None:
+        obj = self._out.store.get(key)
+        if obj is None:
             return Republished()
-        source = self._source(seen.obj, seen, seen.status)
-        return await self._out.outbox.republish(source, seen.status.announcements, everything=everything)
+        facts = _readable_facts(obj)
+        seen = None if all(fact.payload for fact in facts) else await self._kind.observe(key)
+        source = self._source(obj, self._kind.case(seen, seen.status) if seen else None)
+        return await self._out.outbox.republish(source, facts, everything=everything)
 
     def keep(self, owns: Callable[[Key], bool]) -> None:
         """Forget objects that belong to another replica now. Objects in a running pass are kept for now."""
@@ -306,8 +309,8 @@ class Reconciler(Generic[O, S, C]):
             emit = self._out.events.warning if event.type == "Warning" else self._out.events.normal
             emit(self._out.resource, obj, event.reason, event.message)
 
-    def _source(self, obj: Object, seen: O, status: S) -> FactSource:
-        case, ref = self._kind.case(seen, status), object_ref(obj)
+    def _source(self, obj: Object, case: C | None) -> FactSource:
+        ref = object_ref(obj)
 
         def render(fact: Announcement) -> Event | None:
             data = self._kind.facts.render(fact, case, ref)
@@ -357,6 +360,14 @@ def _shown(error: Permanent) -> tuple[str, str]:
     if error.reason in REASONS:
         return error.reason, error.message
     return Reason.FAILED_UPDATE, f"{error.reason}: {error.message}"
+
+
+def _readable_facts(obj: Object) -> Announcements:
+    """The facts of the status. Empty when they cannot be parsed."""
+    try:
+        return parse_announcements((obj.get("status") or {}).get("announcements"))
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _readable_conditions(obj: Object) -> Conditions:

@@ -49,10 +49,13 @@ class Case:
     status: JobStatus
 
     @property
+    def is_accepted(self) -> bool:
+        return is_true(self.status.conditions, names.CONDITION_ACCEPTED)
+
+    @property
     def is_live(self) -> bool:
         """It was accepted and is not being deleted."""
-        accepted = is_true(self.status.conditions, names.CONDITION_ACCEPTED)
-        return accepted and self.status.phase != names.TERMINATING
+        return self.is_accepted and self.status.phase != names.TERMINATING
 
     @property
     def was_accepted(self) -> bool:
@@ -181,7 +184,7 @@ def _suspension(case: Case) -> int:
 
 
 FACTS: FactTable[Case] = FactTable(
-    Fact(JobAccepted, lambda c: c.is_live, _accepted),
+    Fact(JobAccepted, lambda c: c.is_accepted, _accepted),
     Fact(JobSuspended, lambda c: c.is_live and c.is_suspended, _suspended, attempt=_suspension),
     Fact(JobResumed, lambda c: c.is_live and c.is_resumed, _resumed, attempt=_suspension),
     Fact(JobGated, lambda c: c.is_live and not c.is_admitted and not c.is_suspended, _gated),

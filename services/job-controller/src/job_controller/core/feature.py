@@ -102,6 +102,10 @@ class Feature:
         """Reason and message of a job that does not run yet. They count more than those of its pods."""
         return None
 
+    def running_message(self, seen: Observed) -> str:
+        """The message of a job that runs, "" for none."""
+        return ""
+
     def recorded(self, seen: Observed, status: JobStatus, options: Options, now: datetime) -> JobStatus:
         """The status with the fields of this feature."""
         return status

@@ -558,6 +558,7 @@ class Observed:
         priority: of a Workload to be made now, None for that of a job without any.
         rivals: looked at for jobs that have fewer workers than they want.
         delays: by place, when a pod that was lost several times is made again.
+        is_asked_anew: the user has changed the job since its last restart.
         schedulers: when each was last seen at work, by name.
         unscheduled_since: by uid, when this process first saw that a pod waits for its scheduler.
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
@@ -592,6 +593,7 @@ class Observed:
     rivals: Rivals = Rivals()
     node_lives: Mapping[str, NodeLife] | None = None
     delays: Mapping[PodId, Delay] = field(default_factory=dict)
+    is_asked_anew: bool = False
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
     unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)

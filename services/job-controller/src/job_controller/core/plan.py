@@ -32,6 +32,7 @@ from job_controller.core.status import (
     deleted_status,
     has_outlived_success,
     has_succeeded,
+    held_status,
     present_status,
     refused_restart,
     refused_status,
@@ -45,6 +46,7 @@ from job_controller.core.verdict import (
     Restart,
     decide_verdict,
     ends_at,
+    is_held,
     next_start,
     start_times,
 )
@@ -117,7 +119,7 @@ def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
     """Add what failed to the status; it is tried again later."""
     status = todo.status
-    if status is None:
+    if status is None or is_held(status):
         return todo
     todo = _with_unkept_logs(todo, applied)
     trouble = _trouble(seen, status, applied)
@@ -255,7 +257,7 @@ def _plan_refused(seen: Observed, now: datetime) -> Plan:
     verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
     if isinstance(verdict, Hold):
         if job.status.phase:
-            return _plan_hold()
+            return _plan_hold(seen, verdict, now)
         verdict = GoOn()
     if isinstance(verdict, Restart):
         status = refused_restart(seen, verdict, now)
@@ -275,7 +277,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     verdict = GoOn() if is_done else decide_verdict(seen, now)
     is_first = not job.status.phase
     if isinstance(verdict, Hold) and not is_first:
-        return _plan_hold()
+        return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
     gate = decide_gate(seen, options, has_ended=is_done or isinstance(verdict, End))
@@ -300,9 +302,9 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
     return Plan(restarted_status(seen, why, now), events=(restart_event(why),), requeue_after=0.0)
 
 
-def _plan_hold() -> Plan:
-    """Nothing is recorded or done: it would be about pods whose fate is not known yet."""
-    return Plan(requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
+def _plan_hold(seen: Observed, why: Hold, now: datetime) -> Plan:
+    """Only the wait is recorded: everything else would be about pods whose fate is not known yet."""
+    return Plan(held_status(seen, why, now), requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
 
 
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, now: datetime) -> Plan:

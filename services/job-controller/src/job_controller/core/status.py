@@ -19,6 +19,7 @@ from job_controller.core.results import decide_results, decide_saved_model, why_
 from job_controller.core.verdict import (
     End,
     GoOn,
+    Hold,
     Restart,
     next_start,
     present_budgets,
@@ -106,8 +107,13 @@ def _wanted_before(status: JobStatus) -> int:
 
 
 def deleted_status(seen: Observed, now: datetime) -> JobStatus:
-    """The last status, kept until the last fact is published."""
-    return with_facts(seen.job, replace(present_status(seen), phase=names.TERMINATING), now)
+    """The last status, kept until the last fact is published. Facts begin with JobAccepted, also those of a
+    job that is deleted before its first status is written."""
+    job, status = seen.job, replace(present_status(seen), phase=names.TERMINATING)
+    if not job.status.phase and not job.problems:
+        accepted = Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED)
+        status = with_condition(job, replace(status, mode=job.mode.value), accepted, now)
+    return with_facts(job, status, now)
 
 
 def present_status(seen: Observed) -> JobStatus:
@@ -120,6 +126,27 @@ def present_status(seen: Observed) -> JobStatus:
     has_ended = status.final or bool(status.completion_time)
     ready = _ready(_asked_for(job, status), _running(roles), has_ended)
     return replace(status, roles=roles, ready=ready)
+
+
+def held_status(seen: Observed, why: Hold, now: datetime) -> JobStatus:
+    """The recorded status with present counts, and with the node that the verdict waits for. A change of the
+    spec is not evaluated yet, and no time is part of the job's run from now on."""
+    job, before = seen.job, find(seen.status.conditions, names.CONDITION_RUNNING)
+    texts = [
+        shorten(f"waits until node {node} renews its Lease or is lost, which may be the cause: {why.message}")
+        for node in sorted(why.nodes)
+    ]
+    # The same node is named for as long as it is in doubt, so that few writes follow from many nodes.
+    message = before.message if before is not None and before.message in texts else texts[0]
+    status = replace(
+        present_status(seen),
+        observed_generation=seen.status.observed_generation,
+        last_restart=with_delays_reset(seen.status, now),
+        budgets=present_budgets(seen.status, now),
+    )
+    running = before.status if before is not None else "False"
+    condition = Condition(names.CONDITION_RUNNING, running, Reason.WAITING_FOR_NODE, message)
+    return with_condition(job, status, condition, now)
 
 
 def _asked_for(job: Job, status: JobStatus) -> int:
@@ -364,7 +391,8 @@ def _running_condition(
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:
-        message = in_place_message(seen)
+        said = (feature.running_message(seen) for feature in seen.features)
+        message = in_place_message(seen) or next(filter(None, said), "")
         return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING, message)
     if status.final:
         return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])

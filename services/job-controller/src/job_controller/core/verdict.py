@@ -73,7 +73,15 @@ class End:
 
 @dataclass(frozen=True)
 class Hold:
-    """A node may have been lost; nothing is done until that is known."""
+    """A node may have been lost; nothing is done until that is known.
+
+    Args:
+        nodes: those that may have been lost.
+        message: the failure that is not judged yet.
+    """
+
+    nodes: frozenset[str]
+    message: str
 
 
 Verdict = GoOn | Restart | End | Hold
@@ -130,7 +138,9 @@ def _judge_in_time(seen: Observed, losses: Sequence[Loss], change: Restart | Non
     doubt = next(filter(None, doubts), None)
     if doubt is None:
         return judge_all(seen.job, losses, now)
-    return judge_all(seen.job, doubt.losses, now) if doubt.losses else change or Hold()
+    if doubt.losses:
+        return judge_all(seen.job, doubt.losses, now)
+    return change or Hold(doubt.nodes, losses[0].message)
 
 
 def judge_all(job: Job, losses: Sequence[Loss], now: datetime) -> Verdict:
@@ -290,7 +300,7 @@ def _epoch_starts_at(seen: Observed, now: datetime) -> datetime | None:
     since = parse_stamp(last.time) if last else None
     if last is None or since is None or last.reason not in _FAILURES or seen.pods:
         return None
-    if seen.job.scope is RestartScope.POD:
+    if seen.job.scope is RestartScope.POD or seen.is_asked_anew:
         return None
     delay = restart_delay(last.failures)
     # A time that is further ahead was written by a clock that was wrong: no job waits until it comes.
@@ -303,11 +313,18 @@ _DOUBLINGS = 5
 
 
 def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
-    """The last restart of a job that stops running now: failures before a long run count no more."""
+    """The last restart of a job that stops running now: failures before a long run count no more. A job whose
+    verdict waits stopped running when the wait began."""
     running, last = find(status.conditions, names.CONDITION_RUNNING), status.last_restart
-    if last is None or running is None or running.status != "True":
+    if last is None or running is None or running.status != "True" or is_held(status):
         return last
     times = (parse_stamp(running.last_transition_time), parse_stamp(last.time))
     since = max((time for time in times if time), default=now)
     has_run_well = now - since >= timedelta(seconds=RESTART_RESET_GRACE_SECONDS)
     return last.model_copy(update={"failures": 0}) if has_run_well else last
+
+
+def is_held(status: JobStatus) -> bool:
+    """The status says that the verdict waits for a node."""
+    running = find(status.conditions, names.CONDITION_RUNNING)
+    return running is not None and running.reason == Reason.WAITING_FOR_NODE

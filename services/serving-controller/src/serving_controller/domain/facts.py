@@ -44,8 +44,8 @@ class Case:
 
 
 class _Table(FactTable[Case]):
-    def render(self, announcement: Announcement, case: Case, ref: ObjectRef) -> WireModel | None:
-        if isinstance(announcement, ServingAnnouncement):
+    def render(self, announcement: Announcement, case: Case | None, ref: ObjectRef) -> WireModel | None:
+        if case is not None and isinstance(announcement, ServingAnnouncement):
             case = Case(case.url, announcement)
         return super().render(announcement, case, ref)
 

@@ -27,8 +27,8 @@ class Case:
 
 
 class _Table(FactTable[Case]):
-    def render(self, announcement: Announcement, case: Case, ref: ObjectRef) -> WireModel | None:
-        if isinstance(announcement, TriggerAnnouncement):
+    def render(self, announcement: Announcement, case: Case | None, ref: ObjectRef) -> WireModel | None:
+        if case is not None and isinstance(announcement, TriggerAnnouncement):
             case = Case(announcement)
         return super().render(announcement, case, ref)
 

@@ -83,18 +83,18 @@ class FactTable(Generic[C]):
         message = self.render(announcement, case, ref)
         return announcement if message is None else announcement.with_payload(to_json(message).decode())
 
-    def render(self, announcement: Announcement, case: C, ref: ObjectRef) -> WireModel | None:
+    def render(self, announcement: Announcement, case: C | None, ref: ObjectRef) -> WireModel | None:
         """The message: the recorded one, or one made from the case if none is recorded.
 
-        None for a fact that another version of the service declared. Raises Permanent for a recorded message
-        that cannot be read.
+        None for a fact that another version of the service declared, or without a case if none is recorded.
+        Raises Permanent for a recorded message that cannot be read.
         """
         fact = self._facts.get(announcement.fact)
         if fact is None:
             return None
         if announcement.payload:
             return from_json(fact.message, announcement.payload.encode())
-        return fact.render(case, ref)
+        return None if case is None else fact.render(case, ref)
 
 
 def has_expired(

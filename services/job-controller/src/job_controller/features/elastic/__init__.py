@@ -8,9 +8,16 @@ from job_controller.core.feature import Feature
 from job_controller.core.model import JobStatus, Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.core.verdict import Restart
-from job_controller.features.elastic.rules import due_pods, find_fit, next_fit, with_useless_pods
+from job_controller.features.elastic.rules import (
+    due_pods,
+    find_fit,
+    next_fit,
+    refused_growth,
+    with_useless_pods,
+)
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.plan import shorten
 
 
 class Elastic(Feature):
@@ -24,6 +31,9 @@ class Elastic(Feature):
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
         return next_fit(seen, now)
+
+    def running_message(self, seen: Observed) -> str:
+        return shorten(refused_growth(seen))
 
     def due_pods(
         self, seen: Observed, missing: tuple[PodId, ...], options: Options, now: datetime

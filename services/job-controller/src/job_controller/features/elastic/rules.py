@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from job_controller.core import names
+from job_controller.core.failure import failure_message
 from job_controller.core.model import Observed
 from job_controller.core.pods import ENDED, Pod, PodId, PodState
 from job_controller.timing import (
     GROWTH_INTERVAL_SECONDS,
     GROWTH_PROOF_GRACE_SECONDS,
     LONGEST_GROWTH_INTERVAL_SECONDS,
+    LONGEST_USELESS_POD_GRACE_SECONDS,
     RESTART_LOSS_GRACE_SECONDS,
     ROOM_CHECK_INTERVAL_SECONDS,
     ROOM_YIELD_GRACE_SECONDS,
@@ -66,13 +68,36 @@ def due_pods(
 
 
 def with_useless_pods(seen: Observed, now: datetime) -> Observed:
-    """The same, with the pods beyond the world that go now. Each stays for a while after its creation: a node
-    that refuses one would refuse the next one, too."""
+    """The same, with the pods beyond the world that go now. Each stays for a while after its creation."""
     found = [pod for pod in seen.wanted_pods if not seen.job.trains(pod.id) and _is_useless(seen, pod)]
-    grace = timedelta(seconds=USELESS_POD_GRACE_SECONDS)
-    dues = {pod.uid: _due(pod.created_at, grace) or now for pod in found}
+    dues = {pod.uid: _due(pod.created_at, _useless_grace(seen, pod)) or now for pod in found}
     useless = tuple(pod for pod in found if dues[pod.uid] <= now)
     return replace(seen, useless=useless).looking_at(dues.values(), now) if found else seen
+
+
+def _useless_grace(seen: Observed, pod: Pod) -> timedelta:
+    """A node that refuses a pod would refuse the next one, too. So a refused pod keeps its place for as long
+    as its job has trained without it, and the intervals between such pods double."""
+    least = timedelta(seconds=USELESS_POD_GRACE_SECONDS)
+    world, created = seen.job.fitting_world, parse_stamp(pod.created_at)
+    since = parse_stamp(world.since) if world else None
+    if pod.state not in ENDED or created is None or since is None:
+        return least
+    return min(max(least, created - since), timedelta(seconds=LONGEST_USELESS_POD_GRACE_SECONDS))
+
+
+def refused_growth(seen: Observed) -> str:
+    """Why a worker beyond the world did not start on its node; "" for none."""
+    beyond = [pod for pod in seen.wanted_pods if not seen.job.trains(pod.id)]
+    refused = next((pod.failure for pod in beyond if pod.failure), None)
+    size = f"{seen.job.workers} of {seen.job.replicas_of(WORKER)} workers train"
+    if refused is not None:
+        return f"{size}: {failure_message(refused)}"
+    running = find(seen.status.conditions, names.CONDITION_RUNNING)
+    is_known = running is not None and running.message.startswith(f"{size}: ")
+    # The next pod is made to try again: the message stays until it starts.
+    has_started = any(pod.state is PodState.STARTING for pod in beyond)
+    return running.message if running is not None and is_known and not has_started else ""
 
 
 def _is_useless(seen: Observed, pod: Pod) -> bool:
