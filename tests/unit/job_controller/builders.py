@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.core import names
-from job_controller.core.model import Job, Observed, Options, SampleSet
+from job_controller.core.job import Job
+from job_controller.core.model import Observed, Options
 from job_controller.core.parse import parse_job
+from job_controller.core.parts import SampleSet
 from job_controller.core.pods import Pod, PodId, PodState
 from job_controller.core.render import frame_of, render_pod
 from job_controller.features import with_features

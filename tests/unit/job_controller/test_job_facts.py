@@ -11,7 +11,7 @@ from tests.unit.job_controller.conftest import JobHarness
 
 from job_controller.core import names
 from job_controller.core.facts import FACTS, Case
-from job_controller.core.model import JobStatus
+from job_controller.core.job_status import JobStatus
 from job_controller.core.parse import parse_job
 from paddlewheel.bus.streams import MODELS
 from paddlewheel.contracts.announcements import Announcement

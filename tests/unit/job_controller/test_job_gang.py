@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 from tests.unit.job_controller.builders import job_of, make_job, make_pod, render
 
 from job_controller.core.changes import find_change
-from job_controller.core.model import (
-    GangStatus,
-    Job,
-    JobStatus,
-    Observed,
-    Options,
-    PodGroup,
-    RoleStatus,
-)
+from job_controller.core.job import Job
+from job_controller.core.job_status import GangStatus, JobStatus, RoleStatus
+from job_controller.core.model import Observed, Options
 from job_controller.core.parse import parse_job, parse_pod_group
+from job_controller.core.parts import PodGroup
 from job_controller.core.pods import Pod, PodState
 from job_controller.core.render import Frame, render_pod
 from job_controller.features import with_features

@@ -1,4 +1,4 @@
-"""What a replica remembers of objects ends with the objects."""
+"""A replica forgets objects that are gone."""
 
 from __future__ import annotations
 

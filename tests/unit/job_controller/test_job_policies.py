@@ -13,7 +13,8 @@ from tests.unit.job_controller.builders import make_job, make_pod
 from job_controller.core import names
 from job_controller.core.clean_up import deletes_children
 from job_controller.core.failure import failure_message, first_failures
-from job_controller.core.model import JobStatus, Observed, RoleStatus
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.model import Observed
 from job_controller.core.phase import decide_phase
 from job_controller.core.pods import Failure, PodState
 from job_controller.core.restart_policy import restart_policy

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import GATE, job_of, make_job, render
 
-from job_controller.core.model import Options, SampleSet
+from job_controller.core.model import Options
+from job_controller.core.parts import SampleSet
 from job_controller.core.pods import PodId
 from job_controller.core.render import render_config_map, render_service
 from paddlewheel.testkit.paddlejobs import (

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.core.model import NodeLife, Observed
+from job_controller.core.model import Observed
+from job_controller.core.parts import NodeLife
 from job_controller.core.pods import Failure, PodState
 from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.leases import LISTED_FROM, READS_AT_ONCE
@@ -556,7 +557,7 @@ async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_f
     seen = held("demo", "node-0", "node-1")
     lives = (await leases.read(seen)).node_lives
     assert (lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
-    leases.forget(seen.job.key)
+    leases.forget(seen.job.key, "")
     assert len(leases) == 0
 
 

@@ -18,8 +18,12 @@ from job_controller.core.events import (
 )
 from job_controller.core.facts import FACTS, Case
 from job_controller.core.gate import Gate
-from job_controller.core.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.core.pods import Failure, Pod, PodId, PodState, parse_pod
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.model import Observed
+from job_controller.core.parse_pod import parse_pod
+from job_controller.core.pods import Failure, Pod, PodId, PodState
+from job_controller.core.refused import refused_status
 from job_controller.core.render import render_config_map, render_service
 from job_controller.core.verdict import End, GoOn
 from paddlewheel.contracts.announcements import Announcement
@@ -290,7 +294,7 @@ def test_a_pod_is_referred_to_without_its_version() -> None:
 
 def test_a_refused_spec_is_pending_and_says_why() -> None:
     job = replace(make_job(worker=make_role(), **WRONG), generation=3)
-    refused = status.refused_status(Observed(job), GoOn(), NOW)
+    refused = refused_status(Observed(job), GoOn(), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
     assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
@@ -301,14 +305,14 @@ def test_a_refused_spec_is_pending_and_says_why() -> None:
 
 def test_a_refused_spec_of_a_running_job_leaves_its_phase() -> None:
     job = replace(make_job(worker=make_role(), **WRONG), status=in_phase(names.RUNNING))
-    assert status.refused_status(Observed(job), GoOn(), NOW).phase == names.RUNNING
+    assert refused_status(Observed(job), GoOn(), NOW).phase == names.RUNNING
 
 
 def test_the_last_status_is_of_the_last_generation() -> None:
     job = replace(make_job(worker=make_role()), generation=4)
     last = status.deleted_status(Observed(job), NOW)
     assert (last.phase, last.observed_generation) == (names.TERMINATING, 4)
-    assert [a.fact for a in last.announcements] == ["JobDeleted"]
+    assert [a.fact for a in last.announcements] == ["JobAccepted", "JobDeleted"]
 
 
 OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)

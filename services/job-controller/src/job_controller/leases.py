@@ -23,7 +23,7 @@ from paddlewheel.operator.concurrency import gather_bounded
 READS_AT_ONCE = 16
 """Leases that are read at the same time for all jobs. The client does not limit calls about Leases."""
 LISTED_FROM = 64
-"""As many Leases of one namespace are read with one list."""
+"""From this number on, Leases of one namespace are read with one list."""
 _MOST_GAPS = 5
 """A Lease with more gaps than this is given up, since it may never be read without one."""
 

@@ -13,9 +13,13 @@ from tests.unit.job_controller.properties.server import KEY, KEYS, KINDS, ModelC
 
 from job_controller.app import claim
 from job_controller.core import names
+from job_controller.core.conclude import conclude
 from job_controller.core.facts import FACTS, Case
-from job_controller.core.model import Job, JobStatus, Observed, Options, SampleSet
-from job_controller.core.plan import Plan, conclude, plan
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, Plan
+from job_controller.core.model import Observed, Options
+from job_controller.core.parts import SampleSet
+from job_controller.core.plan import plan
 from job_controller.features.dataset.rules import needs_sample_set
 from job_controller.features.kept_logs.rules import pods_to_read
 from job_controller.features.silent_nodes.observe import NAMESPACE

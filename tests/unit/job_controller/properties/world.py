@@ -20,7 +20,8 @@ from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, mu
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.core import names
-from job_controller.core.model import Observed, Options, SampleSet
+from job_controller.core.model import Observed, Options
+from job_controller.core.parts import SampleSet
 from job_controller.core.plan import plan
 from job_controller.core.program_end import with_program_ends
 from job_controller.core.status import has_succeeded

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from job_controller.core.environment import told_pods
-from job_controller.core.model import DIGEST_VERSION, Observed
+from job_controller.core.job import DIGEST_VERSION
+from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import RestartScope
@@ -15,7 +16,7 @@ from paddlewheel.contracts.reasons import Reason
 
 @dataclass(frozen=True)
 class Change:
-    """Why all pods are made anew though none has failed."""
+    """The reason for which all pods are replaced though none has failed."""
 
     cause: Reason
     message: str

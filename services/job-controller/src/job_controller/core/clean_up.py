@@ -1,9 +1,10 @@
-"""Which pods and Services of a finished job are deleted."""
+"""The choice of the pods and Services of a finished job that are deleted."""
 
 from __future__ import annotations
 
 from job_controller.core import names
-from job_controller.core.model import Job, Observed
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
@@ -23,7 +24,7 @@ def deletes_children(policy: str, phase: str) -> bool:
 
 
 def pods_to_delete(seen: Observed) -> tuple[Pod, ...]:
-    """All, or those that still run: the end of a job frees what it holds, unless it says Never."""
+    """All pods, or the pods that still run. The end of a job frees resources unless its policy is Never."""
     job = seen.job
     there = [pod for pod in (*seen.pods, *seen.old_pods) if not pod.terminating]
     if deletes_children(job.spec.clean_pod_policy, job.status.phase):
@@ -32,7 +33,7 @@ def pods_to_delete(seen: Observed) -> tuple[Pod, ...]:
 
 
 def _ends_pods(job: Job) -> bool:
-    """A deadline ends pods whatever the policy says about keeping them."""
+    """A deadline ends pods under every policy."""
     failed = find(job.status.conditions, names.CONDITION_FAILED)
     is_over_deadline = failed is not None and failed.reason == Reason.DEADLINE_EXCEEDED
     keeps_all = job.spec.clean_pod_policy not in _DELETED_AT or job.spec.clean_pod_policy == "Never"

@@ -6,7 +6,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from job_controller.core import names
-from job_controller.core.model import Job, Options
+from job_controller.core.job import Job
+from job_controller.core.model import Options
 from paddlewheel.contracts.generated.jobs_v1 import JobDeleted
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.operator.domain.facts import has_expired

@@ -1,12 +1,13 @@
-"""Kubernetes Events about a job: what `kubectl describe` shows, each said once."""
+"""Kubernetes Events about a job, which `kubectl describe` shows. Each is created once."""
 
 from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import Job, JobStatus
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.phase import is_growth
 from job_controller.core.pods import Pod, PodId
-from job_controller.core.scaling import is_growth
 from job_controller.core.verdict import Restart
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.reasons import Reason
@@ -20,7 +21,7 @@ _BY_THE_USER = (
     Reason.WAITING_IN_QUEUE,
     Reason.FORMER_JOB_ENDING,
 )
-"""What a gate may wait for without anything being wrong."""
+"""Reasons of a closed gate that are no fault."""
 
 
 def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
@@ -34,7 +35,7 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
 
 
 def restart_event(why: Restart) -> KubernetesEvent:
-    """Pods are made anew; a warning when none of the user's changes is the cause."""
+    """Pods are replaced. The Event is a warning unless a change by the user is the cause."""
     lost = "the lost pod is" if len(why.only) == 1 else f"{len(why.only)} lost pods are"
     what = f"{lost} replaced" if why.only else "all pods are made anew"
     return KubernetesEvent(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from job_controller.core import names
-from job_controller.core.model import Job, JobStatus, RoleStatus
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, RoleStatus
 from job_controller.core.pods import PodState
 from job_controller.core.results import published_digest, why_unpublished
 from paddlewheel.contracts.conditions import find, is_true

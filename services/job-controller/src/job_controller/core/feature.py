@@ -8,8 +8,10 @@ from datetime import datetime
 
 from job_controller.core.changes import Change
 from job_controller.core.gate import Gate
+from job_controller.core.job import Manifest, Role
+from job_controller.core.job_status import JobStatus
 from job_controller.core.losses import Loss
-from job_controller.core.model import JobStatus, Manifest, Observed, Options, Role
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import Failure, Pod, PodId
 from job_controller.core.verdict import Restart
 from paddlewheel.contracts.conditions import Condition
@@ -33,12 +35,12 @@ class Doubt:
 
 
 class Feature:
-    """A feature of jobs. It overrides the questions that it answers; all others have the answer of a job
-    without it."""
+    """A feature of jobs. It overrides the questions that it answers. All others have the answer of a job
+    without it.
 
-    def applies_to(self, seen: Observed) -> bool:
-        """Asked first in each pass. When this is False, nothing else is asked in the pass."""
-        raise NotImplementedError
+    `features/__init__.py` has a line for each feature, with the condition under which it applies to a job. A
+    feature that does not apply gets no other question.
+    """
 
     # What time changes
 

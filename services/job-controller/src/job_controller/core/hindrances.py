@@ -7,7 +7,7 @@ from job_controller.core.pods import Pod
 
 
 def hindered_pod(seen: Observed) -> Pod | None:
-    """The first hindered pod of those that train together. A pod that keeps all others from running comes
+    """The first hindered pod of the pods that train together. A pod that keeps all others from running comes
     before it."""
     found = (pod for feature in seen.features if (pod := feature.hindrance(seen)))
     return next(found, next((pod for pod in seen.world_pods if pod.hindrance), None))

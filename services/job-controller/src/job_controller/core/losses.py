@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.failure import failure_message, first_failures
+from job_controller.core.job import Job
 from job_controller.core.model import Observed
 from job_controller.core.pods import Failure, Pod, PodId
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
@@ -132,3 +133,46 @@ _HOW_LOST = {
     Reason.MOUNT_LOST: "has lost the mount of its data",
     Reason.REJECTED_BY_NODE: "was refused by its node",
 }
+
+
+# Kubelets restart containers in place when the template has a `restartPolicy` of its own. The pods of such a
+# job do not fail, so its failure rules never apply. The restarts are counted instead, also after the pods are
+# replaced.
+
+
+def in_place_message(seen: Observed) -> str:
+    """How often, and in which pod most; "" for no restart."""
+    counts = {pod.name: pod.restarts for pod in _ranks_of(seen) if pod.restarts}
+    if not counts:
+        return ""
+    most = max(counts, key=lambda name: counts[name])
+    total = _times(sum(counts.values()))
+    return f"kubelets restarted containers {total} in place, those of pod {most} {_times(counts[most])}"
+
+
+def is_beyond_in_place_limit(seen: Observed) -> bool:
+    """Restarts in place and those of pods count together."""
+    limit, count = _in_place_limit(seen.job), sum(pod.restarts for pod in _ranks_of(seen))
+    if limit is None or not count:
+        return False
+    return count + seen.status.budgets.get("backoffLimit", 0) > limit
+
+
+def restarts_given_up(seen: Observed, only: Collection[str]) -> int:
+    """Restarts in place of the pods that are replaced now: all, or those with these uids."""
+    if _in_place_limit(seen.job) is None:
+        return 0
+    return sum(pod.restarts for pod in _ranks_of(seen) if not only or pod.uid in only)
+
+
+def _in_place_limit(job: Job) -> int | None:
+    """Elastic pods are restarted in place by design."""
+    return None if job.elastic else job.spec.backoff_limit
+
+
+def _ranks_of(seen: Observed) -> list[Pod]:
+    return [pod for pod in seen.known_pods if seen.job.trains(pod.id)]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

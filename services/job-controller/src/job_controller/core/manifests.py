@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.core import names
-from job_controller.core.model import Job, Manifest
+from job_controller.core.job import Job, Manifest
 
 
 def child_metadata(job: Job, name: str, labels: dict[str, str]) -> Manifest:

@@ -22,22 +22,22 @@ CONFIG_MAP = "ConfigMap"
 POD_GROUP = "PodGroup"
 VOLCANO_POD_GROUP = "Volcano PodGroup"
 POD_GROUPS = (POD_GROUP, VOLCANO_POD_GROUP)
-"""Of Kubernetes itself, and of Volcano. The clusters' APIs may have none of them, and gain or lose them."""
+"""PodGroups of Kubernetes itself, and of Volcano. A cluster's API may have none, and gain or lose them."""
 BEFORE_PODS = (CONFIG_MAP, SERVICE_KIND, *POD_GROUPS)
 """Kinds that pods need: no pod is created while one of these is in trouble."""
 WORKLOAD = "Workload"
-"""Of Kueue, whose API a cluster may not have."""
+"""A kind of Kueue, whose API a cluster may not have."""
 RESOURCE_FLAVOR = "ResourceFlavor"
 PRIORITY_CLASS = "PriorityClass"
 WORKLOAD_PRIORITY_CLASS = "WorkloadPriorityClass"
-"""Of Kueue: a priority in queues that is none of pods."""
+"""A kind of Kueue: a priority in queues that is not the priority of pods."""
 KEPT_LOGS = "ConfigMap with logs"
 """A kind of its own for the executor: these are written once, never watched."""
 
 LABEL_NAME = "paddle-res-name"
 LABEL_TYPE = "paddle-res-type"
 LABEL_JOB = "paddlepaddle.org/paddlejob"
-"""On every child: the job's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
+"""Label of every child: the job's name, for `kubectl logs -l` and `kubectl delete pod -l`."""
 ANNOTATION_ROLE = "paddle-resource"
 ANNOTATION_HOST_PORT = "host-port"
 ANNOTATION_RELEASED = "paddlepaddle.org/released"
@@ -45,9 +45,9 @@ ANNOTATION_WAITS_FOR = "paddlepaddle.org/waits-for"
 ANNOTATION_EPOCH = "paddlepaddle.org/epoch"
 ANNOTATION_DATA_NODE = "paddlepaddle.org/data-node"
 ANNOTATION_TEMPLATE = "paddlepaddle.org/template"
-"""Of what a pod was made: a digest of its template."""
+"""Annotation of a pod: a digest of its template."""
 ANNOTATION_RESTART = RESTART
-"""On a job: a new value, such as a time stamp, restarts it. On a pod: the value that it was made with."""
+"""Annotation. A new value on a job, such as a time stamp, restarts it. Pods have the value of their time."""
 
 PROGRESS_URL = "PADDLEWHEEL_PROGRESS_URL"
 PROGRESS_TOKEN = "PADDLEWHEEL_PROGRESS_TOKEN"  # noqa: S105 - a variable's name
@@ -55,13 +55,13 @@ ELASTIC_WORKERS = "PADDLE_ELASTIC_NP"
 """Variable of a pod with Paddle's own elastic launcher: the number of workers."""
 
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
-"""On a job: the LocalQueue of Kueue that it waits in."""
+"""Label of a job: the LocalQueue of Kueue that it waits in."""
 LABEL_QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
-"""On a job: its WorkloadPriorityClass."""
+"""Label of a job: its WorkloadPriorityClass."""
 
 VOLCANO_SCHEDULER = "volcano"
 ANNOTATION_GROUP = "scheduling.k8s.io/group-name"
-"""On a pod: its PodGroup, for Volcano."""
+"""Annotation of a pod: its PodGroup, for Volcano."""
 ANNOTATION_VOLCANO_GROUP = "scheduling.volcano.sh/group-name"
 """The same under the name that Volcano itself gives."""
 VOLCANO_TASK = "volcano.sh/task-spec"
@@ -79,7 +79,7 @@ OWN_ANNOTATIONS = frozenset(
         ANNOTATION_RESTART,
     }
 )
-"""Of pods; those of a template, as copied from a pod, would be taken for this service's own words."""
+"""Annotations of pods. A template may have them too when it was copied from a pod. They are removed there."""
 
 GATE_CONTAINER = "coord-paddle"
 GATE_VOLUME = "paddlewheel-gate"

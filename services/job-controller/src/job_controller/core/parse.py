@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from job_controller.core import names
-from job_controller.core.model import (
-    Flavor,
-    GangStatus,
-    Job,
-    JobStatus,
-    LostMount,
-    PodGroup,
-    Priority,
-    RoleStatus,
-    SampleSet,
-    Workload,
-)
+from job_controller.core.job import Job
+from job_controller.core.job_status import GangStatus, JobStatus, RoleStatus
+from job_controller.core.parts import Flavor, LostMount, PodGroup, Priority, SampleSet, Workload
 from job_controller.core.pods import PodState
 from paddlewheel.contracts import crds
 from paddlewheel.contracts.conditions import parse_conditions
@@ -36,6 +27,8 @@ from paddlewheel.contracts.objects import (
 from paddlewheel.contracts.stamps import parse_stamp
 
 Raw = Mapping[str, Any]
+ParseJob = Callable[[dict[str, Any]], Job | None]
+"""Parses a job. None for one that cannot be parsed, which its own pass reports."""
 
 
 def parse_job(raw: Raw) -> Job:

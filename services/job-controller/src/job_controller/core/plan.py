@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 from job_controller.core import names
 from job_controller.core.clean_up import deletes_children, pods_to_delete
 from job_controller.core.deletion import expires_at, is_patience_over, without_finalizer
-from job_controller.core.environment import config_data, overlong_list
+from job_controller.core.environment import config_data, told_port
 from job_controller.core.events import (
     end_event,
     expiry_event,
@@ -20,24 +20,22 @@ from job_controller.core.events import (
     restart_event,
     scale_events,
 )
-from job_controller.core.gate import Gate, decide_gate
-from job_controller.core.model import Job, JobStatus, Observed, Options
+from job_controller.core.gate import Gate
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, Plan
+from job_controller.core.model import Observed, Options
+from job_controller.core.phase import missing_pods, surplus_pods
 from job_controller.core.pods import Pod, PodId
-from job_controller.core.ports import crowded_node, told_port
 from job_controller.core.program_end import with_program_ends
-from job_controller.core.render import Frame, frame_of, render_config_map, render_pod, render_service
-from job_controller.core.scaling import missing_pods, surplus_pods
+from job_controller.core.refused import has_outlived_success, refused_restart, refused_status
+from job_controller.core.render import frame_of, render_config_map, render_pod, render_service
 from job_controller.core.status import (
     active_status,
     deleted_status,
-    has_outlived_success,
     has_succeeded,
     held_status,
     present_status,
-    refused_restart,
-    refused_status,
     restarted_status,
-    with_condition,
 )
 from job_controller.core.verdict import (
     End,
@@ -46,47 +44,28 @@ from job_controller.core.verdict import (
     Restart,
     decide_verdict,
     ends_at,
-    is_held,
     next_start,
     start_times,
 )
 from job_controller.features import with_features
 from job_controller.timing import (
     EXPIRED_PODS_GRACE_SECONDS,
-    FIRST_STATUS_GRACE_SECONDS,
     NODE_LEASE_READ_INTERVAL_SECONDS,
 )
 from paddlewheel.contracts.announcements import pending
-from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
-from paddlewheel.contracts.stamps import parse_stamp
-from paddlewheel.core.errors import Conflict
-from paddlewheel.operator.domain import plan as operator
 from paddlewheel.operator.domain.plan import (
     Action,
-    Applied,
     Create,
     Delete,
-    KubernetesEvent,
     LazyManifest,
     Patch,
-    Trouble,
     earliest,
 )
 
-Plan = operator.Plan[JobStatus]
-
-_BEGINNINGS = [
-    {
-        (names.CONDITION_ACCEPTED, Reason.ACCEPTED),
-        (names.CONDITION_ADMITTED, Reason.NOTHING_TO_WAIT_FOR),
-        (names.CONDITION_RUNNING, running),
-    }
-    for running in (Reason.PODS_PENDING, Reason.PODS_STARTING)
-]
-"""Conditions of a job whose pods start with nothing in their way."""
+_PASSED = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 
 
 def plan(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -114,94 +93,6 @@ def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
     if job.problems:
         return _plan_refused(seen, now)
     return _plan_active(seen, options, now)
-
-
-def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
-    """Add what failed to the status; it is tried again later."""
-    status = todo.status
-    if status is None or is_held(status):
-        return todo
-    todo = _with_unkept_logs(todo, applied)
-    trouble = _trouble(seen, status, applied)
-    if trouble is None:
-        left = _first_status_waits(seen, status, now)
-        if left is not None and todo.requeue_after != 0.0:
-            return replace(todo, status=None, events=(), requeue_after=earliest(todo.requeue_after, left))
-        return replace(todo, status=_unblocked(seen, status, now))
-    reason, message = trouble.shown_reason, trouble.shown_message
-    condition = Condition(names.CONDITION_BLOCKED, "True", reason, message)
-    before = find(seen.job.status.conditions, names.CONDITION_BLOCKED)
-    is_known = before is not None and (before.status, before.message) == ("True", message)
-    warnings = tuple(event for event in todo.events if event.type == "Warning")
-    events = warnings if is_known else (*warnings, KubernetesEvent("Warning", reason, message))
-    return replace(todo, status=with_condition(seen.job, status, condition, now), events=events)
-
-
-def _first_status_waits(seen: Observed, status: JobStatus, now: datetime) -> float | None:
-    """Seconds for which the first status of a job need not be written: there is nothing to say but that its
-    pods start. None: write it now."""
-    created = parse_stamp(seen.job.created_at)
-    if seen.job.status.phase or created is None or not _merely_starts(status):
-        return None
-    age = (now - created).total_seconds()
-    # An API server whose clock is ahead must not delay the status.
-    return FIRST_STATUS_GRACE_SECONDS - age if 0 <= age < FIRST_STATUS_GRACE_SECONDS else None
-
-
-def _merely_starts(status: JobStatus) -> bool:
-    return status.gang is None and {(c.type, c.reason) for c in status.conditions} in _BEGINNINGS
-
-
-def _trouble(seen: Observed, status: JobStatus, applied: Applied) -> Trouble | None:
-    """The cause for Blocked; while a job is gated, an unreadable data set is the gate's own reason."""
-    is_gated = status.condition(names.CONDITION_ADMITTED) == "False"
-    beyond = {seen.job.pod_name(place) for place in seen.job.pod_ids if not seen.job.trains(place)}
-    troubles = (t for t in applied.troubles if not _passes_by_itself(t))
-    # A job that trains is not blocked by what keeps it from growing, as a quota may.
-    children = replace(applied, troubles=tuple(t for t in troubles if not _is_of_pods(t, beyond)))
-    return children.first or _crowd(seen, status) or (None if is_gated else seen.trouble)
-
-
-def _passes_by_itself(trouble: Trouble) -> bool:
-    """Logs block nothing, and a Workload that Kueue has changed meanwhile is patched as it is then."""
-    has_changed = (trouble.kind, trouble.reason) == (names.WORKLOAD, Conflict.__name__)
-    return trouble.kind == names.KEPT_LOGS or has_changed
-
-
-def _is_of_pods(trouble: Trouble, pods: Collection[str]) -> bool:
-    return trouble.kind == names.POD and trouble.key.name in pods
-
-
-def _crowd(seen: Observed, status: JobStatus) -> Trouble | None:
-    """The reason for which the pods cannot get their addresses."""
-    if status.final or seen.job.deleted_at is not None:
-        return None
-    causes = {
-        Reason.HOST_PORTS_EXHAUSTED: crowded_node(seen),
-        Reason.INVALID_SPEC: overlong_list(seen, told_port(seen.job)),
-    }
-    troubles = (
-        Trouble("create", names.CONFIG_MAP, seen.job.key, reason, message)
-        for reason, message in causes.items()
-        if message
-    )
-    return next(troubles, None)
-
-
-def _with_unkept_logs(todo: Plan, applied: Applied) -> Plan:
-    """Logs that cannot be kept block nothing; a refusal is final, so its Event is emitted once."""
-    trouble = next((t for t in applied.troubles if t.kind == names.KEPT_LOGS), None)
-    if trouble is None:
-        return todo
-    event = KubernetesEvent("Warning", trouble.shown_reason, trouble.shown_message)
-    return replace(todo, events=(event,) if trouble.is_refusal else ())
-
-
-def _unblocked(seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
-    if seen.job.status.condition(names.CONDITION_BLOCKED) != "True":
-        return status
-    condition = Condition(names.CONDITION_BLOCKED, "False", Reason.RECOVERED)
-    return with_condition(seen.job, status, condition, now)
 
 
 def _plan_deletion(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -280,7 +171,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
-    gate = decide_gate(seen, options, has_ended=is_done or isinstance(verdict, End))
+    gate = _gate(seen, options, has_ended=is_done or isinstance(verdict, End))
     if isinstance(verdict, Restart | Hold):
         # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
         return Plan(active_status(seen, gate, GoOn(), now, options), requeue_after=0.0)
@@ -294,7 +185,15 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         return _plan_gated(base, seen, gate, options, now)
     if any(feature.must_wait(seen, options) for feature in seen.features):
         return base
-    return _with_children(base, seen, frame_of(seen, told_port(job), options), now)
+    return _with_children(base, seen, options, now)
+
+
+def _gate(seen: Observed, options: Options, *, has_ended: bool) -> Gate:
+    """The first closed gate. When no gate is closed, an open gate with its reason. A job that has ended waits
+    for nothing."""
+    gates = [gate for feature in seen.features if (gate := feature.gate(seen, options))]
+    closed = (gate for gate in gates if not gate.is_open and not has_ended)
+    return next(closed, next((gate for gate in gates if gate.is_open), _PASSED))
 
 
 def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
@@ -358,11 +257,13 @@ def _metadata_patch(seen: Observed, gate: Gate, options: Options) -> Mapping[str
     return patch or None
 
 
-def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> Plan:
+def _with_children(base: Plan, seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
-    missing, surplus = _due_pods(seen, frame.options, now), surplus_pods(seen)
-    data = config_data(seen, frame.port)
-    before = (feature.children(seen, frame.options) for feature in seen.features)
+    missing, surplus = _due_pods(seen, options, now), surplus_pods(seen)
+    scaled = scale_events(job, missing, surplus) if missing or surplus else ()
+    port = told_port(job)
+    data = config_data(seen, port)
+    before = (feature.children(seen, options) for feature in seen.features)
     after = (feature.updates(seen, has_addresses=data is not None) for feature in seen.features)
     return replace(
         base,
@@ -370,16 +271,16 @@ def _with_children(base: Plan, seen: Observed, frame: Frame, now: datetime) -> P
             *_end_old_world(seen),
             # First the ConfigMap, so that no new pod ever starts with old addresses.
             *_config_map(seen, data),
-            *_services(seen, frame),
+            *_services(seen, port),
             *(action for actions in before for action in actions),
-            *_new_pods(seen, frame, missing),
+            *_new_pods(seen, port, missing, options),
             *(action for actions in after for action in actions),
             *_delete_pods(job, surplus),
             *_surplus_services(seen),
         ),
         # The caches of jobs and of pods differ in age: a job that has ended meanwhile must not run again.
         verify=bool(missing),
-        events=(*base.events, *scale_events(job, missing, surplus)),
+        events=(*base.events, *scaled),
         requeue_after=earliest(base.requeue_after, seen.retry_after),
     )
 
@@ -405,12 +306,12 @@ def _config_map(seen: Observed, data: Mapping[str, str] | None) -> tuple[Action,
     return (Patch(names.CONFIG_MAP, seen.job.key, {"data": gone | changed}),)
 
 
-def _services(seen: Observed, frame: Frame) -> tuple[Action, ...]:
+def _services(seen: Observed, port: int) -> tuple[Action, ...]:
     job = seen.job
     pods = () if seen.waits_for_former else _service_pods(job)
     named = ((Key(job.key.namespace, job.pod_name(pod)), pod) for pod in pods)
     return tuple(
-        Create(names.SERVICE_KIND, LazyManifest(key, partial(render_service, job, pod, frame.port)))
+        Create(names.SERVICE_KIND, LazyManifest(key, partial(render_service, job, pod, port)))
         for key, pod in named
         if key.name not in seen.services
     )
@@ -421,11 +322,12 @@ def _service_pods(job: Job) -> tuple[PodId, ...]:
     return job.pod_ids if job.network is Network.SERVICE else ()
 
 
-def _new_pods(seen: Observed, frame: Frame, missing: tuple[PodId, ...]) -> tuple[Action, ...]:
-    if seen.trouble is not None:
+def _new_pods(seen: Observed, port: int, missing: tuple[PodId, ...], options: Options) -> tuple[Action, ...]:
+    if seen.trouble is not None or not missing:
         # Where they should run depends on the data set.
         return ()
-    job, roles = frame.job, {r.name: r for r in frame.job.roles}
+    job, roles = seen.job, {r.name: r for r in seen.job.roles}
+    frame = frame_of(seen, port, options)
     manifests = (
         LazyManifest(
             Key(job.key.namespace, job.pod_name(p)), partial(render_pod, frame, roles[p.role], p.ordinal)

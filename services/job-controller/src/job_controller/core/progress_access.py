@@ -20,11 +20,11 @@ class ProgressAccess:
     key: bytes = field(repr=False)
 
     def url_of(self, uid: str, restart_epoch: int) -> str:
-        """Where the pods of one epoch of a job report."""
+        """The address to which the pods of one epoch of a job report."""
         return f"{self.url.rstrip('/')}{PATH}{uid}/{restart_epoch}"
 
     def token_of(self, uid: str) -> str:
-        """What the pods of one job prove with that they are its own: HMAC-SHA256 of the job's uid, in hex."""
+        """The token of the pods of one job: HMAC-SHA256 of the job's uid, in hex."""
         return hmac.new(self.key, uid.encode(), hashlib.sha256).hexdigest()
 
     def accepts(self, uid: str, authorization: str) -> bool:

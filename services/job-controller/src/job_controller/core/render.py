@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from job_controller.core import names
 from job_controller.core.environment import container_env
 from job_controller.core.feature import Shape
+from job_controller.core.job import Job, Manifest, Role
 from job_controller.core.manifests import child_metadata
-from job_controller.core.model import Job, Manifest, Observed, Options, Role
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.core.restart_policy import restart_policy
 from paddlewheel.contracts.crds import Network

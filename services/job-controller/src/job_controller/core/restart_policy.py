@@ -1,8 +1,8 @@
-"""Which restartPolicy a pod gets."""
+"""The restartPolicy of a pod."""
 
 from __future__ import annotations
 
-from job_controller.core.model import Job, Role
+from job_controller.core.job import Job, Role
 from paddlewheel.contracts.crds import WORKER, Network
 
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.core import names
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from job_controller.core.pods import PodId, PodState
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.base import found

@@ -1,4 +1,4 @@
-"""The job's status, computed afresh from what is observed now."""
+"""The status of a job, computed from what is observed now."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from datetime import datetime
 from job_controller.core import names
 from job_controller.core.facts import FACTS, Case
 from job_controller.core.gate import Gate
-from job_controller.core.hindrances import hindered_pod
-from job_controller.core.in_place import in_place_message, restarts_given_up
-from job_controller.core.model import Job, JobStatus, Observed, Options, RoleStatus
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.losses import restarts_given_up
+from job_controller.core.model import Observed, Options
 from job_controller.core.phase import decide_phase
 from job_controller.core.pods import ENDED, Pod, PodId, PodState
 from job_controller.core.results import decide_results, decide_saved_model, why_unpublished
+from job_controller.core.running import count_running, restarting_message, running_condition
 from job_controller.core.verdict import (
     End,
     GoOn,
@@ -26,20 +28,17 @@ from job_controller.core.verdict import (
     with_delays_reset,
 )
 from paddlewheel.contracts.conditions import Condition, find, set_condition
-from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.crds.paddlejob import LastRestart
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
-from paddlewheel.operator.domain.hindrance import Hindrance
 from paddlewheel.operator.domain.plan import shorten
 
-_OPEN = Gate(True, Reason.NOTHING_TO_WAIT_FOR)
 _DEFAULTS = Options()
 
 
 def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
     """Set one condition, with the generation of the spec that it was decided for."""
-    return _with_conditions(job, status, (condition,), now)
+    return with_conditions(job, status, (condition,), now)
 
 
 def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
@@ -48,59 +47,7 @@ def with_facts(job: Job, status: JobStatus, now: datetime) -> JobStatus:
     return replace(status, announcements=facts)
 
 
-def refused_status(seen: Observed, verdict: GoOn | End, now: datetime) -> JobStatus:
-    """The spec can never work: say so. A job that was accepted before is followed to its end."""
-    status = present_status(seen)
-    status = replace(status, phase=status.phase or names.PENDING)
-    if status.roles or isinstance(verdict, End):
-        status = _outlived_status(seen, status, verdict, now)
-    return with_facts(seen.job, with_refusal(seen.job, status, now), now)
-
-
-def with_refusal(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """What is wrong with the spec, as a condition."""
-    condition = Condition(names.CONDITION_ACCEPTED, "False", Reason.INVALID_SPEC, "; ".join(job.problems))
-    return with_condition(job, status, condition, now)
-
-
-def _outlived_status(seen: Observed, status: JobStatus, verdict: GoOn | End, now: datetime) -> JobStatus:
-    """Phase, times and conditions of a job whose spec has become wrong: what it was before decides."""
-    phase = decide_phase(_outlived(status), status.roles)
-    phase = names.FAILED if isinstance(verdict, End) and phase != names.COMPLETED else phase
-    ready = _ready(_asked_for(seen.job, status), _running(status.roles), phase in names.FINAL_PHASES)
-    status = replace(
-        status,
-        phase=phase,
-        ready=ready,
-        results=decide_results(seen, phase),
-        saved_model=decide_saved_model(seen, phase),
-    )
-    status = _with_times(status, seen, now)
-    # No pods are made of a wrong spec, so there is no time at which they will be.
-    running = _running_condition(seen, status, _OPEN, now, begins=None)
-    current = (running, *_end_conditions(seen.job, status, verdict))
-    return _with_conditions(seen.job, status, current, now)
-
-
-def has_outlived_success(seen: Observed) -> bool:
-    """A job whose spec has become wrong has succeeded as it was before."""
-    status = present_status(seen)
-    return bool(status.roles) and decide_phase(_outlived(status), status.roles) == names.COMPLETED
-
-
-def _outlived(status: JobStatus) -> dict[str, int]:
-    """Pods by role that trained together, or should have, when the job's spec was last right."""
-    sizes = {name: max(len(role.refs), sum(role.counts.values())) for name, role in status.roles.items()}
-    world, waiting = status.world, 0
-    if world and WORKER in sizes:
-        sizes[WORKER], waiting = min(sizes[WORKER], world.workers), world.of - world.workers
-    never_made = max(0, _wanted_before(status) - waiting - sum(sizes.values()))
-    # Their role is not recorded: none of the roles that end the job has succeeded without them.
-    deciding = [WORKER] if WORKER in sizes else list(sizes)
-    return sizes | {role: sizes[role] + never_made for role in deciding}
-
-
-def _wanted_before(status: JobStatus) -> int:
+def wanted_before(status: JobStatus) -> int:
     """Pods that the job asked for when its spec was last right, 0 when it never was."""
     wanted = status.ready.partition("/")[2]
     return int(wanted) if wanted.isdecimal() else 0
@@ -124,7 +71,7 @@ def present_status(seen: Observed) -> JobStatus:
         return status
     roles = {name: _followed(seen, name, role) for name, role in status.roles.items()}
     has_ended = status.final or bool(status.completion_time)
-    ready = _ready(_asked_for(job, status), _running(roles), has_ended)
+    ready = ready_text(asked_for(job, status), count_running(roles), has_ended)
     return replace(status, roles=roles, ready=ready)
 
 
@@ -149,13 +96,13 @@ def held_status(seen: Observed, why: Hold, now: datetime) -> JobStatus:
     return with_condition(job, status, condition, now)
 
 
-def _asked_for(job: Job, status: JobStatus) -> int:
+def asked_for(job: Job, status: JobStatus) -> int:
     """Pods, by the spec that was right last; by the present one when none ever was."""
-    return _wanted_before(status) or len(job.pod_ids)
+    return wanted_before(status) or len(job.pod_ids)
 
 
 def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
-    """What lives is counted as it is now; what has ended stays counted when its pod is gone."""
+    """Living pods are counted as they are now. Ended pods stay counted when they are gone."""
     pods = [p for p in seen.pods if p.id.role == name and not p.terminating]
     done = seen.succeeded_indexes(name)
     counts = _counts(seen, pods, done)
@@ -164,7 +111,7 @@ def _followed(seen: Observed, name: str, recorded: RoleStatus) -> RoleStatus:
 
 
 def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, int]:
-    """Pods by state; those that have succeeded, though they may be gone, are `done`."""
+    """Pods by state. `done` has the pods that have succeeded, also when they are gone."""
     counts = Counter(p.state for p in pods if p.id not in seen.succeeded)
     return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
 
@@ -181,7 +128,7 @@ def active_status(
         job.status,
         phase=phase,
         mode=job.mode.value,
-        ready=_ready(len(job.pod_ids), _running(roles), phase in names.FINAL_PHASES),
+        ready=ready_text(len(job.pod_ids), count_running(roles), phase in names.FINAL_PHASES),
         selector=job.selector,
         roles=roles,
         world=job.fitting_world,
@@ -193,16 +140,16 @@ def active_status(
         gang=None,
         observed_generation=job.generation,
     )
-    status = _with_times(status, seen, now)
+    status = with_times(status, seen, now)
     for feature in seen.features:
         status = feature.recorded(seen, status, options, now)
     found = (feature.conditions(seen, status, options, now) for feature in seen.features)
     current = (
         *_conditions(seen, status, gate, now),
         *(condition for conditions in found for condition in conditions),
-        *_end_conditions(job, status, verdict),
+        *end_conditions(job, status, verdict),
     )
-    status = _with_conditions(job, status, current, now)
+    status = with_conditions(job, status, current, now)
     causes = (feature.stuck_on(seen, status, gate, now) for feature in seen.features if not status.final)
     cause = next(filter(None, causes), None)
     if cause and cause not in status.stuck_on:
@@ -230,7 +177,7 @@ def is_between_epochs(seen: Observed) -> bool:
 
 
 def has_succeeded(seen: Observed) -> bool:
-    """What ends a job well is there, whatever else has happened to it."""
+    """The pods that end the job have succeeded, also when others have failed."""
     return decide_phase(_sizes(seen.job), count_roles(seen)) == names.COMPLETED
 
 
@@ -256,23 +203,18 @@ def restarted_status(seen: Observed, why: Restart, now: datetime) -> JobStatus:
         phase=names.RESTARTING,
         epoch=before.epoch + 1,
         roles={role.name: RoleStatus() for role in job.roles},
-        ready=_ready(len(job.pod_ids), 0, False),
+        ready=ready_text(len(job.pod_ids), 0, False),
         results={},
         saved_model=None,
         world=why.world or before.world,
         replacing=(),
-        # Decided anew when all pods run.
+        # Decided again when all pods run.
         conditions=tuple(c for c in before.conditions if c.type != names.CONDITION_DATA_LOCAL),
     )
-    condition = Condition(names.CONDITION_RUNNING, "False", Reason.RESTARTING, _restarting(status, None))
+    condition = Condition(
+        names.CONDITION_RUNNING, "False", Reason.RESTARTING, restarting_message(status, None)
+    )
     return with_facts(job, with_condition(job, status, condition, now), now)
-
-
-def refused_restart(seen: Observed, why: Restart, now: datetime) -> JobStatus:
-    """The same while the spec is wrong: it still counts as many pods as when it was right."""
-    status = restarted_status(seen, why, now)
-    ready = status.ready if why.only else _ready(_asked_for(seen.job, seen.status), 0, False)
-    return with_refusal(seen.job, replace(status, ready=ready), now)
 
 
 def _last_restart(before: JobStatus, why: Restart, now: datetime) -> LastRestart:
@@ -293,24 +235,12 @@ def _counted(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
     return {**counts, name: counts.get(name, 0) + 1} if name else counts
 
 
-def _restarting(status: JobStatus, begins: datetime | None) -> str:
-    last = status.last_restart
-    why = f": {last.message}" if last else ""
-    if begins is not None:
-        return shorten(f"epoch {status.epoch} begins at {seconds_stamp(begins)}{why}")
-    return shorten(f"epoch {status.epoch} begins when the pods of the former one are gone{why}")
-
-
 def count_roles(seen: Observed) -> Mapping[str, RoleStatus]:
     """Wanted pods that exist, by role and state."""
     return {r.name: _role_status(seen, r.name, r.replicas) for r in seen.job.roles}
 
 
-def _running(roles: Mapping[str, RoleStatus]) -> int:
-    return sum(role.count(PodState.RUNNING) for role in roles.values())
-
-
-def _ready(wanted: int, running: int, has_ended: bool) -> str:
+def ready_text(wanted: int, running: int, has_ended: bool) -> str:
     """Pods that run and are ready; none of a job that has ended, though some of a failed one may run on."""
     return f"{0 if has_ended else running}/{wanted}"
 
@@ -324,7 +254,7 @@ def _role_status(seen: Observed, role: str, replicas: int) -> RoleStatus:
 
 
 def _recorded_refs(seen: Observed, role: str, gone: set[int]) -> dict[int, Mapping[str, str]]:
-    """Of pods that are gone, by index."""
+    """References to pods that are gone, by index."""
     if not gone:
         return {}
     recorded = seen.status.roles.get(role)
@@ -344,7 +274,7 @@ def _ref(job: Job, pod: Pod) -> Mapping[str, str]:
     }
 
 
-def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
+def with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
     if status.phase == names.RUNNING and not status.start_time:
         return replace(status, start_time=seconds_stamp(now))
     if not status.final:
@@ -359,7 +289,7 @@ def _with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
     )
 
 
-def _with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], now: datetime) -> JobStatus:
+def with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], now: datetime) -> JobStatus:
     stamp, conditions = seconds_stamp(now), status.conditions
     for condition in current:
         fresh = replace(condition, observed_generation=job.generation)
@@ -371,85 +301,11 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
     return [
         Condition(names.CONDITION_ACCEPTED, "True", Reason.ACCEPTED),
         Condition(names.CONDITION_ADMITTED, "True" if gate.is_open else "False", gate.reason, gate.message),
-        _running_condition(seen, status, gate, now, begins=next_start(seen, now)),
+        running_condition(seen, status, gate, now, begins=next_start(seen, now)),
     ]
 
 
-_FORMER = "objects of the deleted job of this name still exist; pods are created when they are gone"
-_NOT_RUNNING = {
-    names.PENDING: Reason.PODS_PENDING,
-    names.STARTING: Reason.PODS_STARTING,
-    names.RESTARTING: Reason.RESTARTING,
-    names.COMPLETED: Reason.COMPLETED,
-    names.FAILED: Reason.POD_FAILED,
-}
-
-
-def _running_condition(
-    seen: Observed, status: JobStatus, gate: Gate, now: datetime, *, begins: datetime | None
-) -> Condition:
-    if not gate.is_open:
-        return Condition(names.CONDITION_RUNNING, "False", gate.reason)
-    if status.phase == names.RUNNING:
-        said = (feature.running_message(seen) for feature in seen.features)
-        message = in_place_message(seen) or next(filter(None, said), "")
-        return Condition(names.CONDITION_RUNNING, "True", Reason.ALL_PODS_RUNNING, message)
-    if status.final:
-        return Condition(names.CONDITION_RUNNING, "False", _NOT_RUNNING[status.phase])
-    return Condition(names.CONDITION_RUNNING, "False", *_why_waiting(seen, status, now, begins))
-
-
-def _why_waiting(
-    seen: Observed, status: JobStatus, now: datetime, begins: datetime | None
-) -> tuple[Reason, str]:
-    """Reason and message; first what keeps pods from being created at all."""
-    found = (feature.why_waiting(seen, status, now) for feature in seen.features)
-    if why := next(filter(None, found), None):
-        return why
-    if seen.waits_for_former:
-        return Reason.FORMER_JOB_ENDING, _FORMER
-    if status.phase == names.RESTARTING:
-        return Reason.RESTARTING, _restarting(status, begins)
-    hindered = hindered_pod(seen)
-    if hindered is None or hindered.hindrance is None:
-        return _why_not_all(seen, status, begins)
-    return hindered.hindrance.reason, _hindrance_message(seen.job, hindered.name, hindered.hindrance)
-
-
-def _why_not_all(seen: Observed, status: JobStatus, begins: datetime | None) -> tuple[Reason, str]:
-    """Nothing hinders the pods that there are; those that take the places of others may have to wait."""
-    progress = _progress(seen.job, status)
-    if begins is None:
-        return _NOT_RUNNING[status.phase], progress
-    delay = next((d for d in seen.delays.values() if d.until == begins), None)
-    last = delay.why if delay else status.last_restart.message if status.last_restart else ""
-    why = f": {last}" if last else ""
-    return Reason.RESTARTING, shorten(f"{progress}; others are made at {seconds_stamp(begins)}{why}")
-
-
-def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:
-    before = find(job.status.conditions, names.CONDITION_RUNNING)
-    if before is not None and _says_the_same(before, job, pod, hindrance):
-        return before.message
-    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
-        return shorten(hindrance.message)
-    return shorten(f"pod {pod}: {hindrance.message}".removesuffix(": "))
-
-
-def _progress(job: Job, status: JobStatus) -> str:
-    return f"{_running(status.roles)} of {len(job.pod_ids)} pods are running and ready"
-
-
-def _says_the_same(before: Condition, job: Job, pod: str, hindrance: Hindrance) -> bool:
-    """The scheduler counts nodes in its words, which change with every other pod and node."""
-    if hindrance.reason != before.reason or before.observed_generation != job.generation:
-        return False
-    if hindrance.reason is Reason.GANG_UNSCHEDULABLE:
-        return before.message.partition(":")[0] == hindrance.message.partition(":")[0]
-    return hindrance.reason is Reason.UNSCHEDULABLE and before.message.startswith(f"pod {pod}: ")
-
-
-def _end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Condition]:
+def end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Condition]:
     if status.phase == names.COMPLETED:
         unpublished = why_unpublished(job, status)
         reason = Reason.MODEL_NOT_REPORTED if unpublished else Reason.COMPLETED

@@ -1,4 +1,4 @@
-"""Which change of a pod may change its job's phase: it is handled at once, mere counts may wait."""
+"""A change of a pod that may change its job's phase is handled at once. Mere counts may wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def may_change_phase(state: PodState, role: Mapping[PodState, int]) -> bool:
     """True for a failed pod, and for the last of its role to run or to succeed.
 
     Args:
-        state: of the pod that has changed.
+        state: the state of the pod that has changed.
         role: number of pods of its role by state, the pod included.
     """
     match state:

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.changes import find_change
-from job_controller.core.in_place import in_place_message, is_beyond_limit
-from job_controller.core.losses import Loss, find_losses
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.losses import Loss, find_losses, in_place_message, is_beyond_in_place_limit
+from job_controller.core.model import Observed
+from job_controller.core.phase import missing_pods
 from job_controller.core.pods import PodId
-from job_controller.core.scaling import missing_pods
 from job_controller.timing import (
     LONGEST_RESTART_INTERVAL_SECONDS,
     RESTART_INTERVAL_SECONDS,
@@ -76,7 +77,7 @@ class Hold:
     """A node may have been lost; nothing is done until that is known.
 
     Args:
-        nodes: those that may have been lost.
+        nodes: nodes that may have been lost.
         message: the failure that is not judged yet.
     """
 
@@ -114,7 +115,7 @@ def _overdue(job: Job, now: datetime) -> End | None:
 
 
 def _beyond_in_place(seen: Observed) -> End | None:
-    if not is_beyond_limit(seen):
+    if not is_beyond_in_place_limit(seen):
         return None
     message = f"{in_place_message(seen)}; spec.backoffLimit is {seen.job.spec.backoff_limit}"
     return End(Reason.BACKOFF_LIMIT_EXCEEDED, message)
@@ -300,7 +301,7 @@ def _epoch_starts_at(seen: Observed, now: datetime) -> datetime | None:
     since = parse_stamp(last.time) if last else None
     if last is None or since is None or last.reason not in _FAILURES or seen.pods:
         return None
-    if seen.job.scope is RestartScope.POD or seen.is_asked_anew:
+    if seen.job.scope is RestartScope.POD or seen.was_changed_since_restart:
         return None
     delay = restart_delay(last.failures)
     # A time that is further ahead was written by a clock that was wrong: no job waits until it comes.
@@ -325,6 +326,6 @@ def with_delays_reset(status: JobStatus, now: datetime) -> LastRestart | None:
 
 
 def is_held(status: JobStatus) -> bool:
-    """The status says that the verdict waits for a node."""
+    """Whether the verdict waits for a node, by the recorded status."""
     running = find(status.conditions, names.CONDITION_RUNNING)
     return running is not None and running.reason == Reason.WAITING_FOR_NODE

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from job_controller.core.feature import Feature, Shape
 from job_controller.core.gate import Gate
+from job_controller.core.job_status import JobStatus
 from job_controller.core.losses import Loss
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import Failure, Pod
 from job_controller.features.dataset.mounts import cause_of
 from job_controller.features.dataset.render import pod_shape
@@ -21,9 +22,6 @@ from paddlewheel.operator.domain.plan import KubernetesEvent
 
 class DataSet(Feature):
     """The SampleSet that the pods of a job mount."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return seen.job.sample_set is not None
 
     def gate(self, seen: Observed, options: Options) -> Gate | None:
         return decide_gate(seen)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from job_controller.core.model import LostMount, Observed, SampleSet
+from job_controller.core.model import Observed
+from job_controller.core.parts import LostMount, SampleSet
 from job_controller.core.pods import Failure, Pod
 from job_controller.timing import CLOCK_SKEW_GRACE_SECONDS
 from paddlewheel.contracts.reasons import Reason

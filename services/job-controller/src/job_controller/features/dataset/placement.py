@@ -1,4 +1,4 @@
-"""Where a worker best runs: worker i beside partition i of its data set, by the bytes that are cached."""
+"""The best nodes for a worker: worker i runs beside partition i of its data set, by the cached bytes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from job_controller.core.model import Job, SampleSet
+from job_controller.core.job import Job
+from job_controller.core.parts import SampleSet
 from job_controller.core.pods import PodId
 from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.dataset_names import node_label
 
 Expression = dict[str, Any]
 _OWN, _CACHED, _OTHER, _STEP = 60, 40, 20, 10
-"""Weights: of the worker's own partition, what that gains when it is the fullest, the most of another one,
-and the step of all. The own one is always far ahead: figures are seconds old, and what it reads is cached."""
+"""Weights: the worker's own partition, its gain when it is the fullest, the most for another partition, and
+the step of all. The own one is always far ahead: figures are seconds old, and what it reads is cached."""
 _OTHERS = 10
 """Partitions of other workers that are named, the fullest ones: each pod carries the list."""
 
@@ -32,7 +33,7 @@ def preferred_nodes(job: Job, pod: PodId, sample_set: SampleSet | None) -> list[
 
 
 def required_node(job: Job, pod: PodId, sample_set: SampleSet | None) -> Expression | None:
-    """Of jobs that ask for it: the node of the worker's partition; any node of the set for workers beyond."""
+    """The node of the worker's partition, or any node of the set for further workers. None for other jobs."""
     ref = job.spec.sample_set_ref
     if ref is None or not ref.is_required or pod.role != WORKER:
         return None
@@ -53,7 +54,7 @@ def _has_place(job: Job, pod: PodId, sample_set: SampleSet) -> bool:
 
 
 def _share(sample_set: SampleSet, partition: int) -> float:
-    """Of what the fullest node has cached; a partition that has not told counts as full."""
+    """The share of what the fullest node has cached. A partition that has not reported counts as full."""
     largest = max((sample_set.cached[partition] for partition in sample_set.fullest[:1]), default=0)
     return sample_set.cached.get(partition, largest) / largest if largest else 0.0
 

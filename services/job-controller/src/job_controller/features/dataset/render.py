@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.feature import Shape
+from job_controller.core.job import Job, Manifest, Role
 from job_controller.core.manifests import append_unless
-from job_controller.core.model import Job, Manifest, Observed, Role, SampleSet
+from job_controller.core.model import Observed
+from job_controller.core.parts import SampleSet
 from job_controller.core.pods import PodId
 from job_controller.features.dataset.placement import data_node, preferred_nodes, required_node
 from paddlewheel.contracts.dataset_names import claim_name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import Observed, SampleSet
-from job_controller.core.scaling import missing_pods
+from job_controller.core.model import Observed
+from job_controller.core.parts import SampleSet
+from job_controller.core.phase import missing_pods
 from job_controller.features.dataset.mounts import is_nowhere
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from job_controller.core import names
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, shorten
@@ -13,7 +15,7 @@ _NAMED = 3
 
 
 def spill_conditions(seen: Observed, phase: str) -> list[Condition]:
-    """None for a job without a place for its workers; decided when all run, with the write that says so."""
+    """None for a job without a place for its workers. Decided when all workers run."""
     aimed = [pod for pod in seen.world_pods if pod.data_node]
     if phase != names.RUNNING or not aimed:
         return []
@@ -31,7 +33,7 @@ def spill_conditions(seen: Observed, phase: str) -> list[Condition]:
 
 
 def spill_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
-    """Workers run away from their data, said once in each epoch."""
+    """Workers run away from their data, once in each epoch."""
     before, after = (find(s.conditions, names.CONDITION_DATA_LOCAL) for s in (job.status, status))
     if after is None or after.status == "True" or after == before:
         return ()

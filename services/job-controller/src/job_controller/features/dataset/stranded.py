@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from job_controller.core.losses import Loss
-from job_controller.core.model import LostMount, Observed
+from job_controller.core.model import Observed
+from job_controller.core.parts import LostMount
 from job_controller.core.pods import Pod
 from job_controller.features.dataset.mounts import mount_of
 from job_controller.timing import (
@@ -26,7 +27,7 @@ def find_stranded(seen: Observed, now: datetime) -> tuple[Loss, ...]:
 
 
 def seconds_until_stranded(seen: Observed, now: datetime) -> float | None:
-    """When to look again, None while all is well."""
+    """Seconds until the next check, None while all is well."""
     if seen.sample_set is None or seen.sample_set.is_well or not seen.pods:
         return None
     waits = [left.total_seconds() for _, lost in _affected(seen) if (left := _left(lost, now)) > timedelta()]

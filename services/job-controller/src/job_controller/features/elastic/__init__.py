@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from job_controller.core.feature import Feature
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.core.verdict import Restart
 from job_controller.features.elastic.rules import (
@@ -15,16 +16,12 @@ from job_controller.features.elastic.rules import (
     refused_growth,
     with_useless_pods,
 )
-from paddlewheel.contracts.crds import WORKER
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
 
 class Elastic(Feature):
     """The number of workers that train, in `status.world`."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return seen.job.least_workers < seen.job.replicas_of(WORKER)
 
     def adjusted(self, seen: Observed, now: datetime) -> Observed:
         return with_useless_pods(seen, now)

@@ -9,10 +9,11 @@ from job_controller.core import names
 from job_controller.core.changes import Change
 from job_controller.core.feature import Feature, Shape
 from job_controller.core.gate import Gate
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import Pod, PodId
 from job_controller.features.gang.children import delete_pod_groups, gang_actions, gated_actions
-from job_controller.features.gang.choice import Gang, asks_for_gang, decide_gang
+from job_controller.features.gang.choice import Gang, decide_gang
 from job_controller.features.gang.ignored import gang_conditions, gang_events
 from job_controller.features.gang.render import pod_shape
 from job_controller.features.gang.rules import (
@@ -34,12 +35,6 @@ _RESIZED = "the size of the gang was changed while its pods waited for nodes"
 
 class Gangs(Feature):
     """Gangs of Volcano and of Kubernetes itself."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        """An installation may demand a gang for every job that gets pods."""
-        was_ignored = seen.status.condition(names.CONDITION_POLICY_IGNORED) == "True"
-        has_gang = bool(seen.pod_groups) or seen.status.gang is not None or was_ignored
-        return has_gang or not seen.runs_smoothly or asks_for_gang(seen.job)
 
     def gate(self, seen: Observed, options: Options) -> Gate | None:
         return gang_gate(seen, _gang(seen, options))

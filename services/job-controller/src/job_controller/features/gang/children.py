@@ -1,4 +1,4 @@
-"""What is done to a job's PodGroups."""
+"""Actions on a job's PodGroups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import Observed, PodGroup
+from job_controller.core.model import Observed
+from job_controller.core.parts import PodGroup
 from job_controller.features.gang.choice import Gang
 from job_controller.features.gang.render import render_pod_group, volcano_spec
 from job_controller.features.gang.resources import are_equal

@@ -1,4 +1,4 @@
-"""Which kind of PodGroup a job gets, if any, and what of its wish has no effect."""
+"""The choice of the kind of PodGroup of a job, and the part of the user's wish that has no effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from job_controller.core import names
-from job_controller.core.model import Job, Observed
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 
 FIELD = "spec.schedulingPolicy"
@@ -43,7 +44,7 @@ class Gang:
     Args:
         least: how many pods are scheduled all together or not at all.
         why: it is of this kind.
-        ignored: what of the user's wish has no effect, why, and the remedy; "" when all has.
+        ignored: the part of the user's wish without effect, why, and what to do; "" for none.
     """
 
     kind: GangKind = GangKind.NONE
@@ -53,7 +54,7 @@ class Gang:
 
 
 def decide_gang(seen: Observed, setting: str) -> Gang:
-    """By the job and the cluster; while there are pods, of the kind that they were made with."""
+    """Decided by the job and the cluster. While there are pods, the kind is the kind of their creation."""
     fresh = choose_gang(seen.job, seen.gang_kinds, setting)
     kind = _kind_of_pods(seen)
     if not seen.pods or fresh.kind is kind:
@@ -64,7 +65,7 @@ def decide_gang(seen: Observed, setting: str) -> Gang:
 
 
 def _kind_of_pods(seen: Observed) -> GangKind:
-    """What the status says may be older than the pods: it is written after them."""
+    """The status may be older than the pods, since it is written after them."""
     own = next((group.kind for group in seen.pod_groups if group.is_own), None)
     recorded = seen.status.gang.kind if seen.status.gang else GangKind.NONE
     return recorded if own is None or seen.pod_group(recorded) else own
@@ -72,7 +73,7 @@ def _kind_of_pods(seen: Observed) -> GangKind:
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a job says about its gang.
+    """The fields of a job about its gang.
 
     Args:
         schedulers: that its templates name, "" for none.
@@ -140,20 +141,14 @@ def _native(wish: _Wish) -> Gang:
 
 
 def _none(wish: _Wish, why: str) -> Gang:
-    """No PodGroup; that is worth a word to whoever asked for one."""
+    """No PodGroup. A user who asked for one gets the reason."""
     if wish.policy is None:
         return Gang()
     return Gang(why=why, ignored=f"{FIELD} has no effect: {why}")
 
 
-def asks_for_gang(job: Job) -> bool:
-    """Some field of the spec says how the pods are scheduled together."""
-    wish = _wish_of(job)
-    return wish.policy is not None or wish.names_volcano
-
-
 def least_pods(job: Job, kind: GangKind) -> int:
-    """Pods that are scheduled together: what the user says, else as many as the job can train with."""
+    """Pods that are scheduled together: the number of the user, else the least number that can train."""
     policy = job.spec.scheduling_policy
     asked = policy.min_available if policy else None
     least = sum(job.least_of(role.name) for role in job.roles) if asked is None else asked
@@ -162,10 +157,8 @@ def least_pods(job: Job, kind: GangKind) -> int:
 
 
 def _wish_of(job: Job) -> _Wish:
-    specs = [role.template.get("spec") or {} for role in job.roles]
-    schedulers = frozenset(str(spec.get("schedulerName") or "") for spec in specs)
     groups = (group for role in job.roles for group in _named_groups(role.template))
-    return _Wish(job.spec.scheduling_policy, schedulers, next(groups, ""))
+    return _Wish(job.spec.scheduling_policy, job.schedulers, next(groups, ""))
 
 
 def _named_groups(template: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from job_controller.core import names
-from job_controller.core.model import Job
+from job_controller.core.job import Job
 from job_controller.features.gang.choice import Gang
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.reasons import Reason
@@ -21,7 +21,7 @@ def gang_conditions(job: Job, gang: Gang) -> list[Condition]:
 
 
 def gang_events(job: Job, gang: Gang) -> tuple[KubernetesEvent, ...]:
-    """Something of the job's wish for a gang has no effect, said once."""
+    """A part of the wish for a gang has no effect, once."""
     before = find(job.status.conditions, names.CONDITION_POLICY_IGNORED)
     is_known = before is not None and (before.status, before.message) == ("True", gang.ignored)
     if not gang.ignored or is_known:

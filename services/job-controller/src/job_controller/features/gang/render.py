@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.feature import Shape
+from job_controller.core.job import Job, Manifest, Role
 from job_controller.core.manifests import child_metadata
-from job_controller.core.model import Job, Manifest, Role
 from job_controller.core.pods import PodId
 from job_controller.features.gang.choice import Gang
 from job_controller.features.gang.resources import least_resources

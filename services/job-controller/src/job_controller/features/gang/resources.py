@@ -1,4 +1,4 @@
-"""What all pods of a gang need together."""
+"""The resources of all pods of a gang together."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from job_controller.core.model import Job
+from job_controller.core.job import Job
 from paddlewheel.contracts.quantities import amount, quantity
 
 
 def least_resources(job: Job) -> dict[str, str]:
-    """By resource, as quantities: what the user says, else the sum over all containers of the pods that the
+    """Quantities by resource: the values of the user, else the sum over all containers of the pods that the
     job cannot do without."""
     policy = job.spec.scheduling_policy
     if policy is not None and policy.min_resources is not None:

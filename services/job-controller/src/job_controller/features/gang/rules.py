@@ -1,4 +1,4 @@
-"""What a job waits for because of its gang, and which of its pods take part in it."""
+"""The wait of a job for its gang, and the pods that take part in the gang."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import GangStatus, Observed, PodGroup
+from job_controller.core.job_status import GangStatus
+from job_controller.core.model import Observed
+from job_controller.core.parts import PodGroup
+from job_controller.core.phase import missing_pods
 from job_controller.core.pods import ENDED, Pod
-from job_controller.core.scaling import missing_pods
 from job_controller.features.gang.choice import FIELD, Gang, least_pods
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.reasons import Reason
@@ -46,7 +48,7 @@ def is_let_in(seen: Observed, kind: GangKind) -> bool:
 
 
 def not_let_in(seen: Observed) -> str:
-    """What the gang waits for."""
+    """The message of a gang that waits."""
     group = seen.pod_group(GangKind.VOLCANO)
     if group is None:
         return "pods are created when Volcano has let in the job's PodGroup, which is being made"
@@ -57,7 +59,7 @@ def not_let_in(seen: Observed) -> str:
 
 
 def waits_for_group(seen: Observed, gang: Gang) -> bool:
-    """New pods would meet the PodGroup of a former world, or are not let in yet."""
+    """New pods would meet the PodGroup of a former world, or are not admitted yet."""
     if gang.kind is GangKind.NONE or seen.pods:
         return False
     group = seen.pod_group(gang.kind)
@@ -72,14 +74,14 @@ def fits(group: PodGroup, gang: Gang) -> bool:
 
 
 def native_size(group: PodGroup) -> int:
-    """Pods that are scheduled together, as the PodGroup says."""
+    """The number in the PodGroup of pods that are scheduled together."""
     policy = (group.spec.get("schedulingPolicy") or {}).get("gang") or {}
     return int(policy.get("minCount") or 0)
 
 
 def is_misfit(seen: Observed) -> bool:
     """The pods of a native gang wait for another number than the job asks for now. Their group cannot be
-    changed, so they would wait for ever, or start without the others."""
+    changed, so they would wait forever, or start without the others."""
     recorded, group = seen.status.gang, seen.pod_group(GangKind.NATIVE)
     if recorded is None or recorded.kind is not GangKind.NATIVE or group is None or seen.has_begun:
         return False
@@ -90,7 +92,7 @@ def joins(seen: Observed, gang: Gang) -> GangKind:
     """The gang that pods take part in that are made now, NONE when they are scheduled by themselves.
 
     The native scheduler holds a pod until the whole gang has living pods. So one that takes the place of
-    another when some have succeeded already would wait for ever.
+    another when some have succeeded already would wait forever.
     """
     if gang.kind is not GangKind.NATIVE:
         return gang.kind
@@ -106,7 +108,7 @@ def _living(seen: Observed) -> list[Pod]:
 
 
 def gang_status(seen: Observed, gang: Gang, *, has_ended: bool) -> GangStatus | None:
-    """For `status.gang`; None for jobs that do not ask for a gang."""
+    """The value of `status.gang`. None for jobs that do not ask for a gang."""
     if gang.kind is GangKind.NONE:
         return GangStatus(gang.kind, message=gang.why) if gang.why else None
     phase = "" if has_ended else _phase(seen, gang)
@@ -129,7 +131,7 @@ def gang_hindrance(seen: Observed) -> Pod | None:
         return None
     pods = [pod for pod in _living(seen) if pod.group]
     if not all(pod.node or pod.hindrance for pod in pods):
-        # The scheduler tells one pod after the other.
+        # The scheduler reports on one pod after the other.
         return None
     homeless = [pod for pod in pods if not pod.node and _finds_no_room(pod)]
     short = gang.min_available - (len(pods) - len(homeless))

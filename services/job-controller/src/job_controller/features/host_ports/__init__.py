@@ -9,7 +9,6 @@ from job_controller.core.feature import Feature
 from job_controller.core.gate import Gate
 from job_controller.core.model import Observed, Options
 from job_controller.features.host_ports.rules import claim_ports
-from paddlewheel.contracts.crds import Network
 from paddlewheel.contracts.reasons import Reason
 
 _NO_PORTS = Gate(
@@ -19,9 +18,6 @@ _NO_PORTS = Gate(
 
 class HostPorts(Feature):
     """The annotation `host-port` of a job is its claim to a block."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return seen.job.network is Network.HOST
 
     def gate(self, seen: Observed, options: Options) -> Gate | None:
         return _NO_PORTS if claim_ports(seen, options.port_range).is_exhausted else None

@@ -1,4 +1,4 @@
-"""Which block of ports a job on the hosts' network owns, and which of them each of its pods uses."""
+"""The block of ports that a job on the hosts' network owns."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import hashlib
 from dataclasses import dataclass
 
 from job_controller.core import names
-from job_controller.core.model import Job, Observed, PortClaim
-from job_controller.core.ports import parse_port
+from job_controller.core.environment import parse_port
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
+from job_controller.core.parts import PortClaim
 from paddlewheel.contracts.crds import Network
 
 
@@ -27,10 +29,11 @@ class PortBlock:
 
 
 def claim_ports(seen: Observed, port_range: tuple[int, int]) -> PortBlock:
-    """Claim first, look again, create pods later.
+    """Claim first, check the claims of others, create pods later.
 
-    Of several jobs that claim one block at the same time, the last one sees the claims of all others when the
-    watch reports its own. The others may or may not, so whoever sees another claim leaves the block.
+    When several jobs claim one block at the same time, the last job sees the claims of all others once the
+    watch reports its own claim. The others may or may not, so each job that sees another claim leaves the
+    block.
     """
     job = seen.job
     if job.network is not Network.HOST:
@@ -51,7 +54,7 @@ def _rivals(port: int, claims: tuple[PortClaim, ...]) -> tuple[PortClaim, ...]:
 
 
 def _is_oldest(job: Job, own: int | None, claims: tuple[PortClaim, ...]) -> bool:
-    """Of the jobs that claim the last block one must stay, or each would wait for the others."""
+    """When several jobs claim the last block, the oldest stays, or each would wait for the others."""
     mine = (job.created_at, job.uid)
     return own is not None and all(mine < (c.created_at, c.uid) for c in _rivals(own, claims))
 

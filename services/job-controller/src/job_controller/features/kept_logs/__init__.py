@@ -6,8 +6,9 @@ from datetime import datetime
 
 from job_controller.core import names
 from job_controller.core.feature import Feature
+from job_controller.core.job import Job, Manifest
 from job_controller.core.manifests import child_metadata
-from job_controller.core.model import Job, Manifest, Observed
+from job_controller.core.model import Observed
 from job_controller.features.kept_logs.rules import is_patience_over, kept
 from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.operator.domain.plan import Action, Create
@@ -15,9 +16,6 @@ from paddlewheel.operator.domain.plan import Action, Create
 
 class KeptLogs(Feature):
     """A ConfigMap with the last lines of some pods of a finished job."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return seen.status.final
 
     def children_before_clean_up(self, seen: Observed) -> tuple[Action, ...]:
         data = kept(seen.logs)

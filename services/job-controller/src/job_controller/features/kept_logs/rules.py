@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from job_controller.core.clean_up import pods_to_delete
-from job_controller.core.model import Job, Observed
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from job_controller.timing import KEPT_LOGS_TIMEOUT_SECONDS
 from paddlewheel.contracts.stamps import parse_stamp

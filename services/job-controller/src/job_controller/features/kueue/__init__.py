@@ -22,9 +22,6 @@ from paddlewheel.operator.domain.plan import Action
 class Kueue(Feature):
     """The label of a queue on a job, and its Workload."""
 
-    def applies_to(self, seen: Observed) -> bool:
-        return seen.workload is not None or (seen.has_kueue and bool(seen.job.queue))
-
     def gate(self, seen: Observed, options: Options) -> Gate | None:
         return queue_gate(seen)
 

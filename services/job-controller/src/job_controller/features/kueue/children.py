@@ -1,4 +1,4 @@
-"""What is done to a job's Workload, as Kueue expects of an external framework."""
+"""Actions on a job's Workload, as Kueue requires from an external framework."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from datetime import datetime
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.model import Job, Observed, Workload
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
+from job_controller.core.parts import Workload
 from job_controller.features.kueue.render import render_workload
 from job_controller.features.kueue.rules import (
     ADMITTED,
@@ -28,7 +30,7 @@ _REQUEUED, _PREEMPTED = "Requeued", "Preempted"
 
 
 def queue_actions(seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ...]:
-    """While no pods are created: make the Workload, make it anew, or give back what it has reserved. Quota is
+    """While no pods are created: make the Workload, replace it, or give back what it has reserved. Quota is
     given back once the last pod is gone, whatever else the job waits for then."""
     workload = seen.workload
     if seen.pods or seen.old_pods:
@@ -69,7 +71,7 @@ def delete_workload(seen: Observed) -> tuple[Action, ...]:
 
 
 def _give_back(job: Job, workload: Workload, now: datetime) -> Patch:
-    """As Kueue's own controllers of jobs do after an eviction."""
+    """Release the quota, as Kueue's own controllers of jobs do after an eviction."""
     evicted = find(workload.conditions, EVICTED) or Condition(EVICTED, "True")
     is_queued = "True" if evicted.reason == _PREEMPTED else "False"
     changes = (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.feature import Shape
+from job_controller.core.job import Job, Manifest, Role
 from job_controller.core.manifests import child_metadata
-from job_controller.core.model import Job, Manifest, Observed, Priority, Role
+from job_controller.core.model import Observed
+from job_controller.core.parts import Priority
 from job_controller.core.pods import PodId
 from job_controller.features.kueue.rules import flavors_of, priority_fields, workload_digest, workload_spec
 

@@ -8,8 +8,10 @@ from typing import Any
 from job_controller.core import names
 from job_controller.core.changes import Change
 from job_controller.core.gate import Gate
-from job_controller.core.model import Flavor, Job, Observed, Priority, Workload, make_digest
-from job_controller.core.scaling import missing_pods
+from job_controller.core.job import Job, make_digest
+from job_controller.core.model import Observed
+from job_controller.core.parts import Flavor, Priority, Workload
+from job_controller.core.phase import missing_pods
 from paddlewheel.contracts.conditions import find, is_true
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import labels_of
@@ -17,7 +19,7 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import shorten
 
 _VERSION = "1-"
-"""Of digests, which changes with what they are made of."""
+"""The version of digests, which changes with the choice of their inputs."""
 ADMITTED, RESERVED, EVICTED = "Admitted", "QuotaReserved", "Evicted"
 """Conditions of a Workload."""
 _INADMISSIBLE = "Inadmissible"
@@ -73,7 +75,7 @@ def withdrawal(seen: Observed) -> Change | None:
 
 
 def eviction(seen: Observed) -> Change | None:
-    """Kueue says that the pods have to end, whatever the job asks for now; None when it does not."""
+    """An eviction by Kueue ends the pods, whatever the job asks for now. None without an eviction."""
     workload = seen.workload
     if not takes_part(seen) or workload is None or not is_true(workload.conditions, EVICTED):
         return None
@@ -81,7 +83,7 @@ def eviction(seen: Observed) -> Change | None:
 
 
 def is_admitted(seen: Observed) -> bool:
-    """Kueue has let in what the job asks for now."""
+    """Kueue has admitted what the job asks for now."""
     workload = _present(seen)
     if workload is None:
         return False
@@ -89,21 +91,21 @@ def is_admitted(seen: Observed) -> bool:
 
 
 def _present(seen: Observed) -> Workload | None:
-    """The Workload, if it says what the job asks for now and stays."""
+    """The Workload, if it is of the present spec and is not being deleted."""
     workload = seen.workload
     stays = workload is not None and not workload.is_going and fits(seen.job, workload)
     return workload if stays else None
 
 
 def flavors_of(seen: Observed) -> dict[str, list[Flavor]]:
-    """Those that Kueue has admitted each role with."""
+    """The flavors that Kueue has admitted each role with."""
     admitted = seen.workload.flavors if seen.workload and takes_part(seen) else {}
     known = seen.flavors
     return {role: [known[name] for name in found if name in known] for role, found in admitted.items()}
 
 
 def needs_flavors(seen: Observed) -> tuple[str, ...]:
-    """Names of those that pods to be made now run on."""
+    """Names of the flavors of pods to be made now."""
     if not takes_part(seen) or seen.workload is None or not is_admitted(seen) or not missing_pods(seen):
         return ()
     return tuple(sorted({name for found in seen.workload.flavors.values() for name in found}))
@@ -112,7 +114,7 @@ def needs_flavors(seen: Observed) -> tuple[str, ...]:
 def needed_priority(seen: Observed) -> tuple[str, str] | None:
     """Kind and name of the class that gives a Workload to be made now its priority, None without any.
 
-    As Kueue does for its own kinds: the job's label counts more than the priority of its pods.
+    The job's label counts more than the priority of its pods, as Kueue does for its own kinds.
     """
     job = seen.job
     if not takes_part(seen) or not job.queue or seen.workload is not None:
@@ -131,7 +133,7 @@ def workload_key(job: Job) -> Key:
 
 
 def priority_fields(priority: Priority | None) -> dict[str, Any]:
-    """Of a Workload's spec. Not part of its digest: another priority counts from the next Workload on."""
+    """Fields of a Workload's spec, but not of its digest: a new priority counts for the next Workload."""
     if priority is None:
         return {}
     return {
@@ -142,7 +144,7 @@ def priority_fields(priority: Priority | None) -> dict[str, Any]:
 
 
 def workload_spec(job: Job) -> dict[str, Any]:
-    """What Kueue counts: the pods of each role."""
+    """The pods of each role, which Kueue counts."""
     pod_sets = [
         {"name": role.name, "count": role.replicas, "template": _template(role.template)}
         for role in job.roles
@@ -159,7 +161,7 @@ def _template(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def workload_digest(job: Job) -> str:
-    """Of the same."""
+    """A digest of the spec of the Workload."""
     return make_digest(_VERSION, workload_spec(job))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from job_controller.core import names
 from job_controller.core.feature import Feature, Shape
 from job_controller.core.gate import Gate
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
 from job_controller.features.progress.render import pod_shape
 from job_controller.features.progress.rules import (
     seconds_until_stalled,
@@ -22,10 +22,6 @@ from paddlewheel.operator.domain.plan import KubernetesEvent
 
 class Progress(Feature):
     """The reports of programs in `status.progress`."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        is_stalled = seen.status.condition(names.CONDITION_STALLED) == "True"
-        return seen.status.progress is not None or is_stalled or not seen.runs_smoothly
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
         return seconds_until_stalled(seen, status, now)

@@ -1,10 +1,11 @@
-"""Where a training program reports its progress."""
+"""The variables with which a training program reports its progress."""
 
 from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.feature import Shape
-from job_controller.core.model import Job, Manifest, Options, Role
+from job_controller.core.job import Job, Manifest, Role
+from job_controller.core.model import Options
 from job_controller.core.pods import PodId
 from paddlewheel.contracts.crds import WORKER
 

@@ -17,8 +17,8 @@ from paddlewheel.core.errors import Permanent
 BODY_LIMIT = 4096
 """Bytes of one report."""
 MAX_METRICS = 32
-FORESEEN = 10 * 365 * 86400.0
-"""Seconds beyond which an estimate says nothing."""
+LONGEST_ETA_INTERVAL_SECONDS = 10 * 365 * 86400.0
+"""The longest estimate in seconds that is shown."""
 
 _EXACT = 2**53
 """JSON numbers above lose digits in many programs."""
@@ -41,7 +41,7 @@ class Report(BaseModel):
     samples_per_second: Annotated[float, Field(ge=0)] | None = None
     metrics: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] = {}
     eta_seconds: Annotated[float, Field(ge=0)] | None = None
-    interval_seconds: Annotated[float, Field(ge=0, le=FORESEEN)] | None = None
+    interval_seconds: Annotated[float, Field(ge=0, le=LONGEST_ETA_INTERVAL_SECONDS)] | None = None
 
     @property
     def percent(self) -> str:
@@ -52,8 +52,8 @@ class Report(BaseModel):
         return ""
 
     def progress(self, at: datetime) -> JobProgress:
-        """For `status.progress`. `at`: when it was received."""
-        known = self.eta_seconds is not None and self.eta_seconds <= FORESEEN
+        """The value of `status.progress`. `at`: when the report was received."""
+        known = self.eta_seconds is not None and self.eta_seconds <= LONGEST_ETA_INTERVAL_SECONDS
         eta = at + timedelta(seconds=self.eta_seconds or 0.0) if known else None
         return JobProgress(
             step=self.step,
@@ -69,7 +69,7 @@ class Report(BaseModel):
         )
 
     def fact(self, job: ObjectRef, restart_epoch: int) -> JobProgressed:
-        """For the bus."""
+        """The fact for the bus."""
         return JobProgressed(
             job=job,
             step=self.step or 0,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from job_controller.core import names
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from job_controller.timing import STALL_GRACE_SECONDS
 from paddlewheel.contracts.conditions import Condition, find, is_true
 from paddlewheel.contracts.crds import JobProgress
@@ -32,13 +34,13 @@ def stall_conditions(seen: Observed, status: JobStatus, now: datetime) -> list[C
 
 
 def seconds_until_stalled(seen: Observed, status: JobStatus, now: datetime) -> float | None:
-    """When to look again, for no change wakes a job that does nothing."""
+    """Seconds until the next check, since no change wakes a job that does nothing."""
     left = _left(seen, status, now)
     return left.total_seconds() if left is not None and left > timedelta() else None
 
 
 def stalled_on(status: JobStatus) -> Reason | None:
-    """For the fact JobStuck: the cause, once the condition says so."""
+    """The cause for the fact JobStuck, once the condition is True."""
     return Reason.NO_PROGRESS if is_true(status.conditions, names.CONDITION_STALLED) else None
 
 
@@ -51,7 +53,7 @@ def stall_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
 
 
 def _left(seen: Observed, status: JobStatus, now: datetime) -> timedelta | None:
-    """Until the job counts as stalled; None for one that need not report."""
+    """The time until the job counts as stalled. None for a job that need not report."""
     if status.phase != names.RUNNING or status.progress is None or not _is_of_now(status):
         return None
     return _quiet_since(seen, status, now) + _patience(seen.job, status.progress) - now
@@ -84,7 +86,7 @@ def _patience(job: Job, progress: JobProgress) -> timedelta:
 
 
 def _message(job: Job, status: JobStatus) -> str:
-    """It does not change while the job stands still."""
+    """The message does not change while the job makes no progress."""
     progress = status.progress or JobProgress()
     patience = _patience(job, progress).total_seconds()
     return (

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from job_controller.core.model import NodeLife, Observed
+from job_controller.core.model import Observed
+from job_controller.core.parts import NodeLife
 from job_controller.features.silent_nodes.rules import nodes_in_doubt
 from job_controller.leases import Leases
+from job_controller.reading import Reader
 from job_controller.timing import (
     NODE_DOUBT_TIMEOUT_SECONDS,
     NODE_LEASE_GAP_TIMEOUT_SECONDS,
@@ -28,8 +30,11 @@ class _Doubt(NamedTuple):
     nodes: frozenset[str]
 
 
-class NodeLeases:
-    """The Leases of all nodes on which the verdict about some job depends."""
+class NodeLeases(Reader):
+    """The Leases of all nodes on which the verdict about some job depends.
+
+    After a restart, the wait for the renewal of each Lease begins again.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._clock = clock
@@ -49,7 +54,7 @@ class NodeLeases:
         job = seen.job.key
         nodes = nodes_in_doubt(replace(seen, node_lives={}), self._clock.now())
         if not nodes:
-            self.forget(job)
+            self.forget(job, seen.job.uid)
             return replace(seen, node_lives={})
         known = self._doubts.get(job)
         doubt = _Doubt(known.since if known else self._clock.monotonic(), nodes)
@@ -61,9 +66,9 @@ class NodeLeases:
         untold = {node: NodeLife.UNKNOWN if node in hopeless else NodeLife.WAITING for node in nodes}
         return replace(seen, node_lives={node: self._told(node, since) or untold[node] for node in nodes})
 
-    def forget(self, job: Key) -> None:
+    def forget(self, key: Key, job_uid: str) -> None:
         """No verdict of the job depends on a node."""
-        if self._doubts.pop(job, None):
+        if self._doubts.pop(key, None):
             self._leases.keep({_key(node) for doubt in self._doubts.values() for node in doubt.nodes})
 
     def _told(self, node: str, since: float) -> NodeLife | None:

@@ -12,7 +12,8 @@ from datetime import datetime
 
 from job_controller.core.feature import Doubt
 from job_controller.core.losses import Loss, find_losses, trains_in
-from job_controller.core.model import NodeLife, Observed
+from job_controller.core.model import Observed
+from job_controller.core.parts import NodeLife
 from job_controller.core.pods import ENDED, Pod
 from job_controller.core.program_end import with_program_ends
 from job_controller.timing import NODE_SILENCE_TIMEOUT_SECONDS

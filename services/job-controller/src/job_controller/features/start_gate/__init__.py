@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from job_controller.core import names
 from job_controller.core.feature import Feature, Shape
 from job_controller.core.gate import Gate
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
 from job_controller.features.start_gate.children import changed_waits, releases
 from job_controller.features.start_gate.render import pod_shape
 from job_controller.features.start_gate.rules import gate_conditions, gate_failure_events, with_stuck_gates
@@ -17,9 +17,6 @@ from paddlewheel.operator.domain.plan import Action, KubernetesEvent
 
 class StartGate(Feature):
     """An init container of each pod that waits until the addresses of all pods are known."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return not seen.runs_smoothly or bool(seen.status.condition(names.CONDITION_GATE_UNANSWERED))
 
     def adjusted(self, seen: Observed, now: datetime) -> Observed:
         return with_stuck_gates(seen, now)

@@ -1,4 +1,4 @@
-"""What is changed in pods that wait at their gates."""
+"""Changes of pods that wait at their gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod's gate asks, and when the answer is that the pod may start."""
+"""The question of a pod's gate whether the pod may start, and the answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from job_controller.core.environment import epoch_of, told_host
-from job_controller.core.model import Job
+from job_controller.core.job import Job
 from job_controller.core.pods import PodId
 from paddlewheel.contracts.keys import Key
 
@@ -26,7 +26,7 @@ class Question:
 
 
 def gate_address(url: str, job: Job, pod: PodId) -> str:
-    """What the gate of this pod asks, without the pod's address."""
+    """The address that the gate of this pod asks, without the pod's own address."""
     place = "/".join(map(quote, (job.key.namespace, job.key.name, pod.role, str(pod.ordinal))))
     return f"{url.rstrip('/')}{PATH}{place}?{urlencode({'uid': job.uid, 'epoch': job.status.epoch})}"
 

@@ -1,14 +1,15 @@
-"""Which waiting pods may start their own containers."""
+"""The release of pods that wait at their gates."""
 
 from __future__ import annotations
 
-from job_controller.core.model import Job, Observed, Options
+from job_controller.core.job import Job
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import Pod, PodId
 from paddlewheel.contracts.crds import Network
 
 
 def waits_for_names(job: Job, options: Options) -> bool:
-    """In the Service network pods wait by themselves until the others' names resolve."""
+    """Pods in the Service network wait until the names of the others resolve."""
     return bool(options.gate_image) and job.network is Network.SERVICE
 
 
@@ -18,11 +19,11 @@ def waits_for_release(job: Job, options: Options) -> bool:
 
 
 _NO_NAME = "waits-for-room.invalid"
-"""Never resolves: a worker beyond those that train is not started."""
+"""Never resolves: a worker beyond the workers that train is not started."""
 
 
 def awaited_names(job: Job, pod: PodId) -> str:
-    """What this pod waits for, with spaces."""
+    """The names that this pod waits for, separated by spaces."""
     return job.unfinished_names[pod.role] if job.trains(pod) else _NO_NAME
 
 
@@ -34,5 +35,5 @@ def pods_to_tell(seen: Observed) -> tuple[Pod, ...]:
 
 
 def pods_to_release(seen: Observed) -> tuple[Pod, ...]:
-    """Those that still wait for an annotation; called once every address is in the ConfigMap."""
+    """Pods that still wait for an annotation. Called once every address is in the ConfigMap."""
     return tuple(p for p in seen.world_pods if p.awaits_release and not p.released and not p.terminating)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.feature import Shape
+from job_controller.core.job import Manifest, Role
 from job_controller.core.manifests import append_unless
-from job_controller.core.model import Manifest, Observed, Options, Role
+from job_controller.core.model import Observed, Options
 from job_controller.core.pods import PodId
 from job_controller.features.start_gate.question import gate_address
 from job_controller.features.start_gate.release import awaited_names, waits_for_names, waits_for_release

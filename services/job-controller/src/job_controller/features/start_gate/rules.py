@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.environment import told_host
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from job_controller.timing import GATE_CHECK_INTERVAL_SECONDS, GATE_GRACE_SECONDS
 from paddlewheel.contracts.conditions import Condition, find

@@ -1,4 +1,4 @@
-"""What keeps pods from running or from ending and does not pass by itself."""
+"""Causes that keep pods from running or from ending and do not pass by themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import datetime
 
 from job_controller.core.feature import Feature
 from job_controller.core.gate import Gate
-from job_controller.core.model import JobStatus, Observed, Options
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
 from job_controller.features.stuck.no_scheduler import with_unseen_pods
 from job_controller.features.stuck.overdue import overdue_in, overdue_message, overdue_pod
 from job_controller.features.stuck.rules import seconds_until_stuck, stuck_events, stuck_on
@@ -18,9 +19,6 @@ from paddlewheel.operator.domain.plan import KubernetesEvent, earliest
 class Stuck(Feature):
     """Pods that cannot start, that no scheduler looks at, that their node does not prepare, and deleted pods
     that do not end."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        return not seen.runs_smoothly
 
     def adjusted(self, seen: Observed, now: datetime) -> Observed:
         return with_unseen_pods(seen, now)

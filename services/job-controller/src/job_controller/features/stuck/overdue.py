@@ -21,7 +21,7 @@ def overdue_in(seen: Observed, now: datetime) -> float | None:
 
 
 def overdue_message(pod: Pod) -> str:
-    """What keeps the pod, and the remedy."""
+    """Why the pod is still there, and what to do."""
     return f"pod {pod.name} was deleted and should be gone since {pod.ends_by}, {_why(pod)}"
 
 

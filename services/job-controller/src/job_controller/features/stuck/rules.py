@@ -1,4 +1,4 @@
-"""On what a job is stuck: a cause that does not pass by itself, said once."""
+"""The cause on which a job is stuck: it does not pass by itself. Each cause is reported once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from job_controller.core import names
 from job_controller.core.gate import Gate
 from job_controller.core.hindrances import hindered_pod
-from job_controller.core.model import Job, JobStatus, Observed
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from job_controller.features.stuck.overdue import overdue_pod
 from job_controller.timing import STUCK_POD_GRACE_SECONDS
@@ -18,7 +20,7 @@ from paddlewheel.operator.domain.plan import KubernetesEvent
 
 _MAY_PASS = frozenset({Reason.UNSCHEDULABLE, Reason.GANG_UNSCHEDULABLE, Reason.CONFIG_ERROR})
 _NEEDS_MENDING = frozenset({Reason.SAMPLE_SET_FAILED, Reason.GANG_TOO_LARGE, Reason.QUEUE_NOT_USABLE})
-"""What closes a gate until its user does something."""
+"""Reasons of a closed gate that stay until the user does something."""
 _WAITS_IN_ORDER = frozenset({Reason.SCHEDULING_GATED})
 
 
@@ -36,7 +38,7 @@ def stuck_on(seen: Observed, gate: Gate, now: datetime) -> Reason | None:
 
 
 def seconds_until_stuck(seen: Observed, now: datetime) -> float | None:
-    """When to look again at a pod whose cause may still pass."""
+    """Seconds until the next check of a pod whose cause may still pass."""
     pod, _ = _serious_hindrance(seen)
     if pod is None:
         return None
@@ -45,7 +47,7 @@ def seconds_until_stuck(seen: Observed, now: datetime) -> float | None:
 
 
 def _serious_hindrance(seen: Observed) -> tuple[Pod, Reason] | tuple[None, None]:
-    """Of the first pod that something keeps from running, unless it waits as it should."""
+    """The first hindered pod with the reason, unless it waits as it should."""
     pod = hindered_pod(seen)
     if pod is None or pod.hindrance is None or not _is_serious(seen, pod.hindrance.reason):
         return None, None
@@ -53,7 +55,7 @@ def _serious_hindrance(seen: Observed) -> tuple[Pod, Reason] | tuple[None, None]
 
 
 def _is_serious(seen: Observed, reason: Reason) -> bool:
-    """Without the gate, pods stand in an error state until their ConfigMap exists."""
+    """Without the gate, pods are in an error state until their ConfigMap exists."""
     waits_for_config = reason is Reason.CONFIG_ERROR and seen.config is None and not seen.job.elastic
     return reason not in _WAITS_IN_ORDER and not waits_for_config
 

@@ -21,11 +21,11 @@ _CAUSES = {
     "FailedAttachVolume": Reason.FAILED_MOUNT,
     "FailedCreatePodSandBox": Reason.CONTAINER_CANNOT_START,
 }
-"""By the reason of a Warning event about the pod."""
+"""Causes by the reason of a Warning event about the pod."""
 _SUMMARY = "Unable to attach or mount volumes"
 """How an event begins that repeats others without their cause."""
 _ID = re.compile(r' ?"[0-9a-f]{32,}"')
-"""Of a sandbox: another one in each attempt."""
+"""The id of a sandbox, which changes with each attempt."""
 
 
 def unprepared_pod(seen: Observed, now: datetime) -> Pod | None:
@@ -46,7 +46,7 @@ def look_again_in(seen: Observed, now: datetime) -> float | None:
 
 
 def find_cause(events: Iterable[Mapping[str, Any]]) -> Hindrance | None:
-    """What the Events about one pod say, the same as long as they are the same."""
+    """The cause in the Events about one pod. It does not change while the Events do not."""
     known = [event for event in events if event.get("reason") in _CAUSES]
     told = (_says(event) for event in known)
     return min(told, key=lambda each: (_SUMMARY in each.message, each.message), default=None)

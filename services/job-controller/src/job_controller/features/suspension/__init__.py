@@ -8,8 +8,9 @@ from datetime import datetime
 from job_controller.core import names
 from job_controller.core.feature import Feature
 from job_controller.core.gate import Gate
-from job_controller.core.model import JobStatus, Observed, Options
-from job_controller.core.scaling import is_scaled_to_nothing
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
+from job_controller.core.phase import is_scaled_to_nothing
 from job_controller.core.status import with_condition
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.reasons import Reason
@@ -20,10 +21,6 @@ _ZERO = Gate(False, Reason.SCALED_TO_ZERO, "every role has replicas 0; raise spe
 
 class Suspension(Feature):
     """The field `spec.suspend`, and `replicas: 0` in every role."""
-
-    def applies_to(self, seen: Observed) -> bool:
-        was_suspended = seen.status.condition(names.CONDITION_SUSPENDED) == "True"
-        return seen.job.spec.suspend or was_suspended or is_scaled_to_nothing(seen.job)
 
     def gate(self, seen: Observed, options: Options) -> Gate | None:
         if seen.job.spec.suspend:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from job_controller.core import names
-from job_controller.core.model import Job
+from job_controller.core.job import Job
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds.admission_rules import CLEAN_POD_POLICY, INTRANET
 from paddlewheel.contracts.crds.violations import Subject

@@ -1,7 +1,7 @@
 """`GET /v1/gate/<namespace>/<job>/<role>/<index>`: the gate of a pod asks whether the pod may start.
 
-The answer reveals nothing but that, so it needs no token. It may take `GATE_POLL_TIMEOUT_SECONDS`: the gate
-learns at once when the ConfigMap is there, and asks again otherwise. Every replica watches all ConfigMaps and
+The answer reveals only that, so it needs no token. It may take `GATE_POLL_TIMEOUT_SECONDS`: it comes at once
+when the ConfigMap is there, and otherwise the gate asks again. Every replica watches all ConfigMaps and
 can answer.
 """
 
@@ -23,7 +23,7 @@ from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Change
 
 MOST = 15_000
-"""Gates that wait at the same time, fewer than the port takes connections; more are told to ask again."""
+"""Gates that wait at the same time, fewer than the port takes connections. Others have to ask again."""
 _DIGITS = 9
 
 
@@ -31,7 +31,7 @@ class GateEndpoint:
     """Answers 200 when the pod may start, 202 when it should ask again.
 
     Args:
-        jobs: watched; nobody waits for one that it does not hold.
+        jobs: watched; no gate waits for a job that it does not hold.
         configs: watched ConfigMaps of jobs.
     """
 
@@ -43,11 +43,11 @@ class GateEndpoint:
 
     @property
     def route(self) -> web.RouteDef:
-        """For the service's HTTP server."""
+        """The route for the service's HTTP server."""
         return web.get(f"{PATH}{{namespace}}/{{job}}/{{role}}/{{index}}", self.ask)
 
     def changed(self, kind: str, change: Change) -> None:
-        """A watched object has changed: those who wait for it look again."""
+        """A watched object has changed: the gates that wait for it are answered."""
         if kind == names.CONFIG_MAP:
             for waiting in self._waiting.get(key_of(change.obj), ()):
                 waiting.set()

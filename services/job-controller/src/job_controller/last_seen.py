@@ -1,25 +1,106 @@
-"""Pods that are gone, as they were last seen: a pass may come after both a pod's end and its deletion."""
+"""Pods as this process last saw them: when their programs ended, and the pods that are gone.
+
+A pass may come after both a pod's end and its deletion.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.core import names
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
 from job_controller.core.parse import has_ended, recorded_epoch
-from job_controller.core.pods import Pod, PodId, parse_pod
+from job_controller.core.parse_pod import has_ended_program, parse_pod
+from job_controller.core.pods import ENDED, Pod, PodId, PodState
+from job_controller.reading import Reader
 from job_controller.watch import BY_UID, JOB
 from paddlewheel.contracts.objects import status_of
+from paddlewheel.core.clock import Clock
 from paddlewheel.kube.informer import Informer
 from paddlewheel.kube.objects import controller_uid, key_of, uid_of
 from paddlewheel.kube.ports import Change, Object
+from paddlewheel.operator.memo import Memo
 
 
-class Departures:
+@dataclass(frozen=True)
+class _Ending:
+    """The first sight of a pod's end.
+
+    Args:
+        pod: at that time.
+        seen_at: on the monotonic clock.
+        was_seen: the watch reported the end. Else a list did, maybe long after it.
+    """
+
+    pod: Pod
+    seen_at: float
+    was_seen: bool
+
+
+class Endings(Reader):
+    """Parses pods. A pod that had ended before its deletion was asked for has ended by itself.
+
+    The time of an end is when this process saw it, since the clocks of nodes may be wrong.
+
+    After a restart, the time that the node gives for an end counts.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._parse: Memo[Pod | None] = Memo(parse_pod)
+        self._seen: dict[str, _Ending] = {}
+
+    def heard(self, kind: str, change: Change) -> None:
+        if kind != names.POD:
+            return
+        if change.type == "DELETED":
+            self._parse.forget(change.obj)
+            self._seen.pop(uid_of(change.obj), None)
+        elif has_ended_program(change.obj):
+            self._take_in(change.obj, was_seen=not change.listed)
+
+    def parse(self, raw: Object) -> Pod | None:
+        """The pod with what was seen of its end before; None when it is no pod of a job."""
+        return self._take_in(raw, was_seen=True)
+
+    def _take_in(self, raw: Object, was_seen: bool) -> Pod | None:
+        pod = self._parse(raw)
+        if pod is None:
+            return None
+        ending = self._seen.get(pod.uid)
+        if ending is None and (pod.state in ENDED or pod.program_end):
+            ending = self._seen[pod.uid] = _Ending(pod, self._clock.monotonic(), was_seen)
+        return pod if ending is None else self._with_end(pod, ending)
+
+    def _with_end(self, pod: Pod, ending: _Ending) -> Pod:
+        end = pod.program_end
+        pod = replace(pod, end_seen_at=self._end_time(pod, ending))
+        if not pod.terminating or pod.state in ENDED or (end and end.state is PodState.FAILED):
+            return pod
+        before = ending.pod
+        if before.state in ENDED:
+            return replace(pod, state=before.state, failure=before.failure)
+        has_succeeded = before.program_end is not None and before.program_end.state is PodState.SUCCEEDED
+        return replace(pod, state=PodState.SUCCEEDED) if has_succeeded else pod
+
+    def _end_time(self, pod: Pod, ending: _Ending) -> datetime | None:
+        seen = self._clock.now() - timedelta(seconds=self._clock.monotonic() - ending.seen_at)
+        if ending.was_seen:
+            return seen
+        ended = pod.reported_end
+        return min(ended, seen) if ended else None
+
+
+class Departures(Reader):
     """The last pod of each place of the jobs that have not ended, until the status lists it no longer, or its
-    loss is counted. Lost with the process, as any notification.
+    loss is counted.
+
+    After a restart, a pod that the status lists and that is not there counts as deleted, without its cause.
 
     Args:
         jobs: watched.
@@ -39,6 +120,9 @@ class Departures:
         job, found = self._job(job_uid), self._gone.get(job_uid, {}).values()
         return tuple(departed.pod for departed in found if job is None or departed.reviewed(job))
 
+    def recorded(self, seen: Observed, status: JobStatus) -> None:
+        self.counted(seen.job.uid, status.replacing)
+
     def counted(self, job_uid: str, pods: Collection[str]) -> None:
         """The recorded status counts the losses of the pods with these uids."""
         found = self._gone.get(job_uid, {})
@@ -46,7 +130,6 @@ class Departures:
             del found[place]
 
     def heard(self, kind: str, change: Change) -> None:
-        """A watched object was added, modified or deleted."""
         if kind == JOB:
             self._review(change)
         if kind == names.POD and change.type == "DELETED":

@@ -45,7 +45,7 @@ class RateLimit:
         return len(self._buckets)
 
     def _sweep(self, now: float) -> None:
-        """Forget those that have been quiet long enough."""
+        """Forget the jobs whose bucket is full again."""
         if now - self._swept >= PROGRESS_SWEEP_INTERVAL_SECONDS:
             self._swept = now
             self._buckets = {uid: b for uid, b in self._buckets.items() if b.now(now) < BURST}

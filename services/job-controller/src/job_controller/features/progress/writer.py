@@ -1,7 +1,7 @@
 """Brings the newest report of each job into its status, seldom, and then onto the bus.
 
 Any replica may receive a report, so any replica writes: `status.progress` alone, with the resourceVersion
-that it has seen, so that replicas never overwrite each other unseen. Of several reports the newest counts.
+that it has seen, so that replicas never overwrite each other unseen. The newest of several reports counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from job_controller.core import names
-from job_controller.core.model import render_progress
+from job_controller.core.job_status import render_progress
 from job_controller.core.parse import has_ended, recorded_epoch
 from job_controller.features.progress.report import Report
 from job_controller.metrics import ProgressMetrics
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Pending:
-    """What a pod of this epoch has reported, and when it was received."""
+    """The report of a pod of this epoch, and when it was received."""
 
     epoch: int
     report: Report
@@ -50,7 +50,7 @@ class _Pending:
 
 @dataclass(frozen=True)
 class Outlets:
-    """Where progress goes."""
+    """The destinations of progress."""
 
     cluster: Cluster
     bus: Publisher
@@ -62,7 +62,7 @@ class ProgressWriter:
     """Writes what was reported: at most once in `period` seconds for each job, over all replicas.
 
     Args:
-        jobs: watched; it tells when another replica has written.
+        jobs: watched; it reports when another replica has written.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ProgressWriter:
             self._pending[uid] = _Pending(epoch, report, self._clock.now())
 
     async def run(self) -> None:
-        """Until cancelled. What is pending then is lost, as the next report makes up for it."""
+        """Run until cancelled. A pending report is lost then. The next report makes up for it."""
         while True:
             await self._clock.sleep(min(PROGRESS_CHECK_INTERVAL_SECONDS, self._period.total_seconds()))
             try:

@@ -11,9 +11,9 @@ from job_controller.core import names
 from job_controller.core.parse import has_ended, recorded_epoch
 from job_controller.core.pods import parse_epoch
 from job_controller.core.progress_access import PATH, ProgressAccess
+from job_controller.features.progress.limit import RateLimit
 from job_controller.features.progress.report import BODY_LIMIT, Report, parse_report
 from job_controller.metrics import ProgressMetrics
-from job_controller.progress_limit import RateLimit
 from job_controller.timing import PROGRESS_BODY_TIMEOUT_SECONDS
 from job_controller.watch import BY_UID
 from paddlewheel.contracts.objects import deleted_at
@@ -25,7 +25,7 @@ Offer = Callable[[str, int, Report], None]
 
 
 class ProgressEndpoint:
-    """Answers 204, or what is wrong. The token is looked at first: nobody learns which jobs there are.
+    """Answers 204, or what is wrong. The token is checked first, so that the answers reveal no jobs.
 
     Args:
         jobs: watched; a report of a job that it does not hold is refused.
@@ -48,7 +48,7 @@ class ProgressEndpoint:
 
     @property
     def route(self) -> web.RouteDef:
-        """For the service's HTTP server."""
+        """The route for the service's HTTP server."""
         return web.post(f"{PATH}{{uid}}/{{epoch}}", self.receive)
 
     async def receive(self, request: web.Request) -> web.Response:
