@@ -318,7 +318,7 @@ def _pods_by_node(seen: Observed) -> Mapping[str, list[Pod]]:
 
 
 def _ports_on_node(pods: Iterable[Pod], config: Mapping[str, str], block: range) -> dict[PodId, int]:
-    """A pod keeps its port in the ConfigMap. When two pods have one port, the pod that has started keeps it."""
+    """A pod keeps its port in the ConfigMap. When two pods have one port, the pod that has started has it."""
     ports: dict[PodId, int] = {}
     for pod in sorted(pods, key=_seniority):
         told = _told(config, pod.id, block)
