@@ -23,8 +23,9 @@ from paddlewheel.testkit.paddlejobs import (
     set_sample_set_phase,
 )
 
-JOBS = 100
-"""Each has a data set, a ConfigMap and two pods on nodes of their own: 500 objects."""
+JOBS = 72
+"""In each of two rounds. Each has a data set, a ConfigMap and two pods, with Leases of their nodes: 1,008
+objects."""
 OWN = (__name__, "job_controller", "paddlewheel.operator", "paddlewheel.core", "paddlewheel.kube.informer")
 
 

@@ -100,6 +100,37 @@ async def test_writes_of_a_whole_life_are_counted(harness: JobHarness) -> None:
     }
 
 
+REQUESTS = {
+    "PodIP": [
+        ("get", "configmaps"),
+        ("patch", "paddlejobs"),
+        ("create", "pods"),
+        ("create", "configmaps"),
+        ("patch-status", "paddlejobs"),
+    ],
+    "Service": [
+        ("patch", "paddlejobs"),
+        ("create", "configmaps"),
+        ("create", "services"),
+        ("create", "pods"),
+        ("patch-status", "paddlejobs"),
+    ],
+}
+"""The requests of job-controller in each network. The purpose of each one is in docs/decisions/0051."""
+
+
+@pytest.mark.parametrize("network", REQUESTS)
+async def test_the_requests_for_a_job_of_one_pod_until_it_runs(harness: JobHarness, network: str) -> None:
+    key = await harness.create(make_paddle_job(worker=make_role(1), intranet=network))
+    with harness.recorded_calls() as calls:
+        await harness.settle(key)
+        await harness.run_pods()
+        await harness.settle(key)
+    # What is done to pods that exist is the kubelet's part.
+    requests = [(verb, plural) for verb, plural, _ in calls if plural != "pods" or verb == "create"]
+    assert requests == REQUESTS[network]
+
+
 async def test_with_a_gate_there_is_one_write_more_for_each_pod(open_harness: OpenHarness) -> None:
     async with open_harness(gate_image="example/gate:1") as harness:
         with harness.counted_writes() as writes:
