@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from job_controller.core import names
+from job_controller.core.parse_failure import (
+    cause_of_end,
+    disruption_of,
+    failure_of,
+    first_container,
+    terminated,
+)
 from job_controller.core.pods import (
     DEFAULT_SCHEDULER,
     Failure,
@@ -25,31 +31,9 @@ from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.log_reason import reason_line
-from paddlewheel.operator.domain.hindrance import Hindrance, container_statuses, find_hindrance
+from paddlewheel.operator.domain.hindrance import Hindrance, find_hindrance
 
 _BEGAN = ("Running", "Succeeded", "Failed")
-_DISRUPTIONS = {
-    "PreemptionByScheduler": Reason.PREEMPTED,
-    "EvictionByEvictionAPI": Reason.EVICTED,
-    "DeletionByTaintManager": Reason.NODE_LOST,
-    "DeletionByPodGC": Reason.NODE_LOST,
-}
-"""Causes by the reason of a pod's condition `DisruptionTarget`."""
-_BY_POD_REASON = {
-    "Evicted": Reason.EVICTED,
-    "Preempting": Reason.PREEMPTED,
-    "NodeLost": Reason.NODE_LOST,
-    "NodeShutdown": Reason.NODE_LOST,
-    "Shutdown": Reason.NODE_LOST,
-    "Terminated": Reason.NODE_LOST,
-    "NodeAffinity": Reason.REJECTED_BY_NODE,
-    "UnexpectedAdmissionError": Reason.REJECTED_BY_NODE,
-    "TopologyAffinityError": Reason.REJECTED_BY_NODE,
-}
-"""Causes by the reason that the kubelet or a controller gives in a pod's status."""
-_BY_KUBELET = "TerminationByKubelet"
-_NO_ROOM = "OutOf"
-"""The kubelet refused the pod: OutOfcpu, OutOfpods and so on."""
 _DEFAULT_POD_GRACE_SECONDS = 30
 _LONGEST_POD_GRACE_SECONDS = 10**8
 """Kubernetes accepts any int64, which no date can take."""
@@ -78,7 +62,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         termination_message=_termination_message(raw),
         failure=_failure(raw),
         hindrance=_hindrance(raw),
-        container=_first_container(raw),
+        container=first_container(raw),
         node=str((raw.get("spec") or {}).get("nodeName") or ""),
         finalizers=tuple(meta.get("finalizers") or ()),
         ends_by=str(meta.get("deletionTimestamp") or ""),
@@ -88,7 +72,7 @@ def parse_pod(raw: Raw) -> Pod | None:
         elastic_workers=_elastic_workers(raw),
         restart=_annotation(raw, names.ANNOTATION_RESTART),
         began=_has_begun(raw),
-        disruption=_disruption(raw),
+        disruption=disruption_of(raw),
         group=str(((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""),
         data_node=_annotation(raw, names.ANNOTATION_DATA_NODE),
         unprepared_since=_unprepared_since(raw),
@@ -153,13 +137,13 @@ def _ended_before_deletion(raw: Raw) -> bool:
     cause.
     """
     has_ended = str((raw.get("status") or {}).get("phase")) in ("Failed", "Succeeded")
-    asked, ends = _deletion_asked_at(raw["metadata"]), [end for _, end in _terminated(raw)]
+    asked, ends = _deletion_asked_at(raw["metadata"]), [end for _, end in terminated(raw)]
     times = [at for end in ends if (at := parse_stamp(end.get("finishedAt")))]
     # To a pod that has ended the API server gives no grace period, whatever was asked for.
     was_alive = _grace_seconds(raw["metadata"]) > 0
     if not has_ended or was_alive or asked is None or not times:
         return False
-    is_certain = any(_cause_of(end) is Reason.OOM_KILLED for end in ends)
+    is_certain = any(cause_of_end(end) is Reason.OOM_KILLED for end in ends)
     return max(times) + (timedelta() if is_certain else timedelta(seconds=CLOCK_SKEW_GRACE_SECONDS)) < asked
 
 
@@ -179,7 +163,7 @@ def _all_started(raw: Raw) -> bool:
     container trains, so the job goes on without another one that failed for good."""
     containers = (raw.get("spec") or {}).get("containers") or ()
     statuses = (raw.get("status") or {}).get("containerStatuses") or ()
-    first = _first_container(raw)
+    first = first_container(raw)
     return len(statuses) >= len(containers) and all(
         s.get("ready") or _is_done(s) or (s.get("name") != first and _has_failed_for_good(raw, s))
         for s in statuses
@@ -209,7 +193,7 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     """None while the first container runs or may run again, and for a pod without other containers, whose
     phase is enough."""
     statuses = (raw.get("status") or {}).get("containerStatuses") or ()
-    first = next((s for s in statuses if s.get("name") == _first_container(raw)), None)
+    first = next((s for s in statuses if s.get("name") == first_container(raw)), None)
     if first is None or len(statuses) == 1 or not _terminated_state(first) or _is_restarted(raw, first):
         return None
     ended = _terminated_state(first)
@@ -219,14 +203,14 @@ def _program_end(raw: Raw) -> ProgramEnd | None:
     grace = (raw.get("spec") or {}).get("terminationGracePeriodSeconds")
     asked = _DEFAULT_POD_GRACE_SECONDS if grace is None else int(grace)
     wait = min(asked + PROGRAM_END_GRACE_SECONDS, LONGEST_PROGRAM_END_GRACE_SECONDS)
-    failure = _failure_of(raw) if ended.get("exitCode") else None
+    failure = failure_of(raw) if ended.get("exitCode") else None
     state = PodState.FAILED if failure else PodState.SUCCEEDED
     return ProgramEnd(state, failure, ended_at, timedelta(seconds=wait))
 
 
 def has_ended_program(raw: Raw) -> bool:
     """The pod has ended, or the container that trains has; maybe only for now."""
-    status, first = raw.get("status") or {}, _first_container(raw)
+    status, first = raw.get("status") or {}, first_container(raw)
     statuses = status.get("containerStatuses") or ()
     has_ended = any(s.get("name") == first and _terminated_state(s) for s in statuses)
     return has_ended or status.get("phase") in ("Failed", "Succeeded")
@@ -237,7 +221,7 @@ def _has_begun(raw: Raw) -> bool:
     status = raw.get("status") or {}
     if str(status.get("phase")) not in _BEGAN:
         return False
-    return _disruption(raw) is not Reason.REJECTED_BY_NODE or any(_terminated(raw))
+    return disruption_of(raw) is not Reason.REJECTED_BY_NODE or any(terminated(raw))
 
 
 def _program_end_beside_others(raw: Raw) -> ProgramEnd | None:
@@ -251,7 +235,7 @@ def _program_end_beside_others(raw: Raw) -> ProgramEnd | None:
 def _only_others_failed(raw: Raw) -> bool:
     """The first container has succeeded, and nothing has ended the whole pod."""
     end = _program_end(raw)
-    was_ended = _disruption(raw) or (raw.get("status") or {}).get("reason")
+    was_ended = disruption_of(raw) or (raw.get("status") or {}).get("reason")
     return end is not None and end.state is PodState.SUCCEEDED and not was_ended
 
 
@@ -289,7 +273,7 @@ def _hindrance(raw: Raw) -> Hindrance | None:
 
 def _restarts(raw: Raw) -> int:
     statuses = (raw.get("status") or {}).get("containerStatuses") or ()
-    first = _first_container(raw)
+    first = first_container(raw)
     return next((int(s.get("restartCount") or 0) for s in statuses if s.get("name") == first), 0)
 
 
@@ -327,17 +311,10 @@ def _is_unprepared(condition: Raw) -> bool:
     return (condition.get("type"), condition.get("status")) == ("PodReadyToStartContainers", "False")
 
 
-def _terminated(raw: Raw) -> Iterable[tuple[str, Raw]]:
-    for container in container_statuses(raw.get("status") or {}):
-        ended = (container.get("state") or {}).get("terminated")
-        if ended:
-            yield str(container.get("name", "")), ended
-
-
 def _termination_message(raw: Raw) -> str:
     """The termination message of containers[0]."""
-    first = _first_container(raw)
-    return next((str(e.get("message") or "") for name, e in _terminated(raw) if name == first), "")
+    first = first_container(raw)
+    return next((str(e.get("message") or "") for name, e in terminated(raw) if name == first), "")
 
 
 def _elastic_workers(raw: Raw) -> str:
@@ -346,58 +323,5 @@ def _elastic_workers(raw: Raw) -> str:
     return str(next(given, None) or "")
 
 
-def _first_container(raw: Raw) -> str:
-    containers = (raw.get("spec") or {}).get("containers") or ()
-    return str(containers[0].get("name", "")) if containers else ""
-
-
 def _failure(raw: Raw) -> Failure | None:
-    return _failure_of(raw) if pod_state(raw) is PodState.FAILED else None
-
-
-def _failure_of(raw: Raw) -> Failure:
-    name, status = str(raw["metadata"]["name"]), raw.get("status") or {}
-    container, ended = _ended_badly(raw)
-    if ended is None:
-        reason = str(status.get("reason") or "Failed")
-        why = reason_line(str(status.get("message") or ""))
-        return Failure(name, reason, None, why, cause=_disruption(raw) or Reason.POD_FAILED)
-    cause = _cause_of(ended)
-    # The kernel killed the program: what it printed before is not the reason.
-    text = "" if cause is Reason.OOM_KILLED else str(ended.get("message") or status.get("message") or "")
-    return Failure(
-        pod=name,
-        reason=str(status.get("reason") or ended.get("reason") or "Error"),
-        exit_code=int(ended["exitCode"]),
-        last_line=reason_line(text),
-        finished_at=str(ended.get("finishedAt") or ""),
-        cause=_disruption(raw) or cause,
-        container="" if container == _first_container(raw) else container,
-    )
-
-
-def _ended_badly(raw: Raw) -> tuple[str, Raw | None]:
-    """The first container if it has an exit code, else another one. Init containers come last: one that runs
-    beside the others is ended after them, and one that runs before them leaves them without an exit code."""
-    inits, first = (
-        {c.get("name") for c in (raw.get("spec") or {}).get("initContainers") or ()},
-        _first_container(raw),
-    )
-    ended = [(name, state) for name, state in _terminated(raw) if state.get("exitCode")]
-    return min(ended, key=lambda found: (found[0] != first, found[0] in inits), default=("", None))
-
-
-def _cause_of(ended: Raw) -> Reason:
-    return Reason.OOM_KILLED if ended.get("reason") == "OOMKilled" else Reason.POD_FAILED
-
-
-def _disruption(raw: Raw) -> Reason | None:
-    status = raw.get("status") or {}
-    targets = (c for c in status.get("conditions") or () if c.get("type") == "DisruptionTarget")
-    named = next((c for c in targets if c.get("status") == "True"), None)
-    said = str(status.get("reason") or "")
-    by_pod = Reason.REJECTED_BY_NODE if said.startswith(_NO_ROOM) else _BY_POD_REASON.get(said)
-    if named is None or named.get("reason") == _BY_KUBELET:
-        # The kubelet's condition covers a shutdown, a pre-emption and pressure alike.
-        return by_pod or (Reason.EVICTED if named else None)
-    return _DISRUPTIONS.get(str(named.get("reason")), Reason.EVICTED)
+    return failure_of(raw) if pod_state(raw) is PodState.FAILED else None

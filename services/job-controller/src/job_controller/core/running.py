@@ -21,6 +21,7 @@ from paddlewheel.operator.domain.plan import shorten
 
 
 def restarting_message(status: JobStatus, begins: datetime | None) -> str:
+    """The message of a job between two epochs. `begins`: when the next epoch may begin."""
     last = status.last_restart
     why = f": {last.message}" if last else ""
     if begins is not None:
@@ -29,6 +30,7 @@ def restarting_message(status: JobStatus, begins: datetime | None) -> str:
 
 
 def count_running(roles: Mapping[str, RoleStatus]) -> int:
+    """The number of pods that run and are ready."""
     return sum(role.count(PodState.RUNNING) for role in roles.values())
 
 
@@ -45,6 +47,7 @@ _NOT_RUNNING = {
 def running_condition(
     seen: Observed, status: JobStatus, gate: Gate, now: datetime, *, begins: datetime | None
 ) -> Condition:
+    """The condition `Running`. `begins`: when the next missing pods may be made."""
     if not gate.is_open:
         return Condition(names.CONDITION_RUNNING, "False", gate.reason)
     if status.phase == names.RUNNING:

@@ -275,6 +275,7 @@ def _ref(job: Job, pod: Pod) -> Mapping[str, str]:
 
 
 def with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
+    """The same with the times of the start and the end."""
     if status.phase == names.RUNNING and not status.start_time:
         return replace(status, start_time=seconds_stamp(now))
     if not status.final:
@@ -290,6 +291,7 @@ def with_times(status: JobStatus, seen: Observed, now: datetime) -> JobStatus:
 
 
 def with_conditions(job: Job, status: JobStatus, current: Iterable[Condition], now: datetime) -> JobStatus:
+    """The same with these conditions, each with the generation of the spec."""
     stamp, conditions = seconds_stamp(now), status.conditions
     for condition in current:
         fresh = replace(condition, observed_generation=job.generation)
@@ -306,6 +308,7 @@ def _conditions(seen: Observed, status: JobStatus, gate: Gate, now: datetime) ->
 
 
 def end_conditions(job: Job, status: JobStatus, verdict: GoOn | End) -> list[Condition]:
+    """The condition of a job that has ended, none before."""
     if status.phase == names.COMPLETED:
         unpublished = why_unpublished(job, status)
         reason = Reason.MODEL_NOT_REPORTED if unpublished else Reason.COMPLETED
