@@ -24,8 +24,8 @@ from paddlewheel.testkit.paddlejobs import (
 )
 
 JOBS = 72
-"""In each of two rounds. Each has a data set, a ConfigMap and two pods, with Leases of their nodes: 1,008
-objects."""
+"""The jobs of each of two rounds. A job has a data set, a ConfigMap and two pods with Leases of their nodes,
+which makes 1,008 objects."""
 OWN = (__name__, "job_controller", "paddlewheel.operator", "paddlewheel.core", "paddlewheel.kube.informer")
 
 
