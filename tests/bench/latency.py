@@ -21,7 +21,7 @@ from tests.bench.progress import note, progress
 from tests.bench.rows import Row
 from tests.bench.stand import JOB_CONTROLLER, Stand, stand
 
-from job_controller.domain import names
+from job_controller.core import names
 from paddlewheel import bus as bus_library
 from paddlewheel.bus.ports import Bus, Reading
 from paddlewheel.contracts.keys import Key

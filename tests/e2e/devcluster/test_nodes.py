@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from job_controller.domain.names import ANNOTATION_WAITS_FOR
+from job_controller.core.names import ANNOTATION_WAITS_FOR
 from paddlewheel.devcluster import binaries, cgroups, namespace
 from paddlewheel.devcluster.cluster import Cluster, up
 from paddlewheel.devcluster.image_archive import write_pause_archive

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.integration.job_controller.conftest import JobServiceHarness
 
-from job_controller.domain import names
+from job_controller.core import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.sockets import free_ports
 from paddlewheel.devcluster.binaries import PAUSE, ensure

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.integration.job_controller.conftest import JobServiceHarness
 
-from job_controller.domain import names
+from job_controller.core import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.quantities import amount
 from paddlewheel.kube.ports import NAMESPACES, PODS, Object, Resource

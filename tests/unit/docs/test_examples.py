@@ -17,7 +17,7 @@ import typer
 import yaml
 from markdown_it import MarkdownIt
 
-from job_controller.domain import names as job_names
+from job_controller.core import names as job_names
 from paddlewheel.cli.app import app, load
 from paddlewheel.cli.main import COMMANDS
 from paddlewheel.contracts.crds.kinds import KINDS
@@ -217,7 +217,7 @@ def test_a_file_that_a_page_shows_replaces_what_was_there(tmp_path: Path) -> Non
 
 
 def test_every_variable_of_a_jobs_containers_is_documented() -> None:
-    domain = REPOSITORY / "services/job-controller/src/job_controller/domain"
+    domain = REPOSITORY / "services/job-controller/src/job_controller/core"
     source = "".join((domain / file).read_text() for file in ("environment.py", "names.py"))
     families = "PADDLE|PADDLEWHEEL|TRAINER|TRAINING|POD|STAGE|HETER_DEVICE"
     lists = {name for names in ENDPOINT_VARIABLES.values() for name in names}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dataset_controller.domain.names import Cond
-from job_controller.domain import names as job_names
+from job_controller.core import names as job_names
 from paddlewheel.contracts.crds.common import CommonStatus
 from paddlewheel.contracts.crds.kinds import KINDS, PADDLE_JOB, SAMPLE_SET, Kind
 from paddlewheel.contracts.crds.parse import parse_subject

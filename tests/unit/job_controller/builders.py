@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.domain import names
-from job_controller.domain.model import Job, Observed, Options, SampleSet
-from job_controller.domain.parse import parse_job
-from job_controller.domain.pods import Pod, PodId, PodState
-from job_controller.domain.render import Frame, render_pod
+from job_controller.core import names
+from job_controller.core.job import Job
+from job_controller.core.model import Observed, Options
+from job_controller.core.parse import parse_job
+from job_controller.core.parts import SampleSet
+from job_controller.core.pods import Pod, PodId, PodState
+from job_controller.core.render import frame_of, render_pod
+from job_controller.features import with_features
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job
 
@@ -65,5 +68,5 @@ def render(
     sample_set: SampleSet | None = None,
 ) -> Object:
     """The manifest of one pod."""
-    frame = Frame(job, port, options or Options(), sample_set)
+    frame = frame_of(with_features(Observed(job, sample_set=sample_set)), port, options or Options())
     return render_pod(frame, next(r for r in job.roles if r.name == role), index)

@@ -8,12 +8,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
-from job_controller.domain import names
-from job_controller.domain.model import Job, JobStatus, Observed, Options, PortClaim, RoleStatus, SampleSet
-from job_controller.domain.parse import parse_job
-from job_controller.domain.policies.dataset_gate import decide_gate, needs_sample_set
-from job_controller.domain.policies.deletion import is_patience_over
-from job_controller.domain.policies.host_ports import PortBlock, claim_ports, parse_port
+from job_controller.core import names
+from job_controller.core.deletion import is_patience_over
+from job_controller.core.environment import parse_port
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.model import Observed, Options
+from job_controller.core.parse import parse_job
+from job_controller.core.parts import PortClaim, SampleSet
+from job_controller.features.dataset.rules import decide_gate, needs_sample_set
+from job_controller.features.host_ports.rules import PortBlock, claim_ports
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import GATE, job_of, make_job, make_seen, render
 
-from job_controller.domain.environment import config_data, endpoint
-from job_controller.domain.model import Options
-from job_controller.domain.pods import PodId
-from job_controller.domain.policies.host_ports import pod_ports
+from job_controller.core.environment import config_data, endpoint, pod_ports
+from job_controller.core.model import Options
+from job_controller.core.pods import PodId
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import (
     make_role,

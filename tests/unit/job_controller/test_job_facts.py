@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain import names
-from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import JobStatus
-from job_controller.domain.parse import parse_job
+from job_controller.core import names
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.job_status import JobStatus
+from job_controller.core.parse import parse_job
 from paddlewheel.bus.streams import MODELS
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.envelope import Event

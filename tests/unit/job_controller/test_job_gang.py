@@ -11,23 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.job_controller.builders import job_of, make_job, make_pod, render
 
-from job_controller.domain.events import gang_events
-from job_controller.domain.model import (
-    GangStatus,
-    Job,
-    JobStatus,
-    Observed,
-    Options,
-    PodGroup,
-    RoleStatus,
-)
-from job_controller.domain.parse import parse_job, parse_pod_group
-from job_controller.domain.pods import Pod, PodState
-from job_controller.domain.policies.changes import find_change
-from job_controller.domain.policies.gang import Gang, choose_gang, decide_gang
-from job_controller.domain.policies.gang_gate import gang_gate, gang_hindrance, gang_status, joins
-from job_controller.domain.policies.gang_resources import are_equal, least_resources
-from job_controller.domain.render import Frame, render_pod, render_pod_group
+from job_controller.core.changes import find_change
+from job_controller.core.job import Job
+from job_controller.core.job_status import GangStatus, JobStatus, RoleStatus
+from job_controller.core.model import Observed, Options
+from job_controller.core.parse import parse_job, parse_pod_group
+from job_controller.core.parts import PodGroup
+from job_controller.core.pods import Pod, PodState
+from job_controller.core.render import Frame, render_pod
+from job_controller.features import with_features
+from job_controller.features.gang.choice import Gang, choose_gang, decide_gang
+from job_controller.features.gang.ignored import gang_events
+from job_controller.features.gang.render import pod_shape, render_pod_group
+from job_controller.features.gang.resources import are_equal, least_resources
+from job_controller.features.gang.rules import gang_gate, gang_hindrance, gang_status, joins
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.crds import ROLES
 from paddlewheel.contracts.crds.paddlejob import GangKind, World
@@ -132,7 +129,7 @@ def seen_of(job: Job, *pods: Pod, recorded: GangKind | None = None, **fields: An
     """With what the status says about the gang."""
     gang = None if recorded is None else GangStatus(recorded, "demo", len(job.pod_ids))
     job = replace(job, status=replace(job.status, gang=gang))
-    return Observed(job, pods, **({"gang_kinds": BOTH} | fields))
+    return with_features(Observed(job, pods, **({"gang_kinds": BOTH} | fields)))
 
 
 def group_of(kind: GangKind, size: int = 2, **fields: Any) -> PodGroup:
@@ -227,7 +224,9 @@ def test_pods_of_volcano_are_annotated_in_every_role() -> None:
     job = make_job(**(BY_VOLCANO | QUEUED))
     for role in ("ps", "worker"):
         made = render_pod(
-            Frame(job, 36000, Options(), gang=VOLCANO), next(r for r in job.roles if r.name == role), 0
+            Frame(job, 36000, Options(), (pod_shape(job, VOLCANO),)),
+            next(r for r in job.roles if r.name == role),
+            0,
         )
         assert made["spec"]["schedulerName"] == "volcano"
         assert (
@@ -248,7 +247,7 @@ def test_a_native_pod_group_has_a_size_and_its_pods_name_it() -> None:
     made = render_pod_group(job, Gang(NATIVE, 2))
     assert made["apiVersion"] == "scheduling.k8s.io/v1alpha2"
     assert made["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
-    pod = render_pod(Frame(job, 36000, Options(), gang=NATIVE), job.roles[0], 0)
+    pod = render_pod(Frame(job, 36000, Options(), (pod_shape(job, NATIVE),)), job.roles[0], 0)
     assert pod["spec"]["schedulingGroup"] == {"podGroupName": "demo"}
     assert "schedulerName" not in pod["spec"]
 

@@ -14,8 +14,8 @@ from aiohttp.test_utils import make_mocked_request
 from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
-from job_controller import gate_endpoint
-from job_controller.domain.model import Options
+from job_controller.core.model import Options
+from job_controller.features.start_gate import endpoint as gate_endpoint
 from paddlewheel.contracts.crds.paddlejob import World
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key

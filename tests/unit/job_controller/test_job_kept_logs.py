@@ -11,11 +11,12 @@ import pytest
 from tests.unit.job_controller.builders import make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller import observe
-from job_controller.domain.model import JobStatus, Observed
-from job_controller.domain.parse import parse_job
-from job_controller.domain.pods import Failure, Pod, PodId, PodState, ProgramEnd
-from job_controller.domain.policies.kept_logs import BYTES, kept, pods_to_read
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
+from job_controller.core.parse import parse_job
+from job_controller.core.pods import Failure, Pod, PodId, PodState, ProgramEnd
+from job_controller.features.kept_logs import observe
+from job_controller.features.kept_logs.rules import BYTES, kept, pods_to_read
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Unavailable
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Resource

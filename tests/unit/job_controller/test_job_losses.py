@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
-from job_controller.departures import Departures
-from job_controller.domain.model import Observed, with_pods
-from job_controller.domain.parse import parse_job
-from job_controller.domain.pods import PodState, parse_pod
-from job_controller.domain.policies.verdict import End, Restart, decide_verdict
+from job_controller.core.model import Observed, with_pods
+from job_controller.core.parse import parse_job
+from job_controller.core.parse_pod import parse_pod
+from job_controller.core.pods import PodState
+from job_controller.core.verdict import End, Restart, decide_verdict
+from job_controller.last_seen import Departures
 from job_controller.watch import BY_UID, JOB, make_watch
 from paddlewheel.contracts.generated.jobs_v1 import JobRestarted
 from paddlewheel.contracts.keys import Key

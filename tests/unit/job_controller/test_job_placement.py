@@ -11,10 +11,10 @@ from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness
 
 from dataset_controller.domain.sampleset.figures import cache_status
-from job_controller.domain.model import SampleSet
-from job_controller.domain.parse import parse_sample_set
-from job_controller.domain.pods import PodId
-from job_controller.domain.policies.placement import data_node, preferred_nodes, required_node
+from job_controller.core.parse import parse_sample_set
+from job_controller.core.parts import SampleSet
+from job_controller.core.pods import PodId
+from job_controller.features.dataset.placement import data_node, preferred_nodes, required_node
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import PADDLE_JOBS, PODS, SAMPLE_SETS, Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role, make_sample_set

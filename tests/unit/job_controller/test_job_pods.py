@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from job_controller.domain.parse import parse_job, parse_sample_set
-from job_controller.domain.pods import Failure, PodId, PodState, parse_pod
-from job_controller.domain.policies.failure import failure_message
+from job_controller.core.failure import failure_message
+from job_controller.core.parse import parse_job, parse_sample_set
+from job_controller.core.parse_pod import parse_pod
+from job_controller.core.pods import Failure, PodId, PodState
 from job_controller.watch import owner_of
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
-from job_controller.domain import names
-from job_controller.domain.model import JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Failure, PodState
-from job_controller.domain.policies.clean_up import deletes_children
-from job_controller.domain.policies.failure import failure_message, first_failures
-from job_controller.domain.policies.overdue import overdue_in, overdue_message, overdue_pod
-from job_controller.domain.policies.phase import decide_phase
-from job_controller.domain.policies.restart import restart_policy
-from job_controller.domain.policies.results import decide_results
-from job_controller.domain.policies.words import unknown_words
+from job_controller.core import names
+from job_controller.core.clean_up import deletes_children
+from job_controller.core.failure import failure_message, first_failures
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.model import Observed
+from job_controller.core.phase import decide_phase
+from job_controller.core.pods import Failure, PodState
+from job_controller.core.restart_policy import restart_policy
+from job_controller.core.results import decide_results
+from job_controller.features.stuck.overdue import overdue_in, overdue_message, overdue_pod
+from job_controller.features.words.rules import unknown_words
 from paddlewheel.testkit.paddlejobs import make_role
 
 P, S, R, F, D = (

@@ -20,10 +20,12 @@ from tests.unit.job_controller.builders import make_job, render
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.config import Settings
-from job_controller.domain.model import JobStatus, Observed, Options
-from job_controller.domain.policies.stall import seconds_until_stalled, stall_conditions
-from job_controller.domain.progress import BODY_LIMIT, ProgressAccess, Report, parse_report, render_progress
-from job_controller.progress_limit import BURST, RateLimit
+from job_controller.core.job_status import JobStatus, render_progress
+from job_controller.core.model import Observed, Options
+from job_controller.core.progress_access import ProgressAccess
+from job_controller.features.progress.limit import BURST, RateLimit
+from job_controller.features.progress.report import BODY_LIMIT, Report, parse_report
+from job_controller.features.progress.rules import seconds_until_stalled, stall_conditions
 from job_controller.timing import PROGRESS_SWEEP_INTERVAL_SECONDS
 from paddlewheel.bus.streams import PROGRESS
 from paddlewheel.contracts.conditions import Condition

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain.model import Workload
-from job_controller.domain.parse import parse_job
-from job_controller.domain.policies.kueue import fits, workload_digest
+from job_controller.core.parse import parse_job
+from job_controller.core.parts import Workload
+from job_controller.features.kueue.rules import fits, workload_digest
 from paddlewheel.contracts.conditions import find, parse_conditions
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Conflict, Retry

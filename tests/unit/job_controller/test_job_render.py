@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import GATE, job_of, make_job, render
 
-from job_controller.domain.model import Options, SampleSet
-from job_controller.domain.pods import PodId
-from job_controller.domain.render import render_config_map, render_service
+from job_controller.core.model import Options
+from job_controller.core.parts import SampleSet
+from job_controller.core.pods import PodId
+from job_controller.core.render import render_config_map, render_service
 from paddlewheel.testkit.paddlejobs import (
     collective_example,
     make_paddle_job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from job_controller.config import Settings
-from job_controller.domain.model import Options
+from job_controller.core.model import Options
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.settings import load_settings
 

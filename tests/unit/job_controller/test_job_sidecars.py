@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain.pods import PodState, parse_pod
+from job_controller.core.parse_pod import parse_pod
+from job_controller.core.pods import PodState
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.kube.ports import PODS, Object

@@ -11,10 +11,11 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller.domain.model import NodeLife, Observed
-from job_controller.domain.pods import Failure, PodState
+from job_controller.core.model import Observed
+from job_controller.core.parts import NodeLife
+from job_controller.core.pods import Failure, PodState
+from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.leases import LISTED_FROM, READS_AT_ONCE
-from job_controller.node_leases import NodeLeases
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.core.errors import Permanent, Retry
@@ -556,7 +557,7 @@ async def test_the_leases_of_a_job_that_is_deleted_while_the_verdict_waits_are_f
     seen = held("demo", "node-0", "node-1")
     lives = (await leases.read(seen)).node_lives
     assert (lives, len(leases)) == ({"node-1": NodeLife.UNKNOWN}, 1), "it has no Lease"
-    leases.forget(seen.job.key)
+    leases.forget(seen.job.key, "")
     assert len(leases) == 0
 
 

@@ -12,10 +12,13 @@ from unittest.mock import Mock, patch
 import pytest
 from tests.unit.job_controller.builders import GATE, make_job, make_pod
 
-from job_controller.domain import plan as planning
-from job_controller.domain.environment import config_data, overlong_list
-from job_controller.domain.model import Job, Observed
-from job_controller.domain.plan import Plan, conclude, plan
+from job_controller.core import plan as planning
+from job_controller.core.conclude import conclude
+from job_controller.core.environment import config_data, overlong_list
+from job_controller.core.job import Job
+from job_controller.core.job_status import Plan
+from job_controller.core.model import Observed
+from job_controller.core.plan import plan
 from paddlewheel.contracts.conditions import find
 from paddlewheel.contracts.crds.limits import VARIABLE_BYTES
 from paddlewheel.operator.domain.plan import Applied, Create

@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.job_controller.conftest import JobHarness
 from tests.unit.job_controller.test_job_losses import deleted
 
-from job_controller.domain import names
-from job_controller.domain.pods import parse_pod
+from job_controller.core import names
+from job_controller.core.parse_pod import parse_pod
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.ports import CONFIG_MAPS, PODS, Object
 from paddlewheel.testkit.paddlejobs import ended_status, make_paddle_job, make_role

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 from tests.unit.job_controller.conftest import JobHarness
 
-from job_controller import observe
-from job_controller.domain.model import Observed
-from job_controller.domain.pods import PodState
-from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.stuck import seconds_until_stuck, stuck_on
+from job_controller.core.gate import Gate
+from job_controller.core.model import Observed
+from job_controller.core.pods import PodState
+from job_controller.features.stuck import observe
+from job_controller.features.stuck.rules import seconds_until_stuck, stuck_on
 from paddlewheel.contracts.generated.jobs_v1 import JobStuck
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.job_controller.conftest import JobHarness
 from tests.unit.job_controller.test_job_pods import make_pod
 
-from job_controller.domain import names
-from job_controller.domain.model import JobStatus
-from job_controller.domain.pods import parse_pod
+from job_controller.core import names
+from job_controller.core.job_status import JobStatus
+from job_controller.core.parse_pod import parse_pod
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import Permanent

@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from job_controller.domain import names
-from job_controller.domain.pods import PodState
-from job_controller.domain.policies.urgency import may_change_phase
+from job_controller.core import names
+from job_controller.core.pods import PodState
+from job_controller.core.urgency import may_change_phase
 from job_controller.timing import (
     COUNTS_INTERVAL_SECONDS,
     LONGEST_COUNTS_INTERVAL_SECONDS,

@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 from tests.unit.job_controller.builders import make_job, make_pod
 
-from job_controller.domain import names, status
-from job_controller.domain.events import (
+from job_controller.core import names, status
+from job_controller.core.events import (
     end_event,
     gate_events,
     refusal_events,
     scale_events,
 )
-from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, Observed, RoleStatus
-from job_controller.domain.pods import Failure, Pod, PodId, PodState, parse_pod
-from job_controller.domain.policies.dataset_gate import Gate
-from job_controller.domain.policies.verdict import End, GoOn
-from job_controller.domain.render import render_config_map, render_service
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.gate import Gate
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, RoleStatus
+from job_controller.core.model import Observed
+from job_controller.core.parse_pod import parse_pod
+from job_controller.core.pods import Failure, Pod, PodId, PodState
+from job_controller.core.refused import refused_status
+from job_controller.core.render import render_config_map, render_service
+from job_controller.core.verdict import End, GoOn
 from paddlewheel.contracts.announcements import Announcement
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -290,7 +294,7 @@ def test_a_pod_is_referred_to_without_its_version() -> None:
 
 def test_a_refused_spec_is_pending_and_says_why() -> None:
     job = replace(make_job(worker=make_role(), **WRONG), generation=3)
-    refused = status.refused_status(Observed(job), GoOn(), NOW)
+    refused = refused_status(Observed(job), GoOn(), NOW)
     [accepted] = refused.conditions
     assert (refused.phase, refused.observed_generation) == (names.PENDING, 3)
     assert (accepted.type, accepted.status, accepted.reason) == ("Accepted", "False", "InvalidSpec")
@@ -301,7 +305,7 @@ def test_a_refused_spec_is_pending_and_says_why() -> None:
 
 def test_a_refused_spec_of_a_running_job_leaves_its_phase() -> None:
     job = replace(make_job(worker=make_role(), **WRONG), status=in_phase(names.RUNNING))
-    assert status.refused_status(Observed(job), GoOn(), NOW).phase == names.RUNNING
+    assert refused_status(Observed(job), GoOn(), NOW).phase == names.RUNNING
 
 
 def test_the_last_status_is_of_the_last_generation() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paddlewheel_progress
-from job_controller.domain.progress import parse_report
+from job_controller.features.progress.report import parse_report
 from paddlewheel_progress.module import from_environment
 from paddlewheel_progress.values import FIELDS, MAX_METRICS, Pace, Values
 

@@ -6,7 +6,7 @@ import sys
 
 from job_controller.app import build
 from job_controller.config import Settings
-from job_controller.domain import names
+from job_controller.core import names
 from paddlewheel.operator.serve import run_controller
 
 

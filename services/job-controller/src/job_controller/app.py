@@ -8,14 +8,14 @@ from datetime import timedelta
 from aiohttp import web
 
 from job_controller.config import Settings
-from job_controller.domain import names
-from job_controller.domain.progress import ProgressAccess
-from job_controller.gate_endpoint import GateEndpoint
+from job_controller.core import names
+from job_controller.core.progress_access import ProgressAccess
+from job_controller.features.progress.endpoint import ProgressEndpoint
+from job_controller.features.progress.limit import RateLimit
+from job_controller.features.progress.writer import Outlets, ProgressWriter
+from job_controller.features.start_gate.endpoint import GateEndpoint
 from job_controller.metrics import ProgressMetrics
 from job_controller.observe import FOREIGN, JobObserver
-from job_controller.progress_endpoint import ProgressEndpoint
-from job_controller.progress_limit import RateLimit
-from job_controller.progress_writer import Outlets, ProgressWriter
 from job_controller.reconciler import PaddleJobKind
 from job_controller.timing import FACT_GRACE_SECONDS
 from job_controller.watch import DATASET_FACTS, GANGS, JOB, Wakes, make_watch, owner_of
@@ -76,7 +76,7 @@ def build(settings: Settings, host: Host) -> Operator:
 
 
 def receive_progress(operator: Operator, access: ProgressAccess, period: float, count: Count) -> web.RouteDef:
-    """Where training programs report how far they are."""
+    """The endpoint at which training programs report their progress."""
     jobs, clock, metrics = operator.watch.of(JOB), operator.clock, ProgressMetrics()
     outlets = Outlets(operator.api, operator.bus, CircuitBreaker(clock), count)
     writer = ProgressWriter(jobs, outlets, clock, metrics, period)

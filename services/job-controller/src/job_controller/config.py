@@ -8,13 +8,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from job_controller.domain.model import Options
-from job_controller.domain.progress import ProgressAccess
+from job_controller.core.model import Options
+from job_controller.core.progress_access import ProgressAccess
 from paddlewheel.core.errors import Permanent
 from paddlewheel.operator.settings import OperatorSettings
 
 _ADDRESS = r"^(https?://[^\s/?#]+/?)?$"
-"""Of a service, or none."""
+"""The address of a service, or none."""
 KEY_LENGTH = 32
 """Least number of bytes of the key for progress."""
 
@@ -40,7 +40,7 @@ class Settings(OperatorSettings):
     gate_recheck: float = Field(default=30.0, gt=0)
     """Seconds after which a gated job is reconciled again, in case a fact was missed."""
     gang_scheduling: Literal["Auto", "None", "Volcano", "Native"] = "Auto"
-    """Which PodGroups are made: Auto goes by the job and by what is installed. Volcano: of every job, as the
+    """The kind of PodGroups. Auto: by the job and by what is installed. Volcano: for every job, as the
     original operator did with `--scheduling=volcano`."""
     replicas_share: bool = False
     """True distributes jobs over the live replicas, each of which holds a Lease."""
@@ -68,7 +68,7 @@ class Settings(OperatorSettings):
 
     @property
     def options(self) -> Options:
-        """What decisions depend on."""
+        """The settings that decisions depend on."""
         return Options(
             gate_image=self.gate_image,
             gate_url=self.gate_url,

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from job_controller.domain.model import Delay, Job, JobStatus, Observed
-from job_controller.domain.pods import PodId
-from job_controller.domain.policies.losses import places_of
-from job_controller.domain.policies.verdict import restart_delay
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.losses import places_of
+from job_controller.core.model import Observed
+from job_controller.core.parts import Delay
+from job_controller.core.pods import PodId
+from job_controller.core.verdict import restart_delay
+from job_controller.reading import Reader
 from job_controller.timing import RESTART_RESET_GRACE_SECONDS
+from paddlewheel.contracts.keys import Key
 from paddlewheel.core.clock import Clock
 
 
@@ -42,7 +47,7 @@ class _Losses:
         return self.at + restart_delay(self.count).total_seconds()
 
 
-class RankDelays:
+class RankDelays(Reader):
     """The losses of each place of each job, until the job is gone."""
 
     def __init__(self, clock: Clock) -> None:
@@ -50,6 +55,12 @@ class RankDelays:
         self._losses: defaultdict[str, dict[PodId, _Losses]] = defaultdict(dict)
         self._asked: dict[str, _Asked] = {}
         """By uid of the job, when its last restart was recorded."""
+
+    def cached(self, seen: Observed) -> Observed:
+        job = seen.job
+        return replace(
+            seen, delays=self.of(job), was_changed_since_restart=self.was_changed_since_restart(job)
+        )
 
     def of(self, job: Job) -> Mapping[PodId, Delay]:
         """The delays that are not over."""
@@ -61,12 +72,11 @@ class RankDelays:
             if losses.until > now and losses.asked == _asked(job)
         }
 
-    def is_asked_anew(self, job: Job) -> bool:
+    def was_changed_since_restart(self, job: Job) -> bool:
         """The user has changed the job since its last restart."""
         return self._asked.get(job.uid, _asked(job)) != _asked(job)
 
     def recorded(self, seen: Observed, status: JobStatus) -> None:
-        """This status was written after that observation."""
         if status.restarts == seen.status.restarts:
             return
         self._asked[seen.job.uid] = _asked(seen.job)
@@ -78,8 +88,7 @@ class RankDelays:
         for place in places_of(seen, lost):
             known[place] = self._counted(known.get(place), why, asked)
 
-    def forget(self, job_uid: str) -> None:
-        """The job is gone, or belongs to another replica."""
+    def forget(self, key: Key, job_uid: str) -> None:
         self._losses.pop(job_uid, None)
         self._asked.pop(job_uid, None)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from job_controller.domain import names
-from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import JobStatus, Observed, Options
-from job_controller.domain.plan import Plan, conclude, plan
+from job_controller.core import names
+from job_controller.core.conclude import conclude
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.job_status import JobStatus, Plan
+from job_controller.core.model import Observed, Options
+from job_controller.core.plan import plan
 from job_controller.observe import JobObserver
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Applied

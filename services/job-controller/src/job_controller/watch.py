@@ -1,4 +1,4 @@
-"""What this service watches, and which job each change wakes. Nothing is decided here."""
+"""The watches of this service, and the job that each change wakes. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from job_controller.domain import names
-from job_controller.domain.pods import PodState, pod_role, pod_state
-from job_controller.domain.policies.host_ports import parse_port
-from job_controller.domain.policies.urgency import all_run, may_change_phase
+from job_controller.core import names
+from job_controller.core.environment import parse_port
+from job_controller.core.parse_pod import pod_role, pod_state
+from job_controller.core.pods import PodState
+from job_controller.core.urgency import all_run, may_change_phase
 from job_controller.timing import (
     COUNTS_INTERVAL_SECONDS,
     LONGEST_COUNTS_INTERVAL_SECONDS,
@@ -51,7 +52,7 @@ WAITING, SMALL, RESTARTING = "waiting", "small", "restarting"
 DATASET_FACTS = event_filter("datasets", "sampleset")
 
 _CHILDREN = {PODS: names.LABEL_NAME, SERVICES: "", CONFIG_MAPS: names.LABEL_NAME}
-"""What is watched, by label: the original operator's Services have none."""
+"""Watched kinds, by label. The Services of the original operator have no label."""
 GANGS: Mapping[str, tuple[str, Resource, str]] = {
     GangKind.NATIVE: (names.POD_GROUP, POD_GROUPS, names.LABEL_JOB),
     GangKind.VOLCANO: (names.VOLCANO_POD_GROUP, VOLCANO_POD_GROUPS, ""),
@@ -147,8 +148,8 @@ class Wakes:
         return self._pace.delay(uid_of(known))
 
     def _is_known(self, kind: str, change: Change) -> bool:
-        """An own write that its pass has taken into account; the next one counts new pods, and looks again at
-        a claim of host ports."""
+        """An own write that its pass has taken into account. The next pass counts new pods, and checks a
+        claim of host ports."""
         is_new_pod = kind == names.POD and change.type == "ADDED"
         is_new_claim = kind == JOB and self._waits_for_ports(change.obj)
         return not is_new_pod and not is_new_claim and self._watch.of(kind).is_own(change)

@@ -12,13 +12,17 @@ from tests.unit.job_controller.properties.kubelet import Kubelet
 from tests.unit.job_controller.properties.server import KEY, KEYS, KINDS, ModelClock, Server
 
 from job_controller.app import claim
-from job_controller.domain import names
-from job_controller.domain.facts import FACTS, Case
-from job_controller.domain.model import Job, JobStatus, Observed, Options, SampleSet
-from job_controller.domain.plan import Plan, conclude, plan
-from job_controller.domain.policies.dataset_gate import needs_sample_set
-from job_controller.domain.policies.kept_logs import pods_to_read
-from job_controller.node_leases import NAMESPACE
+from job_controller.core import names
+from job_controller.core.conclude import conclude
+from job_controller.core.facts import FACTS, Case
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus, Plan
+from job_controller.core.model import Observed, Options
+from job_controller.core.parts import SampleSet
+from job_controller.core.plan import plan
+from job_controller.features.dataset.rules import needs_sample_set
+from job_controller.features.kept_logs.rules import pods_to_read
+from job_controller.features.silent_nodes.observe import NAMESPACE
 from job_controller.observe import JobObserver
 from job_controller.watch import Wakes, make_watch
 from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending

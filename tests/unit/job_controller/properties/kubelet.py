@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.unit.job_controller.properties.server import ModelClock, Server
 
-from job_controller.domain import names
-from job_controller.domain.gate import Question, may_start
-from job_controller.domain.pods import PodId
+from job_controller.core import names
+from job_controller.core.pods import PodId
+from job_controller.features.start_gate.question import Question, may_start
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp

@@ -19,9 +19,9 @@ from tests.unit.job_controller.properties.kubelet import (
     role_of,
 )
 
-from job_controller.domain import names
-from job_controller.domain.model import Observed
-from job_controller.domain.pods import PodState
+from job_controller.core import names
+from job_controller.core.model import Observed
+from job_controller.core.pods import PodState
 from paddlewheel.kube.objects import controller_uid, uid_of
 from paddlewheel.kube.ports import Object
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from job_controller.domain import names
+from job_controller.core import names
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp, seconds_stamp
 from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent

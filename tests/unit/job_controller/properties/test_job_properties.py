@@ -27,8 +27,9 @@ from tests.unit.job_controller.properties.kubelet import (
 from tests.unit.job_controller.properties.server import KEY, KINDS, RIVAL
 from tests.unit.job_controller.properties.world import READY, Pick, World
 
-from job_controller.domain import names
-from job_controller.domain.model import Options, SampleSet
+from job_controller.core import names
+from job_controller.core.model import Options
+from job_controller.core.parts import SampleSet
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Object

@@ -9,8 +9,8 @@ from tests.unit.job_controller.properties.kubelet import index_of, node_of
 from tests.unit.job_controller.properties.server import KEY, KEYS
 from tests.unit.job_controller.properties.world import World
 
-from job_controller.domain import names
-from job_controller.domain.model import Options
+from job_controller.core import names
+from job_controller.core.model import Options
 from paddlewheel.contracts.keys import Key
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import Object

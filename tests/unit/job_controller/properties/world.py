@@ -19,12 +19,14 @@ from tests.unit.job_controller.properties.kubelet import (
 from tests.unit.job_controller.properties.laws import FINAL, Laws, condition, must_go, replicas, size
 from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
-from job_controller.domain import names
-from job_controller.domain.model import Observed, Options, SampleSet
-from job_controller.domain.plan import plan
-from job_controller.domain.policies.program_end import with_program_ends
-from job_controller.domain.policies.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
-from job_controller.domain.status import has_succeeded
+from job_controller.core import names
+from job_controller.core.model import Observed, Options
+from job_controller.core.parts import SampleSet
+from job_controller.core.plan import plan
+from job_controller.core.program_end import with_program_ends
+from job_controller.core.status import has_succeeded
+from job_controller.core.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
+from job_controller.features import with_features
 from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
@@ -283,7 +285,11 @@ class World:
 
     def _verdict(self, seen: Observed) -> Verdict:
         now = self.clock.now()
-        return GoOn() if has_succeeded(seen) else decide_verdict(with_program_ends(seen, now), now)
+        return (
+            GoOn()
+            if has_succeeded(seen)
+            else decide_verdict(with_program_ends(with_features(seen), now), now)
+        )
 
     def _check_patience(self, key: Key) -> None:
         """Nothing that time alone changes is missed: the pass is asked for before it is needed."""

@@ -12,7 +12,8 @@ from paddlewheel.testkit.fast_clock import FastClock
 
 def parts(module: str) -> tuple[ModuleType, ModuleType, ModuleType]:
     """The modules from which a controller's own `main` starts it: app, config and names."""
-    app, config, names = (import_module(f"{module}.{part}") for part in ("app", "config", "domain.names"))
+    app, config = (import_module(f"{module}.{part}") for part in ("app", "config"))
+    names: ModuleType = import_module(f"{module}.__main__").names
     return app, config, names
 
 

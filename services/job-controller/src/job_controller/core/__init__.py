@@ -1,0 +1,1 @@
+"""Rules that every job needs. `plan.py` has the order of a pass."""

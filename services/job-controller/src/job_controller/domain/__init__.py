@@ -1,1 +1,0 @@
-"""What a PaddleJob needs, decided without any I/O."""

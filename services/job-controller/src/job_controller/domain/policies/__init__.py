@@ -1,1 +1,0 @@
-"""One rule per file; `plan.py` names them in order."""

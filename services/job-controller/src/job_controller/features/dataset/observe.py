@@ -1,0 +1,88 @@
+"""Reads the data sets of jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from job_controller.core import names
+from job_controller.core.job import Job
+from job_controller.core.model import Observed
+from job_controller.core.parse import parse_sample_set
+from job_controller.core.parts import SampleSet
+from job_controller.features.dataset.rules import needs_sample_set
+from job_controller.reading import Reader
+from job_controller.watch import BY_SAMPLE_SET, JOB, sample_set_of
+from paddlewheel.bus.ports import Delivery
+from paddlewheel.contracts.keys import Key
+from paddlewheel.core.errors import NotFound
+from paddlewheel.kube.ports import SAMPLE_SETS, Change, Cluster
+from paddlewheel.operator.domain.plan import Trouble
+from paddlewheel.operator.reads import Reads
+from paddlewheel.operator.watch import Watch
+
+
+class SampleSets(Reader):
+    """Data sets are not watched, since the bus reports when one changes.
+
+    Which data sets were ready is remembered until the next fact about them. After a restart, each is read
+    again.
+    """
+
+    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads) -> None:
+        self._watch = watch
+        self._cluster = cluster
+        self._reads = reads
+        self._well_sets: set[Key] = set()
+        self._facts_heard = 0
+        """About any data set."""
+
+    def heard(self, kind: str, change: Change) -> None:
+        if kind == JOB and change.type == "DELETED":
+            self._forget_sample_set(sample_set_of(change.obj))
+
+    async def read(self, seen: Observed) -> Observed:
+        if needs_sample_set(seen):
+            return await self._with_sample_set(seen)
+        if self._may_be_ill(seen.job):
+            return replace(seen, sample_set=(await self._with_sample_set(seen)).sample_set)
+        return seen
+
+    async def _with_sample_set(self, seen: Observed) -> Observed:
+        ref = seen.job.sample_set
+        if ref is None:
+            return seen
+        heard = self._facts_heard
+        found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
+        if isinstance(found, Trouble):
+            return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
+        # A fact that came meanwhile may be newer than the answer.
+        if (found is None or found.is_well) and heard == self._facts_heard and self._has_jobs(ref):
+            self._well_sets.add(ref)
+        return replace(seen, sample_set=found)
+
+    def _forget_sample_set(self, ref: Key | None) -> None:
+        """A job that used it is gone."""
+        if ref is not None and not self._has_jobs(ref):
+            self._well_sets.discard(ref)
+            self._reads.forget(names.SAMPLE_SET, ref)
+
+    def _has_jobs(self, sample_set: Key) -> bool:
+        return self._watch.of(JOB).count_by_index(BY_SAMPLE_SET, str(sample_set)) > 0
+
+    def _may_be_ill(self, job: Job) -> bool:
+        """The job's data set was not seen ready since the last fact about it."""
+        return job.sample_set is not None and not job.status.final and job.sample_set not in self._well_sets
+
+    async def sample_set_changed(self, delivery: Delivery) -> None:
+        """A fact about a data set has come, so the set is read again."""
+        if ref := getattr(delivery.event.data, "sample_set", None):
+            key = Key(ref.namespace, ref.name)
+            self._facts_heard += 1
+            self._well_sets.discard(key)
+
+    async def _find_sample_set(self, ref: Key) -> SampleSet | None:
+        try:
+            return parse_sample_set(await self._cluster.get(SAMPLE_SETS, ref))
+        except NotFound:
+            return None

@@ -1,0 +1,88 @@
+"""The pods of a gang are scheduled together, through a PodGroup."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from job_controller.core import names
+from job_controller.core.changes import Change
+from job_controller.core.feature import Feature, Shape
+from job_controller.core.gate import Gate
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed, Options
+from job_controller.core.pods import Pod, PodId
+from job_controller.features.gang.children import delete_pod_groups, gang_actions, gated_actions
+from job_controller.features.gang.choice import Gang, decide_gang
+from job_controller.features.gang.ignored import gang_conditions, gang_events
+from job_controller.features.gang.render import pod_shape
+from job_controller.features.gang.rules import (
+    gang_gate,
+    gang_hindrance,
+    gang_status,
+    is_let_in,
+    is_misfit,
+    joins,
+    not_let_in,
+    waits_for_group,
+)
+from paddlewheel.contracts.conditions import Condition
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.plan import Action, KubernetesEvent
+
+_RESIZED = "the size of the gang was changed while its pods waited for nodes"
+
+
+class Gangs(Feature):
+    """Gangs of Volcano and of Kubernetes itself."""
+
+    def gate(self, seen: Observed, options: Options) -> Gate | None:
+        return gang_gate(seen, _gang(seen, options))
+
+    def due_pods(
+        self, seen: Observed, missing: tuple[PodId, ...], options: Options, now: datetime
+    ) -> tuple[PodId, ...]:
+        return () if waits_for_group(seen, _gang(seen, options)) else missing
+
+    def change(self, seen: Observed) -> Change | None:
+        return Change(Reason.SCALED, _RESIZED) if is_misfit(seen) else None
+
+    def hindrance(self, seen: Observed) -> Pod | None:
+        return gang_hindrance(seen)
+
+    def why_waiting(self, seen: Observed, status: JobStatus, now: datetime) -> tuple[Reason, str] | None:
+        waits_for_others = seen.waits_for_former or status.phase == names.RESTARTING
+        if status.gang is None or seen.pods or waits_for_others or is_let_in(seen, status.gang.kind):
+            return None
+        return Reason.GANG_NOT_ENQUEUED, not_let_in(seen)
+
+    def recorded(self, seen: Observed, status: JobStatus, options: Options, now: datetime) -> JobStatus:
+        return replace(status, gang=gang_status(seen, _gang(seen, options), has_ended=status.final))
+
+    def conditions(
+        self, seen: Observed, status: JobStatus, options: Options, now: datetime
+    ) -> list[Condition]:
+        return gang_conditions(seen.job, _gang(seen, options))
+
+    def events(
+        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
+    ) -> tuple[KubernetesEvent, ...]:
+        return gang_events(seen.job, _gang(seen, options))
+
+    def children(self, seen: Observed, options: Options) -> tuple[Action, ...]:
+        return gang_actions(seen, _gang(seen, options))
+
+    def pod_shape(self, seen: Observed, options: Options) -> Shape | None:
+        return pod_shape(seen.job, joins(seen, _gang(seen, options)))
+
+    def children_while_gated(
+        self, seen: Observed, gate: Gate, options: Options, now: datetime
+    ) -> tuple[Action, ...]:
+        return gated_actions(seen, _gang(seen, options), gate)
+
+    def children_when_finished(self, seen: Observed) -> tuple[Action, ...]:
+        return delete_pod_groups(seen)
+
+
+def _gang(seen: Observed, options: Options) -> Gang:
+    return decide_gang(seen, options.gang_scheduling)

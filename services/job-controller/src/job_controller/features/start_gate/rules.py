@@ -1,0 +1,82 @@
+"""Gates that could not ask whether their pods may start.
+
+Some let their pods start without an answer. The others wait on, and the service notices that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from job_controller.core import names
+from job_controller.core.environment import told_host
+from job_controller.core.job import Job
+from job_controller.core.job_status import JobStatus
+from job_controller.core.model import Observed
+from job_controller.core.pods import Pod
+from job_controller.timing import GATE_CHECK_INTERVAL_SECONDS, GATE_GRACE_SECONDS
+from paddlewheel.contracts.conditions import Condition, find
+from paddlewheel.contracts.crds import Network
+from paddlewheel.contracts.reasons import Reason
+from paddlewheel.operator.domain.plan import KubernetesEvent, shorten
+
+_CONNECT = (
+    "let pods of this namespace connect to the Service job-controller, as in their NetworkPolicies, or set"
+    " jobController.gate.enabled to false"
+)
+_RESOLVE = "let pods of this namespace resolve names by the DNS of the cluster, as in their NetworkPolicies"
+
+
+def may_fall_back(seen: Observed) -> bool:
+    """A pod that is made now may start without an answer: its kubelet waits for the ConfigMap. One that is
+    there names the pod that had its place before."""
+    return seen.config is None
+
+
+def open_gates(seen: Observed) -> list[Pod]:
+    """Pods at gates that have nothing more to wait for."""
+    waiting = [pod for pod in seen.world_pods if pod.at_gate and not pod.terminating and not pod.given_up]
+    if seen.job.network is Network.SERVICE:
+        resolved = {pod.name for pod in seen.pods if pod.ip and not pod.terminating}
+        return [pod for pod in waiting if pod.waits_for and resolved.issuperset(pod.waits_for.split())]
+    # The kubelet may take minutes to show a gate the annotation that it waits for.
+    told = seen.config or {}
+    return [pod for pod in waiting if not pod.awaits_release and pod.ip and told_host(told, pod.id) == pod.ip]
+
+
+def with_stuck_gates(seen: Observed, now: datetime) -> Observed:
+    """The same, with pods whose gates have had nothing to wait for for a while."""
+    if not any(pod.at_gate for pod in seen.world_pods):
+        return seen
+    grace = timedelta(seconds=GATE_GRACE_SECONDS)
+    dues = {uid: since + grace for uid, since in seen.gates_open_since.items()}
+    pods = (_stuck(pod) if pod.uid in dues and dues[pod.uid] <= now else pod for pod in seen.pods)
+    # No change wakes the job after it has written its ConfigMap if the gates do not open.
+    check = now + timedelta(seconds=GATE_CHECK_INTERVAL_SECONDS)
+    return replace(seen, pods=tuple(pods)).looking_at((*dues.values(), check), now)
+
+
+def _stuck(pod: Pod) -> Pod:
+    return replace(pod, gate_failure=f"no answer for {GATE_GRACE_SECONDS:g} s")
+
+
+def gate_conditions(seen: Observed, phase: str) -> list[Condition]:
+    """Nothing for a job whose gates have always got an answer."""
+    failed = next((pod for pod in seen.world_pods if pod.gate_failure), None)
+    if failed is not None:
+        done = "keeps it from starting" if failed.at_gate else "started the pod without an answer"
+        what_to_do = _RESOLVE if seen.job.network is Network.SERVICE else _CONNECT
+        message = shorten(f"the gate of pod {failed.name} {done} ({failed.gate_failure}); {what_to_do}")
+        return [Condition(names.CONDITION_GATE_UNANSWERED, "True", Reason.GATE_UNANSWERED, message)]
+    has_recovered = (
+        phase == names.RUNNING and seen.status.condition(names.CONDITION_GATE_UNANSWERED) == "True"
+    )
+    return [Condition(names.CONDITION_GATE_UNANSWERED, "False", Reason.RECOVERED)] if has_recovered else []
+
+
+def gate_failure_events(job: Job, status: JobStatus) -> tuple[KubernetesEvent, ...]:
+    """A gate got no answer, once in the life of the job."""
+    before, after = (find(s.conditions, names.CONDITION_GATE_UNANSWERED) for s in (job.status, status))
+    if after is None or before is not None:
+        return ()
+    return (KubernetesEvent("Warning", after.reason, after.message),)
