@@ -57,7 +57,7 @@ check-types:
 	@$(RUN) mypy libs services tests examples
 
 check-tests:
-	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" -m "not long" --quiet -n 2 --hypothesis-profile quick $(ARGS)
+	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" -m "not long" --quiet -n 3 --hypothesis-profile quick $(ARGS)
 
 test: doctor ## The short suite, at most 15 minutes: all unit tests, each service on real servers, the demo (ARGS="-n0 -k x" picks)
 	rm -rf build/rights

@@ -131,7 +131,7 @@ def test_what_is_said_of_a_fact_is_so(fact: Fact) -> None:
     assert not any(matches(pattern, subject) for pattern in may.publish_denied)
     assert len(fact.shape.about.split()) > 5, "a comment says what is true when the fact is told"
     assert ("Terminal" in fact.shape.about) == fact.terminal
-    assert ("Lossy by design" in fact.shape.about) == bool(fact.lossy)
+    assert ("May be lost" in fact.shape.about) == bool(fact.lossy)
 
 
 def test_the_page_has_every_fact_and_every_command() -> None:

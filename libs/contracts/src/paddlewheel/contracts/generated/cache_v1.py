@@ -449,8 +449,8 @@ class RunEnded(WireModel):
 
 
 class NodeMounted(WireModel):
-    """The partition's agent has mounted the data set on its node, and the mount responds. Published once for each change, and
-    lost if the bus is unreachable at that moment; NodeStatus is authoritative.
+    """The partition's agent has mounted the data set on its node, and the mount responds. Published once for each change.
+    May be lost while the bus is unreachable; NodeStatus is authoritative.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cache.v1.NodeMounted"

@@ -14,8 +14,8 @@ from paddlewheel.contracts.base import Bool, Double, Int64, WireModel
 
 class RunProgressed(WireModel):
     """The progress of the run at ce-time: the sums of the finished chunks of all partitions. Published at most once per second
-    for each run, not while nothing changes, and not while the bus is unreachable. Each fact replaces all before it. Do not
-    wait for the last one: RunEnded has the final figures.
+    for each run, and not while nothing changes. May be lost while the bus is unreachable. Each fact replaces all before it.
+    Do not wait for the last one: RunEnded has the final figures.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.cacheprogress.v1.RunProgressed"

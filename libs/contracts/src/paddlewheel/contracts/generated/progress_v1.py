@@ -16,9 +16,9 @@ from paddlewheel.contracts.generated.common_v1 import ObjectRef
 
 class JobProgressed(WireModel):
     """The progress of the training at ce-time, as its program reports it. Values that the program does not report are 0.
-    Published at most once every ten seconds for each job, and not while the bus is unreachable. Each fact replaces all before
-    it. Steps may decrease after a restart from a checkpoint. Do not wait for the last fact: JobSucceeded or JobFailed ends the
-    job.
+    Published at most once every ten seconds for each job. May be lost while the bus is unreachable. Each fact replaces all
+    before it. Steps may decrease after a restart from a checkpoint. Do not wait for the last fact: JobSucceeded or JobFailed
+    ends the job.
     """
 
     proto_name: ClassVar[str] = "paddlewheel.progress.v1.JobProgressed"
