@@ -1,4 +1,5 @@
-"""The pure decision: from what is observed to what is done. All branching is here and in `policies/`."""
+"""The pure decision: from what is observed to what is done. All branching is here and in the rules of the
+features."""
 
 from __future__ import annotations
 
