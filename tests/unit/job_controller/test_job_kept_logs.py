@@ -130,8 +130,19 @@ async def test_lines_that_may_not_be_kept_delay_and_block_nothing(harness: JobHa
     assert await kept_lines(harness) is None
 
 
-async def test_a_foreign_config_map_of_the_name_is_left_alone_and_blocks_nothing(harness: JobHarness) -> None:
-    await harness.cluster.create(CONFIG_MAPS, {"metadata": {"name": KEPT.name, "namespace": "default"}})
+OTHER_JOB = {"kind": "PaddleJob", "name": KEPT.name, "uid": "other"}
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [[], [{**OTHER_JOB, "controller": True}]],
+    ids=["of nobody", "with the addresses of a job of that name"],
+)
+async def test_a_foreign_config_map_of_the_name_is_left_alone_and_blocks_nothing(
+    harness: JobHarness, owners: list[dict[str, Any]]
+) -> None:
+    metadata = {"name": KEPT.name, "namespace": "default", "ownerReferences": owners}
+    await harness.cluster.create(CONFIG_MAPS, {"metadata": metadata})
     key = await finished(harness, "Always")
     await harness.settle(key)
     await harness.clock.advance(5)

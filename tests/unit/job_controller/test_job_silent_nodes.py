@@ -512,15 +512,18 @@ async def test_the_passes_of_many_jobs_read_few_leases_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "may_list", "calls"),
+    ("nodes", "refusal", "calls"),
     [
-        (1_000, True, {"list": 1}),
-        (1_000, False, {"list": 1, "get": 1_000}),
-        (LISTED_FROM - 1, True, {"get": 63}),
+        (1_000, None, {"list": 1}),
+        (1_000, Permanent("Forbidden", "leases are forbidden"), {"list": 1, "get": 1_000}),
+        (1_000, Retry("TooManyRequests", "lists wait"), {"list": 1, "get": 1_000}),
+        (LISTED_FROM - 1, None, {"get": 63}),
     ],
-    ids=["many", "without the right", "few"],
+    ids=["many", "without the right", "under load", "few"],
 )
-async def test_the_leases_of_many_nodes_are_listed(nodes: int, may_list: bool, calls: dict[str, int]) -> None:
+async def test_the_leases_of_many_nodes_are_listed(
+    nodes: int, refusal: Exception | None, calls: dict[str, int]
+) -> None:
     cluster, clock, made = MemoryCluster(), ManualClock(), Counter[str]()
     seen = held("demo", *(f"node-{index}" for index in range(nodes + 1)))
     for pod in seen.pods[1:]:
@@ -529,8 +532,8 @@ async def test_the_leases_of_many_nodes_are_listed(nodes: int, may_list: bool, c
 
     def count(verb: Verb, *_: object) -> None:
         made[verb] += 1
-        if verb == "list" and not may_list:
-            raise Permanent("Forbidden", "leases are forbidden")
+        if verb == "list" and refusal is not None:
+            raise refusal
 
     cluster.intercept = count
     lives = (await NodeLeases(cluster, clock).read(seen)).node_lives
@@ -628,6 +631,20 @@ async def test_the_wait_for_a_verdict_is_no_part_of_the_run_that_ends_delays(har
         await harness.run_pods()
         await harness.settle(key)
     assert failures == [1, 2]
+
+
+async def test_a_refused_deletion_is_shown_though_the_verdict_was_waiting(harness: JobHarness) -> None:
+    key = await on_nodes(harness, "a", "b")
+    await harness.advance(3)
+    await fail(harness, FIRST)
+    await pass_time(harness, 3, "b")
+    assert (await harness.condition(key, "Running"))["reason"] == "WaitingForNode"
+    harness.bus.down = True
+    await harness.delete(key)
+    with harness.failing(Permanent("Forbidden", "no deletions"), "delete", PODS):
+        await pass_time(harness, 3, "b")
+        assert (await harness.condition(key, "Blocked"))["status"] == "True"
+    harness.bus.down = False
 
 
 async def test_a_wrong_spec_is_shown_while_the_verdict_waits(harness: JobHarness) -> None:

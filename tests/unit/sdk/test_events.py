@@ -180,6 +180,9 @@ def test_an_account_that_watches_namespaces_connects_with_their_names(tmp_path: 
 
     assert (found.role, found.namespaces) == ("subscriber.team-a.team-b", ("team-a", "team-b"))
     assert resolve_access(environment={**env, "NATS_NAMESPACES": "team-a"}, role="operator").namespaces == ()
+    many = ",".join(f"team-{number}" for number in range(17))
+    with pytest.raises(InvalidArgument, match="NATS_NAMESPACES: 17 namespaces are named; name 16 at most"):
+        resolve_access(environment={**env, "NATS_NAMESPACES": many})
     with pytest.raises(InvalidArgument, match="NATS_NAMESPACES: NATS_TEAM is set, too"):
         resolve_access(environment={**env, "NATS_NAMESPACES": "team-a", "NATS_TEAM": "vision"})
     with pytest.raises(InvalidArgument, match=r"NATS_NAMESPACES: 'team\.a' is not the name of a namespace"):

@@ -20,6 +20,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.subjects import command_subject
 from paddlewheel.contracts.wire import from_json
 from paddlewheel.core.errors import Conflict, Permanent, Retry
+from paddlewheel.kube.objects import key_of
 from paddlewheel.kube.ports import SAMPLE_JOBS, TRIGGERS, Object
 from paddlewheel.operator.domain.facts import PENDING_MAX
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS, PUBLISH_RETRY_INTERVAL_SECONDS
@@ -216,6 +217,27 @@ async def test_after_the_bus_lost_its_data_the_last_facts_are_back(harness: Trig
     [back] = harness.published
     assert isinstance(back.data, TriggerFired)
     assert (back.id, back.data.event_id, back.data.created) == (last.id, "e-2", last.data.created)
+
+
+async def test_a_fact_that_an_older_release_recorded_is_back_with_its_values(harness: TriggerHarness) -> None:
+    """Its status has the values in place of the message."""
+    await harness.apply(make_trigger())
+    await harness.publish_ready("e-1")
+    await harness.advance(CONFIRM_GRACE_SECONDS)
+    [fired] = harness.published
+    assert isinstance(fired.data, TriggerFired)
+    [key] = [key_of(obj) for obj in await harness.cluster.list(TRIGGERS)]
+    status = await harness.status(key)
+    [entry] = status["announcements"]
+    values = {"event": "e-1", "eventType": fired.data.event_type, "events": 1}
+    old = {**{name: value for name, value in entry.items() if name != "payload"}, **values}
+    await harness.set_status(key, {"announcements": [old]})
+    harness.bus.lose_facts(STREAM.name)
+    await harness.restart()
+    await harness.advance(30)
+    [back] = harness.published
+    assert isinstance(back.data, TriggerFired)
+    assert (back.id, back.data.event_id, back.data.events) == (fired.id, "e-1", 1)
 
 
 async def test_the_command_rebuild_is_answered(harness: TriggerHarness) -> None:

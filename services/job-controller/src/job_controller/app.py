@@ -22,6 +22,7 @@ from job_controller.watch import DATASET_FACTS, GANGS, JOB, Wakes, make_watch, o
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import JOBS, MODELS
 from paddlewheel.contracts.generated.models_v1 import ModelPublished
+from paddlewheel.contracts.job_names import kept_logs_name
 from paddlewheel.contracts.objects import is_controlled_by
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Retry
@@ -91,6 +92,7 @@ def claim(kind: str, found: Object, job_uid: str) -> Refusal | None:
     """
     if is_controlled_by(found, job_uid):
         return None
-    if kind == names.KEPT_LOGS and owner_of(found) is not None:
+    former = owner_of(found) if kind == names.KEPT_LOGS else None
+    if former is not None and found["metadata"]["name"] == kept_logs_name(former.name):
         raise Retry(Reason.FORMER_JOB_ENDING, "the logs of the deleted job of this name still exist")
     return Refusal(Reason.OWNED_BY_ANOTHER, FOREIGN)

@@ -119,11 +119,9 @@ class Leases:
             async with self._slots:
                 asked_at = self._clock.monotonic()
                 leases = await self._cluster.list(LEASES, namespace)
-        except Permanent:
+        except (Permanent, Retry):
+            # An API server under load refuses a list earlier than a read.
             return ()
-        except Retry:
-            self._unanswered_at |= dict.fromkeys(wanted, asked_at)
-            return wanted
         found = {key_of(lease): lease for lease in leases}
         for key in wanted:
             self._take_in(key, found.get(key, {}), asked_at, is_gone=key not in found)

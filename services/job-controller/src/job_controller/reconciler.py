@@ -1,4 +1,4 @@
-"""PaddleJob as `paddlewheel.operator.reconciler` runs it. What to do is decided in `domain.plan`."""
+"""PaddleJob as `paddlewheel.operator.reconciler` runs it. What to do is decided in `core.plan`."""
 
 from __future__ import annotations
 

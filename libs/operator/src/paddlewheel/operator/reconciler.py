@@ -199,6 +199,9 @@ class Reconciler(Generic[O, S, C]):
             return Republished()
         facts = _readable_facts(obj)
         seen = None if all(fact.payload for fact in facts) else await self._kind.observe(key)
+        if seen is not None:
+            # The kind may read values from its facts that are not in a base announcement.
+            facts = seen.status.announcements
         source = self._source(obj, self._kind.case(seen, seen.status) if seen else None)
         return await self._out.outbox.republish(source, facts, everything=everything)
 

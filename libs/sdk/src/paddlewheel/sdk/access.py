@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paddlewheel.bus import Access, tls_problem
 from paddlewheel.bus.admin.permissions import SUBSCRIBER, inbox_prefix
+from paddlewheel.contracts.bus_tokens import MAX_NAMESPACES
 from paddlewheel.sdk.errors import InvalidArgument
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -72,6 +73,9 @@ def _namespaces(env: Mapping[str, str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in env.get("NATS_NAMESPACES", "").split(",") if name.strip())
     if names and env.get("NATS_TEAM"):
         raise InvalidArgument("NATS_NAMESPACES", "NATS_TEAM is set, too", "set one of them")
+    if len(names) > MAX_NAMESPACES:
+        remedy = f"name {MAX_NAMESPACES} at most, and read the others in another program"
+        raise InvalidArgument("NATS_NAMESPACES", f"{len(names)} namespaces are named", remedy)
     if wrong := [name for name in names if not _NAMESPACE.fullmatch(name)]:
         remedy = "join names of namespaces by commas, for example team-a,team-b"
         raise InvalidArgument("NATS_NAMESPACES", f"{wrong[0]!r} is not the name of a namespace", remedy)

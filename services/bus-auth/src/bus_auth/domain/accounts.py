@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bus_auth.domain.model import Account, Shown, Wish
+from paddlewheel.contracts.bus_tokens import MAX_NAMESPACES
 from paddlewheel.contracts.subjects import token as checked
 from paddlewheel.core.errors import Permanent
 
 MAX_TOKEN = 4 * 1024
 """Bytes; tokens of service accounts have about 1,200, and the server takes no more in one line."""
-MAX_NAMESPACES = 16
-"""Of one connection: the API server is asked about each."""
 SERVICE_ACCOUNT = "system:serviceaccount:"
 
 

@@ -33,7 +33,7 @@ _BEGINNINGS = [
 def conclude(seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:
     """Add what failed to the status; it is tried again later."""
     status = todo.status
-    if status is None or is_held(status):
+    if status is None or (is_held(status) and status.phase != names.TERMINATING):
         return todo
     todo = _with_unkept_logs(todo, applied)
     trouble = _trouble(seen, status, applied)

@@ -1,4 +1,4 @@
-"""Parses raw Kubernetes objects into the types of `model.py`."""
+"""Parses raw Kubernetes objects into the types of the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods as the job's status is computed from them: their state, failure and result, parsed from raw pods."""
+"""Pods as the job's status is computed from them: their state, failure and result."""
 
 from __future__ import annotations
 

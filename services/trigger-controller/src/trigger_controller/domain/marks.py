@@ -46,6 +46,9 @@ def added(marks: Marks, digests: Collection[str], day: int) -> Marks:
     """
     new = [digest for digest in dict.fromkeys(digests) if digest not in marks]
     today = f"{_DAY}{day}"
+    if new and marks and not _is_day(marks[0]):
+        # A release without days wrote these marks.
+        marks = (today, *marks)
     every = (*marks, *new) if not new or today in marks else (*marks, today, *new)
     kept = {mark for mark in every if not _is_day(mark)}
     for mark in every:

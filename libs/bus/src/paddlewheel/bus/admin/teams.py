@@ -68,6 +68,11 @@ def within(subject: str, namespace: str) -> str:
     return ".".join([*tokens[:_NAMESPACE], namespace, *tokens[_NAMESPACE + 1 :]])
 
 
+def namespace_of(subject: str) -> str:
+    """The namespace in a subject that `within` has made."""
+    return subject.split(".")[_NAMESPACE]
+
+
 def fed_by(stream: str, consumer: str, deliver_subject: str | None) -> Team | None:
     """The team whose mirror of a stream a consumer feeds, without its namespaces. None for a consumer of
     others, which may have any name."""

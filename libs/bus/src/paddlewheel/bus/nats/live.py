@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Iterable
 from contextlib import aclosing
 from datetime import datetime
 
@@ -12,16 +13,20 @@ import nats.errors
 from nats.aio.msg import Msg
 from pydantic import TypeAdapter
 
-from paddlewheel.bus.admin.teams import within
+from paddlewheel.bus.admin.teams import namespace_of, within
+from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.ports import Delivery, Reading
-from paddlewheel.bus.streams import overlaps
+from paddlewheel.bus.streams import matches, overlaps, stream_named, streams_under
 from paddlewheel.contracts import wire
 from paddlewheel.contracts.base import Timestamp
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
+
+WAITING_FACTS_MAX = 10_000
+"""Facts that wait for the reader. Later ones are missed, as by a program that is not connected."""
 
 _TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
@@ -43,16 +48,27 @@ class LiveReader:
         await self._reach(reading.open_within)
         while True:
             try:
-                async with aclosing(subscribed(self._connection, *subjects)) as messages:
+                listened = _subscriptions(subjects)
+                async with aclosing(
+                    subscribed(self._connection, *listened, limit=WAITING_FACTS_MAX)
+                ) as messages:
                     async for msg in messages:
-                        if msg is not None and (delivery := _delivery(msg)):
+                        if msg is None:
+                            await self._check_heard(listened)
+                        elif _is_wanted(msg, subjects) and (delivery := _delivery(msg)):
                             yield delivery
-                        elif msg is None and is_first and reading.caught_up:
+                        if is_first and reading.caught_up:
                             reading.caught_up()
                         is_first = False
             except Retry as error:
                 log.warning("facts are not received for now", why=str(error))
             await self._clock.sleep(PAUSE)
+
+    async def _check_heard(self, subjects: Collection[str]) -> None:
+        """Raises Retry when the account may not subscribe to one of the subjects."""
+        client = await self._connection.client()
+        if refused := sorted(subject for subject in subjects if subject.lower() in client.unheard):
+            raise Retry(NOT_PERMITTED, f"the account may not subscribe to {', '.join(refused)}")
 
     async def _reach(self, limit: float | None) -> None:
         """Wait for the bus. Raises Unavailable after `limit` seconds, or Permanent."""
@@ -81,14 +97,44 @@ class LiveReader:
         return tuple(sorted(everything))
 
 
+def _subscriptions(subjects: Iterable[str]) -> tuple[str, ...]:
+    """One subject for each stream and namespace. Between two subscriptions, messages lose their order."""
+    wanted: set[str] = set()
+    for stream, filters in streams_under(tuple(subjects)).items():
+        for namespace, own in _by_namespace(filters).items():
+            all_of_stream = (within(pattern, namespace) for pattern in stream_named(stream).subjects)
+            wanted.update(own if len(own) == 1 else all_of_stream)
+    return tuple(sorted(wanted))
+
+
+def _by_namespace(subjects: Iterable[str]) -> dict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for subject in subjects:
+        found[namespace_of(subject)].append(subject)
+    return found
+
+
+def _is_wanted(msg: Msg, subjects: Iterable[str]) -> bool:
+    return any(matches(subject, msg.subject) for subject in subjects)
+
+
 async def subscribed(
-    connection: Connection, *subjects: str, queue: str = ""
+    connection: Connection, *subjects: str, queue: str = "", limit: int = 0
 ) -> AsyncGenerator[Msg | None, None]:
-    """None when the server sends what is published on the subjects, then each message. Ends with the
-    connection. Raises Retry."""
+    """None when the server sends the messages of the subjects, then each message. Ends with the connection.
+
+    Args:
+        limit: messages that wait for the caller. Later ones are dropped; 0 = no limit.
+
+    Raises:
+        Retry: the subscriptions were not made.
+    """
     arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
 
     async def take(msg: Msg) -> None:
+        if limit and arrived.qsize() >= limit:
+            log.warning("messages are dropped: the reader is slower than they arrive", subject=msg.subject)
+            return
         arrived.put_nowait(msg)
 
     client = await connection.client()

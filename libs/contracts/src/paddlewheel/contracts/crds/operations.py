@@ -131,7 +131,7 @@ class SyncOptions(CrdModel):
     force_update: Annotated[bool, says("Overwrite all files, even if their size is the same.")] = False
     perms: Annotated[bool, says("Keep the permissions of files.")] = False
     dirs: Annotated[bool, says("Copy directories, too, even if they are empty.")] = False
-    dry: Annotated[bool, says("Dry run: list what would be copied, and copy nothing.")] = False
+    dry: Annotated[bool, says("Dry run: count the files that would be copied, and copy nothing.")] = False
     delete_src: Annotated[
         bool,
         says(

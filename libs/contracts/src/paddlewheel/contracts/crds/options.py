@@ -112,8 +112,8 @@ class JuiceFSMountOptions(CrdModel):
     free_space_ratio: Annotated[
         str,
         says(
-            'Share of the disk to keep free, at least 0 and below 1, as text, e.g. "0.1"; default: the value'
-            ' of the chart, "0.2" unless changed.',
+            'Share of the disk to keep free, at least 0 and below 1, as text, e.g. "0.1"; default: "0.2",'
+            " unless the operator of dataset-controller has changed it.",
             maxLength=32,
             **rules(
                 rule(

@@ -83,7 +83,7 @@ class RoleSpec(CrdModel):
         int32(
             "Smallest number of workers that the job can train with; default: replicas. If it is below"
             " replicas, the job trains with as many workers as the cluster has room for, and restarts with"
-            " more of them when there is more room. Only worker may set it; it has no effect in other roles."
+            " more of them when there is more room. It has an effect for worker only."
         ),
     ] = None
     limits: Annotated[int | None, int32("Has no effect: the role never has more pods than replicas.")] = None

@@ -54,8 +54,8 @@ class Source(CrdModel):
         says(
             "Address of the data: NAME://BUCKET[.ENDPOINT][/PREFIX], e.g."
             " s3://bucket.s3.example.com/imagenet. NAME:// is required: without it, JuiceFS reads the"
-            " address as a path in the runtime's container. file:// is allowed only below the directories in"
-            " the chart's datasetController.localSources.",
+            " address as a path in the runtime's container. file:// is allowed only for the"
+            " directories, and below them, in the chart's datasetController.localSources.",
             minLength=10,
             maxLength=PATH_LENGTH,
         ),

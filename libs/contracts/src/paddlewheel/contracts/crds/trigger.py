@@ -422,8 +422,8 @@ class TriggerStatus(CommonStatus):
     skipped: Annotated[
         int,
         says(
-            "Number of events that created nothing, because the trigger was suspended, its own job led to"
-            " the event, or the schedule's deadline had passed.",
+            "Number of events that created nothing, because the trigger was suspended, its own job or a"
+            " long chain of triggers led to the event, or the schedule's deadline had passed.",
             format="int64",
         ),
     ] = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 
@@ -34,8 +35,8 @@ class SampleSets(Reader):
         self._cluster = cluster
         self._reads = reads
         self._well_sets: set[Key] = set()
-        self._facts_heard = 0
-        """About any data set."""
+        self._reads_in_time: defaultdict[Key, set[object]] = defaultdict(set)
+        """Reads under way, without those during which a fact about the data set came."""
 
     def heard(self, kind: str, change: Change) -> None:
         if kind == JOB and change.type == "DELETED":
@@ -52,14 +53,23 @@ class SampleSets(Reader):
         ref = seen.job.sample_set
         if ref is None:
             return seen
-        heard = self._facts_heard
+        this = object()
+        self._reads_in_time[ref].add(this)
         found = await self._reads.attempt(names.SAMPLE_SET, ref, partial(self._find_sample_set, ref))
+        is_in_time = self._is_in_time(ref, this)
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
         # A fact that came meanwhile may be newer than the answer.
-        if (found is None or found.is_well) and heard == self._facts_heard and self._has_jobs(ref):
+        if (found is None or found.is_well) and is_in_time and self._has_jobs(ref):
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
+
+    def _is_in_time(self, ref: Key, read: object) -> bool:
+        """No fact about the data set came during the read, which is over."""
+        others = self._reads_in_time.pop(ref, set())
+        if others - {read}:
+            self._reads_in_time[ref] = others - {read}
+        return read in others
 
     def _forget_sample_set(self, ref: Key | None) -> None:
         """A job that used it is gone."""
@@ -78,7 +88,7 @@ class SampleSets(Reader):
         """A fact about a data set has come, so the set is read again."""
         if ref := getattr(delivery.event.data, "sample_set", None):
             key = Key(ref.namespace, ref.name)
-            self._facts_heard += 1
+            self._reads_in_time.pop(key, None)
             self._well_sets.discard(key)
 
     async def _find_sample_set(self, ref: Key) -> SampleSet | None:
