@@ -47,7 +47,7 @@ class FakeConnection:
         """Everything is sent at once."""
 
     async def unsubscribe(self) -> None:
-        """Nothing is delivered any more."""
+        """The test delivers nothing after it."""
 
 
 SUSPENDED, RESUMED = (f"pw.evt.jobs.job.{fact}.v1.*.*" for fact in ("suspended", "resumed"))
