@@ -100,8 +100,10 @@ def check_all(paths: Sequence[str]) -> dict[str, list[Finding]]:
     return {path: findings for path, findings in found.items() if findings}
 
 
-def _tracked() -> list[str]:
-    names = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
+def _files() -> list[str]:
+    """Tracked files, and new files that are not ignored."""
+    listing = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    names = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\n")
     return [
         name for name in names if Path(name).suffix in {".py", ".md", *COMMENTED} and Path(name).is_file()
     ]
@@ -113,7 +115,7 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="lower the numbers of allowed.txt")
     parser.add_argument("paths", nargs="*", help="print every finding below these paths, allowed or not")
     args = parser.parse_args()
-    found, allowed = check_all(_tracked()), read_allowed(ALLOWED.read_text(encoding="utf-8"))
+    found, allowed = check_all(_files()), read_allowed(ALLOWED.read_text(encoding="utf-8"))
     if args.paths:
         found, allowed = (
             {path: here for path, here in found.items() if path.startswith(tuple(args.paths))},
