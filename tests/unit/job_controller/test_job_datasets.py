@@ -288,6 +288,30 @@ async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
     assert await harness.restarts(key) == (1, {"MountLost": 1})
 
 
+async def test_a_fact_about_another_set_does_not_overtake_an_answer(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await running_on_nodes(harness)
+    await harness.bus.publish(ready_fact())
+    await harness.catch_up()
+    ask = harness.cluster.get
+
+    async def accompanied(resource: Resource, asked: Key) -> Object:
+        answer = await ask(resource, asked)
+        if resource is SAMPLE_SETS:
+            monkeypatch.setattr(harness.cluster, "get", ask)
+            await harness.bus.publish(ready_fact("others"))
+            await harness.catch_up()
+        return answer
+
+    monkeypatch.setattr(harness.cluster, "get", accompanied)
+    await harness.settle(key)
+    assert harness.cluster.get == ask, "the set was asked for"
+    with harness.recorded_calls() as calls:
+        await harness.reconcile(key)
+    assert calls == [], "the set is asked for again"
+
+
 async def test_a_mount_that_is_lost_elsewhere_concerns_no_rank(harness: JobHarness) -> None:
     key = await running_on_nodes(harness)
     await lose_mount(harness, "node-7")
