@@ -13,6 +13,7 @@ from paddlewheel.bus.admin.teams import within
 from paddlewheel.bus.nats import live
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.live import LiveReader
+from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.bus.ports import Reading
 from paddlewheel.core.errors import Retry
 from paddlewheel.testkit.clock import ManualClock
@@ -68,7 +69,7 @@ def test_the_facts_of_a_stream_have_one_subscription(subjects: list[str], subscr
 
 async def test_messages_that_a_slow_reader_has_no_room_for_are_dropped() -> None:
     made = FakeConnection()
-    async with aclosing(live.subscribed(cast(Connection, made), "facts", limit=3)) as messages:
+    async with aclosing(subscribed(cast(Connection, made), "facts", limit=3)) as messages:
         assert await anext(messages) is None
         for number in range(10):
             await made.takes["facts"](SimpleNamespace(subject="facts", number=number))

@@ -6,7 +6,7 @@ A pass may come after both a pod's end and its deletion.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -121,12 +121,9 @@ class Departures(Reader):
         return tuple(departed.pod for departed in found if job is None or departed.reviewed(job))
 
     def recorded(self, seen: Observed, status: JobStatus) -> None:
-        self.counted(seen.job.uid, status.replacing)
-
-    def counted(self, job_uid: str, pods: Collection[str]) -> None:
-        """The recorded status counts the losses of the pods with these uids."""
-        found = self._gone.get(job_uid, {})
-        for place in [place for place, departed in found.items() if departed.pod.uid in pods]:
+        """It counts the losses of the pods that it replaces."""
+        found = self._gone.get(seen.job.uid, {})
+        for place in [place for place, departed in found.items() if departed.pod.uid in status.replacing]:
             del found[place]
 
     def heard(self, kind: str, change: Change) -> None:

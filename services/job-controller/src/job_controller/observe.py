@@ -28,6 +28,7 @@ from job_controller.features.kept_logs import KeptLogs
 from job_controller.features.kept_logs.observe import LastLines
 from job_controller.features.kueue import Kueue
 from job_controller.features.kueue.observe import QueueObjects
+from job_controller.features.kueue.rules import workload_key
 from job_controller.features.silent_nodes import SilentNodes
 from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.features.start_gate import StartGate
@@ -195,7 +196,7 @@ class JobObserver:
 
     def _with_workload(self, seen: Observed) -> Observed:
         store = self._watch.of(names.WORKLOAD)
-        found = store.get(_workload_key(seen.job))
+        found = store.get(workload_key(seen.job))
         is_own = found is not None and controller_uid(found) == [seen.job.uid]
         workload = parse_workload(found) if found and is_own else None
         return replace(seen, workload=workload, has_kueue=store.installed)
@@ -212,7 +213,7 @@ class JobObserver:
         services = self._of_former(names.SERVICE_KIND, job, wanted)
         configs = self._of_former(names.CONFIG_MAP, job, [job.key.name] if seen.config is None else [])
         groups = [obj for kind in names.POD_GROUPS for obj in self._of_former(kind, job, [job.key.name])]
-        queued = [_workload_key(job).name] if job.queue and seen.workload is None else []
+        queued = [workload_key(job).name] if job.queue and seen.workload is None else []
         workloads = self._of_former(names.WORKLOAD, job, queued)
         former_pods = tuple(pod for pod in parsed if pod)
         has_others = bool(services or configs or groups or workloads)
@@ -235,10 +236,6 @@ class JobObserver:
 def _applying(seen: Observed, readers: Iterable[tuple[type[Feature], Reader]]) -> Iterator[Reader]:
     kinds = {type(feature) for feature in seen.features}
     return (reader for kind, reader in readers if kind in kinds)
-
-
-def _workload_key(job: Job) -> Key:
-    return Key(job.key.namespace, names.workload_name(job.key.name))
 
 
 class Configs(Reader):

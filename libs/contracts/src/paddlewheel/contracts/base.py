@@ -14,7 +14,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    model_validator,
+)
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
@@ -98,6 +106,12 @@ Int64 = Annotated[
     int, BeforeValidator(_integer), Field(ge=-(2**63), lt=2**63), PlainSerializer(str, when_used="json")
 ]
 Timestamp = Annotated[datetime, BeforeValidator(_time), PlainSerializer(write_time, when_used="json")]
+_TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+
+def read_time(value: str) -> datetime:
+    """A time as messages contain it. Raises ValidationError."""
+    return _TIMESTAMP.validate_python(value)
 
 
 class WireEnum(StrEnum):

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TypeVar
 
 import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from paddlewheel.contracts.base import Timestamp, WireModel, write_time
+from paddlewheel.contracts.base import WireModel, read_time, write_time
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import EVENTS
 from paddlewheel.contracts.subjects import event_subject, is_place_of_unknown, parse_event_subject
@@ -24,7 +24,6 @@ MESSAGE_ID = "Nats-Msg-Id"
 """The header from which a stream detects duplicates."""
 
 _REQUIRED = ("ce-specversion", "ce-id", "ce-type", "ce-source", "ce-time")
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 class UnknownFact(Permanent):
@@ -120,7 +119,7 @@ def _check_place(subject: str, type_: str) -> None:
 
 def _read_time(text: str) -> datetime:
     try:
-        return _TIME.validate_python(text)
+        return read_time(text)
     except ValidationError as error:
         raise Permanent("MalformedTime", f"ce-time: {_first_problem(error)}") from error
 

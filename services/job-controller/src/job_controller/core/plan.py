@@ -48,7 +48,6 @@ from job_controller.core.verdict import (
     next_start,
     start_times,
 )
-from job_controller.features import with_features
 from job_controller.timing import (
     EXPIRED_PODS_GRACE_SECONDS,
     NODE_LEASE_READ_INTERVAL_SECONDS,
@@ -77,7 +76,7 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
     """
     if seen.job.is_anothers:
         return Plan()
-    seen = with_program_ends(with_features(seen), now)
+    seen = with_program_ends(seen, now)
     for feature in seen.features:
         seen = feature.adjusted(seen, now)
     todo = _plan(seen, options, now)

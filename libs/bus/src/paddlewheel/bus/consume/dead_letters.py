@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from urllib.parse import quote, unquote
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from paddlewheel.bus.consume.settle import Identity, Message
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.ports import RawMessage, Subscription
 from paddlewheel.bus.streams import REPLAYS
-from paddlewheel.contracts.base import Timestamp, write_time
+from paddlewheel.contracts.base import read_time, write_time
 from paddlewheel.contracts.subjects import dead_letter_subject, replay_subject
 from paddlewheel.contracts.wire import MESSAGE_ID
 from paddlewheel.core.errors import Permanent
@@ -37,7 +37,6 @@ _KEPT_HEADERS = 40 * 1024
 _TEXT = 2000
 _IN_NAMES = "!#$&'*+^`|"
 """What header names may have beside letters, digits and `_.-~`."""
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 def dead_letter(durable: str, message: Message, error: Permanent, attempts: int) -> RawMessage:
@@ -197,6 +196,6 @@ def _number(text: str) -> int:
 
 def _time(text: str, otherwise: datetime) -> datetime:
     try:
-        return _TIME.validate_python(text)
+        return read_time(text)
     except ValidationError:
         return otherwise

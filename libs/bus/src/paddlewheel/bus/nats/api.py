@@ -10,18 +10,16 @@ from datetime import datetime
 from typing import Any
 
 from nats.js.errors import APIError
-from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import NO_MESSAGE
 from paddlewheel.bus.ports import RawMessage
-from paddlewheel.contracts.base import Timestamp
+from paddlewheel.contracts.base import read_time
 
 API = "$JS.API"
 MISSING = 404
 """The code of all errors about something that does not exist."""
 _FIRST_LINE = b"NATS/1.0\r\n"
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 Json = dict[str, Any]
 
@@ -72,7 +70,7 @@ async def get_message(
     found = answer["message"]
     headers = _read_headers(base64.b64decode(found.get("hdrs", "")))
     message = RawMessage(found["subject"], base64.b64decode(found.get("data", "")), headers)
-    return Stored(message, found["seq"], _TIME.validate_python(found["time"]))
+    return Stored(message, found["seq"], read_time(found["time"]))
 
 
 def _read_headers(block: bytes) -> dict[str, str]:

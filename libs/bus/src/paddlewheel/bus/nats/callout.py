@@ -13,7 +13,7 @@ from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
-from paddlewheel.bus.nats.live import subscribed
+from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 from contextlib import aclosing
 
-import nats.errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from paddlewheel.bus.commands import CommandServer, Replies, Reply, Send, check_command, gather, read_reply
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
 from paddlewheel.bus.nats.errors import mapped
-from paddlewheel.bus.nats.live import subscribed
+from paddlewheel.bus.nats.subscribe import subscribed, unsubscribe
 from paddlewheel.bus.ports import CommandHandler
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
@@ -75,14 +73,9 @@ class NatsCommands:
             try:
                 return await gather(replies, within, self._clock)
             finally:
-                await _unsubscribe(subscription)
+                await unsubscribe(subscription)
         finally:
             stop_listening()
-
-
-async def _unsubscribe(subscription: Subscription) -> None:
-    with contextlib.suppress(nats.errors.Error, OSError):
-        await subscription.unsubscribe()
 
 
 def _sender(connection: Connection, inbox: str) -> Send:

@@ -23,7 +23,6 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
-from pydantic import TypeAdapter
 
 from paddlewheel.bus.nats.answers import RESEND
 from paddlewheel.bus.nats.api import API, ask_api, get_message
@@ -31,7 +30,7 @@ from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import TIMEOUT, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
-from paddlewheel.contracts.base import Timestamp
+from paddlewheel.contracts.base import read_time
 from paddlewheel.core.errors import Retry
 
 BATCH = 256
@@ -47,7 +46,6 @@ _LAG_PAUSES = (0.02, 0.04, 0.08, 0.16)
 """Seconds between tries to get what was signalled, of any replica; after them the leader is asked."""
 _NOTHING, _END, _NOBODY = "404", "204", "503"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 
 class DirectFeed:
@@ -267,7 +265,7 @@ class DirectFeed:
     def _stored(self, msg: Msg) -> Msg:
         """A message of a batch."""
         headers = msg.headers or {}
-        at = _TIME.validate_python(headers["Nats-Time-Stamp"])
+        at = read_time(headers["Nats-Time-Stamp"])
         sequence, pending = int(headers["Nats-Sequence"]), int(headers["Nats-Num-Pending"])
         return self._delivered(headers["Nats-Subject"], msg.data, headers, sequence, at, pending)
 

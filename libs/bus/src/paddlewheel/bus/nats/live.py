@@ -7,20 +7,18 @@ import contextlib
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterable
 from contextlib import aclosing
-from datetime import datetime
 
-import nats.errors
 from nats.aio.msg import Msg
-from pydantic import TypeAdapter
 
 from paddlewheel.bus.admin.teams import namespace_of, within
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import matches, overlaps, stream_named, streams_under
 from paddlewheel.contracts import wire
-from paddlewheel.contracts.base import Timestamp
+from paddlewheel.contracts.base import read_time
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
@@ -28,7 +26,6 @@ from paddlewheel.core.library_logging import LibraryLogger
 WAITING_FACTS_MAX = 10_000
 """Facts that wait for the reader. Later ones are missed, as by a program that is not connected."""
 
-_TIME: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 log = LibraryLogger(__name__)
 
@@ -45,10 +42,10 @@ class LiveReader:
         if not reading.is_live:
             raise Permanent("LiveOnly", "a client that watches namespaces receives live facts only")
         subjects, is_first = self._subjects(reading), True
+        listened = _subscriptions(subjects)
         await self._reach(reading.open_within)
         while True:
             try:
-                listened = _subscriptions(subjects)
                 async with aclosing(
                     subscribed(self._connection, *listened, limit=WAITING_FACTS_MAX)
                 ) as messages:
@@ -118,43 +115,6 @@ def _is_wanted(msg: Msg, subjects: Iterable[str]) -> bool:
     return any(matches(subject, msg.subject) for subject in subjects)
 
 
-async def subscribed(
-    connection: Connection, *subjects: str, queue: str = "", limit: int = 0
-) -> AsyncGenerator[Msg | None, None]:
-    """None when the server sends the messages of the subjects, then each message. Ends with the connection.
-
-    Args:
-        limit: messages that wait for the caller. Later ones are dropped; 0 = no limit.
-
-    Raises:
-        Retry: the subscriptions were not made.
-    """
-    arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
-
-    async def take(msg: Msg) -> None:
-        if limit and arrived.qsize() >= limit:
-            log.warning("messages are dropped: the reader is slower than they arrive", subject=msg.subject)
-            return
-        arrived.put_nowait(msg)
-
-    client = await connection.client()
-    stop_listening = connection.on_lost(lambda: arrived.put_nowait(None))
-    subscriptions = []
-    try:
-        async with connection.calling(f"subscribe to {', '.join(subjects)}"):
-            for subject in subjects:
-                subscriptions.append(await client.subscribe(subject, queue=queue, cb=take))
-            await client.flush()
-        yield None
-        while (msg := await arrived.get()) is not None:
-            yield msg
-    finally:
-        stop_listening()
-        for subscription in subscriptions:
-            with contextlib.suppress(nats.errors.Error, OSError):
-                await subscription.unsubscribe()
-
-
 def _delivery(msg: Msg) -> Delivery | None:
     """None for a message that cannot be read."""
     headers = msg.headers or {}
@@ -164,5 +124,5 @@ def _delivery(msg: Msg) -> Delivery | None:
         log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
         return None
     at = headers.get("Nats-Time-Stamp")
-    stored_at = _TIME.validate_python(at) if at else event.time
+    stored_at = read_time(at) if at else event.time
     return Delivery(event, msg.subject, 1, int(headers.get("Nats-Sequence", "0")), stored_at)
