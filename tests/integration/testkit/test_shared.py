@@ -105,8 +105,10 @@ def _is_ended(pid: int) -> bool:
     return ") Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
-async def test_what_a_test_left_running_ends_with_the_run(owner: Owner) -> None:
-    left = subprocess.Popen(SERVER, env={MARK: str(owner.run.owner)}, start_new_session=True)
+@pytest.mark.parametrize("name", [MARK, "TMPDIR"])
+async def test_what_a_test_left_running_ends_with_the_run(owner: Owner, name: str) -> None:
+    environment = {MARK: str(owner.run.owner), "TMPDIR": str(owner.run.temporary)}
+    left = subprocess.Popen(SERVER, env={name: environment[name]}, start_new_session=True)
     await eventually(lambda: left.pid in owner.run.processes(), what="it has its environment")
     owner.run.end()
     assert left.wait(10) == -signal.SIGKILL

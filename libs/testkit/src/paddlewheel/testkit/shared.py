@@ -70,6 +70,11 @@ class TestRun:
     def directory(self) -> Path:
         return runs_dir() / str(self.owner)
 
+    @property
+    def temporary(self) -> Path:
+        """TMPDIR of all processes of the run."""
+        return self.directory / "tmp"
+
     def share(self, name: str, start: Callable[[Path], Mapping[str, object]]) -> Value:
         """The result of `start` in the first process that called this. The other processes wait for it.
 
@@ -144,9 +149,10 @@ class TestRun:
 
     def processes(self) -> list[int]:
         """All that were started below the owner and run; not this process."""
-        mark = f"{MARK}={self.owner}".encode()
+        # An agent passes TMPDIR to its JuiceFS client, but not the mark.
+        marks = {f"{MARK}={self.owner}".encode(), f"TMPDIR={self.temporary}".encode()}
         pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        marked = {pid for pid in pids if mark in _environment(pid)}
+        marked = {pid for pid in pids if not marks.isdisjoint(_environment(pid))}
         noted = (line.partition(" ") for line in self._noted("processes"))
         started = {int(pid) for pid, _, started in noted if started and _start_time(int(pid)) == started}
         return sorted((marked | started) - {os.getpid(), self.owner})
@@ -265,12 +271,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if run.owner == os.getpid():
         # A run that was killed may have had the same process ID.
         run.end()
-    temporary = run.directory / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
+    run.temporary.mkdir(parents=True, exist_ok=True)
     # mutmut runs pytest several times in one process.
     changed = pytest.MonkeyPatch()
-    changed.setenv("TMPDIR", str(temporary))
-    changed.setattr(tempfile, "tempdir", str(temporary))
+    changed.setenv("TMPDIR", str(run.temporary))
+    changed.setattr(tempfile, "tempdir", str(run.temporary))
     config.add_cleanup(changed.undo)
 
 
