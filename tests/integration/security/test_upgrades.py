@@ -30,17 +30,19 @@ pytestmark = pytest.mark.long
 
 Secrets = dict[str, dict[str, bytes]]
 CHART = CHARTS / "paddlewheel"
-LANDED = "f16ae64f"
-"""The version before this one: its chart made the certificates itself."""
+LANDED = "64632e6a"
+"""The version before this one."""
+RENDERED = "f16ae64f"
+"""The last version whose chart made the certificates itself."""
 
 
-def landed(folder: Path) -> Path:
+def chart_of(version: str, folder: Path) -> Path:
     """The chart of that version. Skips the test in a clone without its history."""
     found = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "archive", LANDED, "deploy/charts"], capture_output=True, check=False
+        ["git", "-C", str(REPOSITORY), "archive", version, "deploy/charts"], capture_output=True, check=False
     )
     if found.returncode:
-        pytest.skip(f"this clone has no commit {LANDED}")
+        pytest.skip(f"this clone has no commit {version}")
     with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder / "deploy/charts/paddlewheel"
@@ -233,12 +235,28 @@ def test_manifests_that_are_applied_twice_leave_the_certificates_alone(release: 
     assert bus_of(release.fill()) == bus_of(first)
 
 
+@pytest.mark.parametrize("tool", ["helm", "kubectl"])
+def test_an_upgrade_from_the_last_landed_version_loses_no_secret(
+    release: Release, tmp_path: Path, tool: str
+) -> None:
+    install = release.upgrade if tool == "helm" else release.apply
+    install(chart=chart_of(LANDED, tmp_path))
+    filled = release.fill()
+    assert all(filled.values())
+
+    install()
+
+    # Without a cluster to look at, each rendering makes another key of progress.
+    of = bus_of if tool == "kubectl" else dict
+    assert of(release.fill()) == of(filled)
+
+
 @pytest.mark.parametrize("values", [(), ("nats.auth=tokens",)], ids=["certificates", "tokens"])
-def test_an_upgrade_from_the_last_landed_version_keeps_the_authority(
+def test_an_upgrade_from_a_chart_that_rendered_the_authority_keeps_it(
     release: Release, tmp_path: Path, values: tuple[str, ...]
 ) -> None:
-    """That chart rendered data, which Helm takes away unless this chart renders them again."""
-    found = release.upgrade(*values, chart=landed(tmp_path))
+    """Helm takes away what it rendered before, unless this chart renders it again."""
+    found = release.upgrade(*values, chart=chart_of(RENDERED, tmp_path))
     kept = {name: found[name] for name in ("nats-ca", "job-controller-progress")}
     assert all(kept.values())
 
@@ -255,10 +273,10 @@ def test_an_upgrade_from_the_last_landed_version_keeps_the_authority(
 
 
 @pytest.mark.parametrize("values", [(), ("nats.auth=tokens",)], ids=["certificates", "tokens"])
-def test_manifests_of_the_last_landed_version_are_replaced_as_the_upgrade_page_describes(
+def test_manifests_with_a_rendered_authority_are_replaced_as_the_upgrade_page_describes(
     release: Release, tmp_path: Path, values: tuple[str, ...]
 ) -> None:
-    release.apply(*values, chart=landed(tmp_path))
+    release.apply(*values, chart=chart_of(RENDERED, tmp_path))
     before = {name: data for name, data in release.secrets().items() if name in ("nats-ca", "bus-auth-key")}
     assert len(before) == 1 + bool(values)
     with pytest.raises(AssertionError, match="field is immutable"):
