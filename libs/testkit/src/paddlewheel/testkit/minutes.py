@@ -1,4 +1,4 @@
-"""Print the minutes that each folder of tests took, so that growth is visible."""
+"""What a long run prints: each failed test at once, and at the end the minutes of each folder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,24 @@ def folder_of(nodeid: str) -> str:
     """The folder under which a test is counted: `tests/unit`, `tests/integration/bus`."""
     folders = nodeid.partition("::")[0].split("/")[:-1]
     return "/".join(folders[: 2 if folders[1:2] in (["unit"], ["e2e"]) else 3])
+
+
+class FailedTests:
+    """Names a test when it fails: the letter alone does not, and the report may be an hour away."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called in the process that controls the workers, too."""
+        terminal: TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write(f"\nFAILED {report.nodeid} ({report.when})\n", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker has no terminal."""
+    config.pluginmanager.register(FailedTests(config))
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
