@@ -127,6 +127,27 @@ async def test_workers_beyond_those_that_train_wait_for_room_and_are_not_let_sta
     assert "JobStuck" not in harness.facts(), "the job runs"
 
 
+async def test_workers_start_while_the_api_server_refuses_those_beyond(harness: JobHarness) -> None:
+    key = await harness.create(elastic())
+    await harness.settle(key)
+    await wait_for_room(harness, key, 2)
+    await harness.advance(30)
+    await harness.settle(key)
+    refused = Permanent("Forbidden", "exceeded quota")
+    with (
+        harness.failing(refused, "create", PODS, name="demo-worker-2"),
+        harness.failing(refused, "create", PODS, name="demo-worker-3"),
+    ):
+        await harness.advance(60)
+        await harness.settle(key)
+        await place(harness, key, 2)
+        assert await world_of(harness, key) == (2, 4)
+        for index in range(2):
+            pod = await harness.get(pod_key(index), PODS)
+            assert pod["metadata"]["annotations"].get("paddlepaddle.org/released") == "true"
+        assert (await harness.status(key))["phase"] == "Running"
+
+
 async def test_a_job_grows_when_there_is_room_again(harness: JobHarness) -> None:
     key = await shrunk(harness)
     await find_room(harness, 2)

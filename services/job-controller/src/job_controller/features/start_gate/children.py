@@ -12,8 +12,11 @@ _RELEASED = {"metadata": {"annotations": {names.ANNOTATION_RELEASED: "true"}}}
 
 
 def releases(seen: Observed) -> tuple[Action, ...]:
-    """The annotation that some pods wait for. It needs the ConfigMap with the addresses."""
-    namespace, needs = seen.job.key.namespace, (*names.BEFORE_PODS, names.POD)
+    """The annotation that some pods wait for. It needs the ConfigMap with the addresses.
+
+    A pod that cannot be created is no obstacle: it is one beyond those whose addresses are known.
+    """
+    namespace, needs = seen.job.key.namespace, names.BEFORE_PODS
     waiting = pods_to_release(seen)
     return tuple(Patch(names.POD, Key(namespace, p.name), _RELEASED, needs, p.uid) for p in waiting)
 
