@@ -66,7 +66,7 @@ def make_workspace(name: str, package: dict[str, Any]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / package["source"], folder / "src", ignore=ignore)
-    for path in (*CONFTESTS, *package["tests"]):
+    for path in (*CONFTESTS, *package["tests"], *package.get("helpers", ())):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / path).is_dir():

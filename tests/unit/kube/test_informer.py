@@ -26,17 +26,23 @@ class Feed:
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[Change | Callable[[], None]] = asyncio.Queue()
+        self.watched: list[tuple[Any, ...]] = []
+        self.is_closed = False
         self.on_synced: Callable[[], None] = lambda: None
         self.on_absent: Callable[[], None] | None = None
 
-    async def watch(self, *_: Any, **options: Any) -> AsyncGenerator[Change, None]:
-        self.on_synced, self.on_absent = options["on_synced"], options["on_absent"]
-        while True:
-            event = await self.events.get()
-            if isinstance(event, Change):
-                yield event
-            else:
-                event()
+    async def watch(self, *what: Any, **options: Any) -> AsyncGenerator[Change, None]:
+        self.on_synced, self.on_absent = options.pop("on_synced"), options.pop("on_absent")
+        self.watched.append((*what, options))
+        try:
+            while True:
+                event = await self.events.get()
+                if isinstance(event, Change):
+                    yield event
+                else:
+                    event()
+        finally:
+            self.is_closed = True
 
 
 class Flow:
@@ -46,11 +52,13 @@ class Flow:
         self.feed = Feed()
         self.informer = Informer(self.feed, CONFIG_MAPS, clock=ManualClock(), optional=optional)
         self.passed: list[tuple[str, str, bool]] = []
+        self.listed: list[bool] = []
         self.installed: list[tuple[bool, int]] = []
 
     def on_change(self, change: Change) -> None:
         meta = change.obj["metadata"]
         self.passed.append((change.type, meta["resourceVersion"], self.informer.is_own(change)))
+        self.listed.append(change.listed)
 
     def on_installed(self, installed: bool) -> None:
         self.installed.append((installed, len(self.informer.list())))
@@ -162,6 +170,56 @@ async def test_changes_are_held_until_the_last_of_several_writes_has_ended(flow:
     assert flow.passed[-1] == ("MODIFIED", "7", True)
 
 
+async def test_a_change_is_passed_on_at_once_when_another_object_is_written(flow: Flow) -> None:
+    answer = asyncio.Event()
+    write = asyncio.create_task(flow.informer.write(KEY, answers(answer, obj(6))))
+    await flow.report(Change("ADDED", obj(5, "b")))
+    passed = list(flow.passed)
+    answer.set()
+    await write
+    assert passed == [("ADDED", "5", False)]
+
+
+async def test_an_own_change_is_passed_on_at_once_during_the_next_write(flow: Flow) -> None:
+    flow.informer.wrote(obj(5))
+    answer = asyncio.Event()
+    write = asyncio.create_task(flow.informer.write(KEY, answers(answer, obj(6))))
+    await flow.report(Change("ADDED", obj(5)))
+    passed = list(flow.passed)
+    answer.set()
+    await write
+    assert passed == [("ADDED", "5", True)]
+
+
+async def test_it_watches_what_it_was_made_for_until_it_is_cancelled() -> None:
+    feed, whole = Feed(), Feed()
+
+    def keep(obj: Object) -> Object:
+        return obj
+
+    some = Informer(
+        feed, CONFIG_MAPS, "n", clock=ManualClock(), label_selector="a=b", field_selector="c=d",
+        indexes={"name": lambda obj: [obj["metadata"]["name"]]}, keep=keep,
+    )  # fmt: skip
+    tasks = [
+        asyncio.create_task(some.run()),
+        asyncio.create_task(Informer(whole, CONFIG_MAPS, clock=ManualClock()).run()),
+    ]
+    feed.events.put_nowait(Change("ADDED", obj(5)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    selectors = {"label_selector": "a=b", "field_selector": "c=d", "keep": keep}
+    assert feed.watched == [(CONFIG_MAPS, "n", selectors)]
+    [(resource, namespace, options)] = whole.watched
+    assert (resource, namespace, options["label_selector"]) == (CONFIG_MAPS, "", "")
+    assert some.by_index("name", "a") == [obj(5)]
+    assert feed.is_closed
+
+
 async def test_a_required_resource_is_installed_once_listed(flow: Flow) -> None:
     assert flow.feed.on_absent is None
     assert (flow.informer.synced, flow.informer.installed) == (False, False)
@@ -183,6 +241,7 @@ async def test_an_optional_resource_comes_and_goes(flow: Flow) -> None:
     assert (flow.informer.synced, flow.informer.installed) == (True, False)
     assert flow.installed == [(True, 1), (False, 0)]
     assert flow.passed == [("ADDED", "5", False), ("DELETED", "5", False), ("DELETED", "6", False)]
+    assert flow.listed == [True, True, True]
     await flow.report(Change("ADDED", obj(9), listed=True), flow.feed.on_synced)
     assert flow.informer.get(KEY) == obj(9)
     assert flow.installed[2:] == [(True, 1)]
