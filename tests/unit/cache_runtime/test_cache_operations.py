@@ -346,10 +346,12 @@ async def test_a_list_may_name_paths_that_no_file_can_have(harness: Harness) -> 
 
 
 async def test_a_warmup_for_a_sampler_gives_each_partition_what_its_rank_reads(harness: Harness) -> None:
-    harness.write("b/2", "b/1", "a", "c/x")
+    harness.write("b/2.png", "b/1.png", "a/0.png", "c/x.png", "README.md")
     spec = warmup(2, strategy="sampler", sampler=SamplerOrder(batch_size=1))
-    shares = [(batch.partition, [file.path for file in batch.files]) for batch in await harness.batches(spec)]
-    assert shares == [(0, ["a", "b/2"]), (1, ["b/1", "c/x"])]
+    remark, *batches = await harness.batches(spec)
+    shares = [(batch.partition, [file.path for file in batch.files]) for batch in batches]
+    assert shares == [(0, ["a/0.png", "b/2.png"]), (1, ["b/1.png", "c/x.png"])]
+    assert remark.remark.startswith("1 file was ignored")
 
 
 @pytest.mark.parametrize(

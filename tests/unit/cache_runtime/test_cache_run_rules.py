@@ -299,9 +299,10 @@ def test_a_failed_file_is_in_the_digest_as_it_was_listed() -> None:
 
 def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
     sums = progress([PartitionState(files=3, bytes=40 << 20, cached_bytes=10 << 20)])
-    ending = judge([make_totals(3, 40 << 20, 1)], 0, sums, fills_cache=True)
+    ending = judge([make_totals(3, 40 << 20, 1)], 0, sums, fills_cache=True, remark="2 files were ignored")
     assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
     assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
+    assert ending.message.endswith("; 2 files were ignored")
 
 
 @pytest.mark.parametrize(("recount", "wanted"), [(100, 100), (30, 30), (0, 0), (120, 100)])

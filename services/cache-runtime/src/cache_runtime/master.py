@@ -228,7 +228,7 @@ class Master:
         if operation.is_dry(self._spec):
             return Ending(RunPhase.SUCCEEDED)
         sums = self._sums
-        remark = operation.remark(self._spec, sums.uncompared)
+        remark = "; ".join(filter(None, (chunks.remark, operation.remark(self._spec, sums.uncompared))))
         return judge(chunks.totals, chunks.digest, sums, fills_cache=operation.fills_cache, remark=remark)
 
     async def _finish(self, judgement: Ending) -> Ending:

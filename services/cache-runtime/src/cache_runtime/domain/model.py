@@ -18,10 +18,15 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of a listing. With a `partition`, that one does them; otherwise the one with the fewest bytes."""
+    """Files of a listing. With a `partition`, that one does them; otherwise the one with the fewest bytes.
+
+    Args:
+        remark: about the whole listing, for the message of a run that succeeds.
+    """
 
     files: Sequence[File]
     partition: int | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,8 @@ def judge(
         )
         return Ending(RunPhase.FAILED, "FilesChanged", f"{text} listed, or the release did; start it again")
     if fills_cache and sums.cached_bytes < sums.bytes:
-        return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, _partly_cached(sums))
+        message = "; ".join(filter(None, (_partly_cached(sums), remark)))
+        return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, message)
     return Ending(RunPhase.SUCCEEDED, message="; ".join(filter(None, (remark, _listed(sums.notes)))))
 
 

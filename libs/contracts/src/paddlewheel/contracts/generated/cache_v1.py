@@ -111,6 +111,8 @@ class SamplerOrder(WireModel):
     shuffle: Bool = False
     epoch: Int32 = 0
     """The seed of the shuffle."""
+    extensions: list[str] = []
+    """Only files below a class directory whose names end with one of these are samples; none = DatasetFolder's default."""
 
 
 class RemoveOperation(WireModel):
