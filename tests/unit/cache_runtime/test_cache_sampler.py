@@ -106,8 +106,8 @@ def test_a_warmup_of_samples_only_has_no_remark() -> None:
 @pytest.mark.parametrize("strategy", ["sequence", "random", "sampler"])
 def test_nothing_is_listed_before_the_first_batch_is_asked_for(strategy: str) -> None:
     """The event loop gets the batches from a thread; what is listed earlier would hold it up."""
-    listed: list[str] = []
-    files = (File(name, 1) for name in ("a/1.png", "a/2.png") if not listed.append(name))
+    listed: list[int] = []
+    files = (File(f"a/{number}.png", 1) for number in range(2) if listed.append(number) is None)
     shares(WarmupOperation(strategy=strategy), files, 2, "run-1")
     assert listed == []
 

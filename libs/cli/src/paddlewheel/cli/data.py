@@ -238,7 +238,9 @@ def warm(
         raise typer.BadParameter(
             "--strategy sampler needs --batch-size, and --batch-size needs --strategy sampler"
         )
-    sampler = {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
+    sampler: dict[str, Any] | None = (
+        {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
+    )
     if extension:
         if sampler is None:
             raise typer.BadParameter("--extension needs --strategy sampler")
