@@ -106,10 +106,9 @@ def test_a_warmup_of_samples_only_has_no_remark() -> None:
 @pytest.mark.parametrize("strategy", ["sequence", "random", "sampler"])
 def test_nothing_is_listed_before_the_first_batch_is_asked_for(strategy: str) -> None:
     """The event loop gets the batches from a thread; what is listed earlier would hold it up."""
-    listed: list[int] = []
-    files = (File(f"a/{number}.png", 1) for number in range(2) if listed.append(number) is None)
-    shares(WarmupOperation(strategy=strategy), files, 2, "run-1")
-    assert listed == []
+    listed = iter([File("a/1.png", 1), File("a/2.png", 1)])
+    shares(WarmupOperation(strategy=strategy), listed, 2, "run-1")
+    assert len(list(listed)) == 2
 
 
 def test_a_warmup_without_a_sample_fails_and_names_the_extensions() -> None:

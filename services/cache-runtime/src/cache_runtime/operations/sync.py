@@ -13,8 +13,8 @@ from cache_runtime.domain.model import Batch, FileStat, TreeSize
 from cache_runtime.domain.paths import (
     decode_path,
     encode_path,
-    is_safe_key,
     join,
+    key_problem,
     length_problem,
     relative_path,
 )
@@ -35,7 +35,6 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 _DESTINATION = "syncOptions.destination"
-_LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
 RUNS = 16
 """Of so many runs, the last ones, it is known what could not be removed."""
@@ -262,16 +261,14 @@ def _destination(sync: SyncOperation) -> bytes:
 
 def _unwritable(destination: bytes, key: bytes) -> str:
     """Why no file of the data set can have this key, "" when one can."""
-    if problem := length_problem(_target(destination, key)):
+    if problem := length_problem(_target(destination, key)) or key_problem(key):
         return problem
-    if not is_safe_key(key):
-        return _LEAVES
     return _UNFINISHED if is_leftover(key.rpartition(b"/")[2]) else ""
 
 
 def _target(destination: bytes, key: bytes) -> bytes:
     """The path in the data set."""
-    return join(destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
+    return join(destination, key.removesuffix(b"/"))
 
 
 def is_directory_key(key: bytes) -> bool:
