@@ -53,6 +53,18 @@ class FileStat:
 
 
 @dataclass(frozen=True)
+class Obstacle:
+    """A path of the data set where a sync has to write something of the other kind."""
+
+    path: bytes
+    is_directory: bool
+
+    @property
+    def kind(self) -> str:
+        return "directory" if self.is_directory else "file"
+
+
+@dataclass(frozen=True)
 class TreeSize:
     """Regular files of a file system, and their apparent bytes."""
 
