@@ -32,6 +32,7 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
+from dataset_controller.domain.sampleset.figures import measure
 from dataset_controller.domain.sampleset.model import (
     CacheMark,
     Children,
@@ -769,6 +770,29 @@ def test_figures_from_before_the_end_of_the_sync_do_not_count() -> None:
     assert status.condition("Ready") == unready(
         "WaitingForFigures", "a report of after the end of the sync, 2026-01-01T12:00:01Z, has not come yet"
     )
+
+
+def test_a_size_measured_before_the_end_of_the_sync_does_not_count_though_reported_after_it() -> None:
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW - timedelta(seconds=2))}
+    for age, phase in ((3, SetPhase.MOUNT), (2, SetPhase.PARTIAL_READY), (0, SetPhase.PARTIAL_READY)):
+        report = make_report(OWNER_UID, 0, NOW, size_age=age)
+        status = decide(observe("Mount", 1, SYNCED, sync_job="s1", runs=done, reports=(report,))).status
+        assert status is not None
+        assert status.phase is phase
+
+
+def test_a_set_that_becomes_ready_has_the_figures_of_now() -> None:
+    """However recently other figures were written."""
+    seen = observe("Mount", 1, SYNCED, sync_job="s1", cache={"totalFiles": "9"}, figures_due=False)
+    status = decide(seen).status
+    assert status is not None
+    assert (status.phase, status.cache) == (SetPhase.PARTIAL_READY, FIGURES)
+
+
+def test_the_size_of_a_set_is_the_one_that_was_measured_last() -> None:
+    old = make_report(OWNER_UID, 0, NOW, size_age=9, total_files=7)
+    new = make_report(OWNER_UID, 1, NOW - timedelta(seconds=5), size_age=1, total_files=10)
+    assert measure([old, new]).total_files == measure([new, old]).total_files == 10
 
 
 def test_a_set_without_sync_says_so() -> None:
