@@ -66,7 +66,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import Create, Delete, KubernetesEvent, Patch, Trouble
-from paddlewheel.testkit.samplesets import ENGINE, make_report, make_secret
+from paddlewheel.testkit.samplesets import ENGINE, absent_secret, make_report, make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
@@ -1688,11 +1688,14 @@ def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> N
 
 
 @pytest.mark.parametrize(
-    ("absent", "name"),
-    [({"engine_secret": None}, "default/digits"), ({"source_secret": None}, "vault/s3")],
+    ("absent", "field", "name"),
+    [
+        ({"engine_secret": None}, "spec.secretRef", "default/digits"),
+        ({"source_secret": None}, "spec.source.secretRef", "vault/s3"),
+    ],
 )
-def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> None:
-    message = f"Secret {name} does not exist; create it with kubectl create secret generic"
+def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], field: str, name: str) -> None:
+    message = absent_secret(field, name)
     refused = condition("Accepted", False, "SecretNotFound", message)
     source = {"uri": "s3://bucket/x", "secretRef": {"name": "s3", "namespace": "vault"}}
     assert decide(observe("", 0, children=Children(), spec={"source": source}, **absent)) == SetPlan(
@@ -1861,7 +1864,7 @@ def test_keys_are_not_taken_from_a_secret_of_another_owner() -> None:
 
 
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
-    message = "Secret default/digits does not exist; create it with kubectl create secret generic"
+    message = absent_secret("spec.secretRef", "default/digits")
     refused = condition("Accepted", False, "SecretNotFound", message)
     assert decide(observe("Ready", 1, SYNCED, engine_secret=None)) == SetPlan(
         ready_status(SYNCED, refused, MOUNTED, READY),
@@ -2748,7 +2751,9 @@ def test_a_deleted_set_in_use_gets_its_runtime_back() -> None:
     up = Patch("StatefulSet", RUNTIME, {"spec": {"replicas": 1}})
     assert decide(going(0, 1, replicas=0, users=("a",))).actions == (up,)
     refused = without_runtime(going(1, 1, users=("a",), engine_secret=None))
-    assert "a; no runtime pod can mount it: Secret default/digits does not exist" in message_of(refused)
+    assert "a; no runtime pod can mount it: spec.secretRef: Secret default/digits does not" in message_of(
+        refused
+    )
     never = replace(seen.status, phase=SetPhase.BOUND)
     assert created(decide(replace(seen, sample_set=replace(seen.sample_set, status=never)))) == []
 
