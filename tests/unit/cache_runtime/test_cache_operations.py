@@ -157,7 +157,8 @@ class FakeEngine:
         return 0
 
     async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
-        yield self.objects
+        first, last = sync.start, sync.end
+        yield [file for file in self.objects if first <= file.path and (not last or file.path <= last)]
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         self.calls.append(f"copy {len(keys)} at {mbps}")
@@ -1035,6 +1036,34 @@ async def test_nothing_is_removed_of_what_the_source_has_both_ways(
     )
     assert outcome.failed == (f"{text}: rename the object",)
     assert (harness.root / there).is_file()
+
+
+async def test_nothing_is_removed_of_what_the_source_has_both_ways_beside_similar_names(
+    harness: Harness,
+) -> None:
+    """The name of one obstacle begins with that of the other, and sorts before what is below it."""
+    harness.write("a/x", "a!")
+    harness.engine.objects = [File(name, 10) for name in ("a", "a!/y", "a/x")]
+    outcome = await harness.execute(sync(delete_dst=True), ("a", 10), ("a!/y", 10))
+    assert (outcome.files, [text[:32] for text in outcome.failed]) == (
+        1,
+        ["a: the source has the object 'a'"],
+    )
+    assert (harness.root / "a/x").is_file()
+    assert (harness.root / "a!/y").is_file()
+
+
+async def test_files_of_the_engine_are_never_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "trash/x").mkdir(parents=True)
+    (tmp_path / "stats").touch()
+    inodes = [(tmp_path / name).lstat().st_ino for name in ("trash", "stats")]
+    harness = Harness(tmp_path, own_inodes=range(min(inodes), max(inodes) + 1))
+    harness.engine.objects = [File("trash", 10), File("stats/y", 10)]
+    outcome = await harness.execute(sync(delete_dst=True), ("trash", 10), ("stats/y", 10))
+    assert len(outcome.failed) == 2
+    assert not any("in the data set" in text for text in outcome.failed)
+    assert (tmp_path / "trash/x").is_dir()
+    assert (tmp_path / "stats").is_file()
 
 
 async def test_a_filter_keeps_what_is_in_the_way(harness: Harness) -> None:

@@ -176,11 +176,16 @@ class Tree:
         return FileStat(found.st_ino, found.st_size, found.st_ctime)
 
     def _obstacle(self, path: bytes) -> Obstacle | None:
+        """Files and directories of the engine itself are none."""
         parts = path.split(b"/")
         above = (b"/".join(parts[:depth]) for depth in range(1, len(parts)))
-        if found := next((each for each in above if self._stat(each, stat.S_ISREG)), None):
-            return Obstacle(found, is_directory=False)
-        return Obstacle(path, is_directory=True) if self._stat(path, stat.S_ISDIR) else None
+        if name := next((each for each in above if self._is_users(each, stat.S_ISREG)), None):
+            return Obstacle(name, is_directory=False)
+        return Obstacle(path, is_directory=True) if self._is_users(path, stat.S_ISDIR) else None
+
+    def _is_users(self, path: bytes, is_wanted: Callable[[int], bool]) -> bool:
+        found = self._stat(path, is_wanted)
+        return found is not None and found.inode not in self._own
 
     def _is_own(self, path: bytes) -> bool | None:
         found = self._lstat(path)

@@ -13,7 +13,7 @@ from paddlewheel.contracts.generated.cache_v1 import RunSpec
 from paddlewheel.core.errors import Permanent, Retry
 
 _FIELD = "syncOptions.destination"
-_AFTER_SLASH = "0"
+_AFTER_SLASH = b"0"
 """The character after the slash: no key below a directory sorts after the directory's name with it."""
 
 
@@ -64,11 +64,9 @@ class Obstacles:
             await self._tree.remove_files([obstacle.path])
             return ""
         [is_there] = await self._tree.directories([obstacle.path])
-        return (
-            await self._engine.volume.remove(await self._tree.locate(obstacle.path, _FIELD))
-            if is_there
-            else ""
-        )
+        if not is_there:
+            return ""
+        return await self._engine.volume.remove(await self._tree.locate(obstacle.path, _FIELD))
 
     def _is_below(self, obstacle: Obstacle) -> bool:
         """Whether the obstacle is below the destination, and not the destination itself."""
@@ -82,7 +80,7 @@ class Obstacles:
         keys = {self._key(each): each for each in obstacles if self._is_below(each)}
         if not keys:
             return set()
-        first, last = _text(min(keys)), _text(max(keys)) + _AFTER_SLASH
+        first, last = _text(min(keys)), _text(max(key + _AFTER_SLASH for key in keys))
         found = set[Obstacle]()
         part = self._sync.model_copy(update={"start": first, "end": last})
         async with aclosing(self._engine.transfer.list(part)) as listing:
