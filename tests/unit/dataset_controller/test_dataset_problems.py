@@ -355,7 +355,7 @@ MISSPELT = [
 @pytest.mark.parametrize(("wrong", "right"), MISSPELT)
 def test_a_misspelt_key_is_refused_with_the_right_one(wrong: str, right: str) -> None:
     values = {name: value for name, value in ENGINE.items() if name != right} | {wrong: "x"}
-    text = f"Secret default/digits: {wrong} is not a key of an engine or a source; rename it to {right}"
+    text = f"Secret default/digits: {wrong} is not a key of an engine or a source; rename {wrong} to {right}"
     assert problem_of(engine_keys, make_secret(values=values), KEY) == ("InvalidSecret", text)
     assert problem_of(source_keys, make_secret(values={wrong: "x"}), KEY, "field") == ("InvalidSecret", text)
 
@@ -366,7 +366,7 @@ def test_a_misspelt_key_is_refused_with_the_right_one(wrong: str, right: str) ->
 def test_a_misspelt_key_of_an_engine_is_named(wrong: str, right: str) -> None:
     values = {name: value for name, value in ENGINE.items() if name != right} | {wrong: "x"}
     reason, message = problem_of(engine_keys, make_secret(values=values), KEY)
-    assert (reason, message.endswith(f"rename it to {right}")) == ("InvalidSecret", True)
+    assert (reason, message.endswith(f"rename {wrong} to {right}")) == ("InvalidSecret", True)
 
 
 OTHER_KEYS = ["format-options", "envs", "configs", "token", "ca.crt", "region", "endpoint"]

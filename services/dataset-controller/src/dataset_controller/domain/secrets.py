@@ -32,14 +32,15 @@ def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
         Invalid: no such Secret, another type, a key missing, misspelt, empty, not text, or not allowed.
     """
     values = _known_values(secret, key, f"spec.secretRef: Secret {key}", _FOR_ENGINE)
-    _check_spelling(secret, key, _SINGLE_LINE)
     missing = [name for name in ENGINE_KEYS if not values.get(name)]
     if missing:
+        renamed = [f"; rename {wrong} to {right}" for wrong, right in _misspelt(secret, ENGINE_KEYS).items()]
         raise Invalid(
             Reason.INVALID_SECRET,
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
-            f" (required are {', '.join(ENGINE_KEYS)})",
+            f" (required are {', '.join(ENGINE_KEYS)}){''.join(renamed)}",
         )
+    _check_spelling(secret, key, OPTIONAL_KEYS)
     try:
         check_engine(values)
     except InvalidStore as error:
@@ -62,14 +63,22 @@ def source_keys(secret: SecretSeen, key: Key, field: str) -> dict[str, str]:
 
 
 def _check_spelling(secret: SecretSeen, key: Key, expected: Sequence[str]) -> None:
-    """An unknown key that is similar to one that is missing has no effect: without it, the store would refuse
-    the first request. Raises Invalid."""
+    """A misspelt key has no effect: the store would refuse the first request without it. Raises Invalid."""
+    if renamed := _misspelt(secret, expected):
+        wrong, right = next(iter(renamed.items()))
+        text = f"Secret {key}: {wrong} is not a key of an engine or a source; rename {wrong} to {right}"
+        raise Invalid(Reason.INVALID_SECRET, text)
+
+
+def _misspelt(secret: SecretSeen, expected: Sequence[str]) -> Mapping[str, str]:
+    """Unknown keys that are similar to a missing one, each with the right name."""
     found = list((secret.get("data") or {}) if isinstance(secret, Mapping) else {})
     missing = [name for name in expected if name not in found]
-    for name in sorted(set(found).difference(_SINGLE_LINE)):
-        if similar := get_close_matches(name.lower().replace("_", "-"), missing, 1, SIMILAR):
-            text = f"Secret {key}: {name} is not a key of an engine or a source; rename it to {similar[0]}"
-            raise Invalid(Reason.INVALID_SECRET, text)
+    unknown = sorted(set(found).difference(_SINGLE_LINE))
+    similar = {
+        name: get_close_matches(name.lower().replace("_", "-"), missing, 1, SIMILAR) for name in unknown
+    }
+    return {name: names[0] for name, names in similar.items() if names}
 
 
 def _known_values(secret: SecretSeen, key: Key, named: str, keys: str) -> dict[str, str]:
