@@ -190,7 +190,7 @@ async def _plan(top: Path, nats_url: str, strategy: str) -> tuple[int, int]:
     """Files and chunks."""
     collect_rarely()
     bus = await connect(nats_url, name="planning")
-    order = SamplerOrder(batch_size=64, shuffle=True) if strategy == "sampler" else None
+    order = SamplerOrder(batch_size=64, shuffle=True, extensions=[""]) if strategy == "sampler" else None
     spec = RunSpec(
         run_id=f"run-{strategy}", set_uid="set-1", set_namespace="a", set_name="s", partitions=PARTITIONS,
         warmup=WarmupOperation(strategy=strategy, sampler=order),

@@ -17,7 +17,9 @@ STORE_MBPS = 50
 IMAGES, CLASSES = 1_200, 10
 READER = Path(__file__).with_name("train_reads.py")
 BY_SAMPLER = WarmupOperation(
-    paths=["train"], strategy="sampler", sampler=SamplerOrder(batch_size=32, shuffle=True, epoch=1)
+    paths=["train"],
+    strategy="sampler",
+    sampler=SamplerOrder(batch_size=32, shuffle=True, epoch=1, extensions=[".npy"]),
 )
 BY_PLACEMENT = WarmupOperation(paths=["train"])
 """A share of the files for each node, whichever rank reads them: what round-robin gives."""

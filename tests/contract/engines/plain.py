@@ -152,6 +152,10 @@ class PlainTransfer:
                 failed[key] = str(error.strerror)
         return Copied(failed, kept)
 
+    async def sizes(self, sync: SyncOperation, keys: Sequence[bytes]) -> Mapping[bytes, int]:
+        paths = {key: self._volume / sync.destination / os.fsdecode(key) for key in keys}
+        return {key: path.lstat().st_size for key, path in paths.items() if path.is_file()}
+
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         found = {decode_path(file.path): file.size async for files in self.list(sync) for file in files}
 

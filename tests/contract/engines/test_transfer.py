@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 
@@ -35,6 +36,15 @@ async def test_what_is_copied_is_in_the_data_set(node: Node) -> None:
         assert await node.copy(*ODD) == {}
         assert await node.content() == ODD
         await node.seen("d/\u00e9", b"22")
+
+
+async def test_the_volume_has_the_sizes_of_its_files(node: Node) -> None:
+    """Files that do not exist, and directories, have none. Some of these keys no line of a list can hold."""
+    async with node.mounted():
+        await node.fill({f"train/{name}": content for name, content in {**ODD, "d/x": b"1"}.items()})
+        keys = [os.fsencode(name) for name in (*ODD, "d", "gone", "gone\n")]
+        sizes = await node.engine.transfer.sizes(node.sync(destination="train"), keys)
+        assert sizes == {os.fsencode(name): len(content) for name, content in ODD.items()}
 
 
 async def test_a_destination_is_below_the_root(node: Node) -> None:

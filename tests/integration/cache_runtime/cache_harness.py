@@ -138,10 +138,10 @@ class CacheHarness:
         return from_json(model, entry.value or b"{}")
 
 
-def fill(top: Path, files: int, size: int = 10_000) -> None:
+def fill(top: Path, files: int, size: int = 10_000, suffix: str = ".bin") -> None:
     """Files of the same size in three directories `d0`, `d1`, `d2`."""
     for number in range(files):
-        path = top / f"d{number % 3}" / f"{number}.bin"
+        path = top / f"d{number % 3}" / f"{number}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes([number % 256]) * size)
 

@@ -90,3 +90,5 @@ async def test_a_ready_list_is_warmed_and_a_missing_line_is_named(shared_harness
     failed = await shared_harness.run("warm-4", WarmupOperation(file="list.txt"))
     assert (failed.phase, failed.reason, failed.files_done) == (RunPhase.FAILED, "FilesFailed", 1)
     assert "gone.png: not found" in failed.message
+    assert (failed.files_failed, failed.bytes_done == failed.bytes_total) == (1, True)
+    assert failed.cached_percent == 50.0

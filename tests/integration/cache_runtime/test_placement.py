@@ -1,14 +1,16 @@
-"""Which node has which files after a warmup, and what a second one reads from the store."""
+"""The files that each node has after a warmup, and the bytes that a second one reads from the store."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.integration.cache_runtime.cache_harness import CacheHarness, fill
 
-from cache_runtime.domain.model import File
-from cache_runtime.domain.sampler import SamplerOrder, batches, in_folder_order
 from paddlewheel.contracts.generated.cache_v1 import ClearOperation, RunPhase, WarmupOperation
 from paddlewheel.contracts.generated.cache_v1 import SamplerOrder as AskedOrder
 
@@ -36,7 +38,7 @@ async def warm(
 
 
 async def cleared(harness: CacheHarness) -> None:
-    """What was written through a mount may be in the cache of that node already."""
+    """Empty the caches: data that was written through a mount may be in the cache of that node already."""
     assert (await harness.run("clear", ClearOperation())).phase is RunPhase.SUCCEEDED
 
 
@@ -63,16 +65,37 @@ async def test_another_partition_takes_its_share_only(harness: CacheHarness) -> 
     assert 0.4 * 200 * SIZE < of_new < 0.6 * 200 * SIZE
 
 
-async def test_a_node_has_what_its_rank_reads(harness: CacheHarness) -> None:
-    top = harness.runtimes.mount_path(0)
-    fill(top, 41, SIZE)
+async def reads_of_ranks(folder: Path, ranks: int, order: AskedOrder) -> list[set[str]]:
+    """The files of each rank, by Paddle's own DatasetFolder and DistributedBatchSampler."""
+    program = Path(__file__).parents[2] / "unit" / "cache_runtime" / "paddle_reads.py"
+
+    def ask(cases: list[dict[str, object]]) -> dict[str, list[list[list[int]]]]:
+        asked = json.dumps({"cases": cases, "folder": str(folder), "extensions": [None]})
+        command = [sys.executable, str(program)]
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=600, check=True)
+        answer: dict[str, list[list[list[int]]]] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+    [samples] = (await asyncio.to_thread(ask, []))["files"]
+    case = {**order.model_dump(exclude={"extensions"}), "samples": len(samples), "ranks": ranks}
+    [reads] = (await asyncio.to_thread(ask, [case]))["reads"]
+    return [{str(samples[index]) for index in read} for read in reads]
+
+
+async def test_a_node_has_what_its_rank_reads_beside_files_that_are_no_samples(harness: CacheHarness) -> None:
+    """DatasetFolder numbers neither what is at its root nor what is no image."""
+    top = harness.runtimes.mount_path(0) / "train"
+    fill(top, 41, SIZE, suffix=".png")
+    for name in ("README.md", "0.png", "d0/labels.txt", "d1/.thumbs"):
+        (top / name).write_bytes(bytes(SIZE))
     await cleared(harness)
     asked = AskedOrder(batch_size=4, shuffle=True, epoch=3)
-    await warm(harness, "ranks", WarmupOperation(strategy="sampler", sampler=asked))
+    operation = WarmupOperation(paths=["train"], strategy="sampler", sampler=asked)
+    ended = await harness.run("ranks", operation)
 
-    listed = [File(str(path.relative_to(top)), SIZE) for path in top.rglob("*.bin")]
-    shares = list(batches(in_folder_order(listed), 2, SamplerOrder(4, shuffle=True, epoch=3)))
-    for partition in (0, 1):
-        mine = {file.path for batch in shares if batch.partition == partition for file in batch.files}
-        cold = {str(path) for path in await harness.cold(partition, Path())}
-        assert cold == {file.path for file in listed} - mine
+    listed = {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
+    for partition, mine in enumerate(await reads_of_ranks(top, 2, asked)):
+        cold = {str(path.relative_to("train")) for path in await harness.cold(partition, Path("train"))}
+        assert cold == listed - mine
+    assert (ended.phase, ended.cached_percent) == (RunPhase.SUCCEEDED, 100.0)
+    assert ended.message.startswith("4 files were ignored, as DatasetFolder does")

@@ -151,6 +151,7 @@ async def test_sync_again_deletes_what_the_source_lost(
 
     dry = await shared_harness.run("s2", sync.model_copy(update={"dry": True, "delete_dst": True}))
     assert (dry.phase, dry.files_total, dry.files_done) == (RunPhase.SUCCEEDED, 5, 0)
+    assert dry.message == "dry run: 5 files of 49 KiB in the source, nothing was copied"
     assert (top / "in/extra").exists()
     assert (
         await shared_harness.run("s3", sync.model_copy(update={"delete_dst": True}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from paddlewheel.contracts.generated.cache_v1 import (
     ClearOperation,
     NodeStatus,
     RemoveOperation,
+    SyncOperation,
     WarmupOperation,
 )
+from paddlewheel.testkit.storage import ObjectStore
 from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.long
@@ -29,8 +32,34 @@ async def nodes(harness: CacheHarness) -> list[NodeStatus]:
     return [await harness.node_status(partition) for partition in (0, 1)]
 
 
+def size_measured_at(report: NodeStatus) -> datetime | None:
+    """The time at which the size was current, by the same rule as in dataset-controller."""
+    return report.updated_at and report.updated_at - timedelta(seconds=report.size_age)
+
+
 def bytes_in(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("raw/**/*") if path.is_file())
+
+
+async def test_the_first_size_after_a_sync_is_that_of_all_its_files(
+    harness: CacheHarness, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    """A set is Ready with this size."""
+    top, source = harness.runtimes.mount_path(0), tmp_path / "source"
+    for number in range(4):
+        fill(source, 100 * (number + 1), 1_000 * (number + 1))
+        object_store.put_tree(source, "measured")
+        sync = SyncOperation(source=object_store.uri("measured"), secret="source", destination=f"to-{number}")
+        ended_at = (await harness.run(f"sync-{number}", sync)).ended_at
+        assert ended_at is not None
+
+        async def measured(since: datetime = ended_at) -> NodeStatus | None:
+            current = [n for n in await nodes(harness) if (size_measured_at(n) or since) > since]
+            return current[0] if current else None
+
+        report = await eventually(measured, within=WITHIN, what="a size of after the sync")
+        sizes = [path.stat().st_size for path in top.glob("to-*/**/*") if path.is_file()]
+        assert (report.total_files, report.total_bytes) == (len(sizes), sum(sizes))
 
 
 async def test_sizes_follow_removed_files_and_cleared_caches(harness: CacheHarness, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ FIELDS: dict[str, dict[str, list[Any]]] = {
             {"batchSize": 0},
             {"batchSize": 64, "epoch": -1},
             {"batchSize": 8},
+            *({"batchSize": 8, "extensions": names} for names in ([], [""], [".npy"], ["x" * 256])),
         ],
         "spec.rmrOptions.paths": [None, [], *([path, "a"] for path in PATHS)],
         "spec.clearOptions.paths": [None, *([path] for path in HOST_PATHS)],

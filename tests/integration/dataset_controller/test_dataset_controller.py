@@ -64,6 +64,7 @@ async def test_no_secret_then_a_wrong_key_then_the_right_ones(data: DataServiceH
     await data.create(secret, ports.SECRETS)
     wrong = await data.wait_condition(key, "Accepted", "InvalidSecret")
     assert "lacks bucket and metaurl; set stringData.bucket" in wrong["message"]
+    assert wrong["message"].endswith("; rename meta-url to metaurl")
     before = await version(data, key)
     await data.cluster.patch(ports.SECRETS, key, {"metadata": {"labels": {"a": "b"}}})
     await data.cluster.patch(ports.SECRETS, key, {"data": {"bucket": encode("b")}})

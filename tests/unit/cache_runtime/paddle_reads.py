@@ -1,4 +1,4 @@
-"""What Paddle reads, in a process of its own: cases as JSON on stdin, answers on stdout."""
+"""The files that Paddle reads, found in a process of its own: cases as JSON on stdin, answers on stdout."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def reads_of(case: dict[str, Any], rank: int) -> list[int]:
     return [index for batch in sampler for index in batch]
 
 
-def files_of(folder: str) -> list[str]:
-    """In the order of DatasetFolder."""
-    samples = DatasetFolder(folder, extensions=(".npy",)).samples
+def files_of(folder: str, extensions: list[str] | None) -> list[str]:
+    """The samples of DatasetFolder in their order; None = its default extensions."""
+    samples = DatasetFolder(folder, extensions=extensions).samples
     return [str(Path(path).relative_to(folder)) for path, _ in samples]
 
 
 asked = json.load(sys.stdin)
 reads = [[reads_of(case, rank) for rank in range(case["ranks"])] for case in asked["cases"]]
-json.dump({"reads": reads, "files": files_of(asked["folder"])}, sys.stdout)
+files = [files_of(asked["folder"], extensions) for extensions in asked["extensions"]]
+json.dump({"reads": reads, "files": files}, sys.stdout)

@@ -278,6 +278,33 @@ async def test_the_size_is_asked_for_in_proportion_to_what_that_takes(
     assert began == measured_at
 
 
+async def test_a_report_has_the_age_of_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size is current while the counters of the file system do not change."""
+    clock, mount, is_away = ManualClock(), make_mount(), False
+    counters = (1, 1)
+
+    async def size() -> TreeSize:
+        if is_away:
+            raise Retry("MountLost", "Transport endpoint is not connected")
+        return TreeSize(3, 30)
+
+    mount.is_mounted, mount.path = True, "/"
+    monkeypatch.setattr(node, "_counters", lambda _: counters)
+    reporter = make_reporter(MemoryBus().key_value(NODES_BUCKET), SimpleNamespace(), mount=mount, clock=clock)
+    reporter._engine.volume = SimpleNamespace(size=size)  # type: ignore[misc]
+    ages = [reporter._size_age]
+    for step in ("measured", "later", "unchanged", "settled", "away", "back"):
+        if step == "settled":
+            await clock.advance(timing.SIZE_SETTLED_GRACE_SECONDS)
+        await clock.advance(7)
+        is_away = step == "away"
+        counters = (2, 2) if step in ("away", "back") else counters
+        if step != "later":
+            await reporter._measure_size()
+        ages.append(reporter._size_age)
+    assert ages == [0, 1, 7, 1, 1, 7, 1]
+
+
 async def test_a_new_agent_says_that_it_has_not_measured_the_set_and_repeats_its_predecessor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

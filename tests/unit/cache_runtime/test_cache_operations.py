@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -73,6 +74,7 @@ class FakeEngine:
         tears: a copy that fails leaves parts of two versions, as does a last pass.
         breaks_late: what ends a copy after it has told of these.
         forced: whether each copy replaces what is there.
+        grown: bytes that each file has more than the mount shows.
     """
 
     path: Path
@@ -97,6 +99,7 @@ class FakeEngine:
     tears: bool = False
     breaks_late: BaseException | None = None
     forced: list[bool] = field(default_factory=list)
+    grown: int = 0
 
     ailment: Ailment | None = None
     changed_at: datetime | None = None
@@ -124,7 +127,7 @@ class FakeEngine:
     async def remove(self, path: Path) -> str:
         if self._is_due(path.name):
             return self.problem
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return ""
 
     async def size(self) -> TreeSize:
@@ -154,7 +157,8 @@ class FakeEngine:
         return 0
 
     async def list(self, sync: SyncOperation) -> AsyncGenerator[Sequence[File], None]:
-        yield self.objects
+        first, last = sync.start, sync.end
+        yield [file for file in self.objects if first <= file.path and (not last or file.path <= last)]
 
     async def copy(self, sync: SyncOperation, keys: Sequence[bytes], mbps: int, torn: set[bytes]) -> Copied:
         self.calls.append(f"copy {len(keys)} at {mbps}")
@@ -172,8 +176,11 @@ class FakeEngine:
                 found += target.exists() and not sync.force_update
                 if self.updates and target.exists():
                     continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(b"x" * 10)
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(b"x" * 10)
+                except OSError:
+                    failed.append(key)
         kept = self.kept.pop(0) if self.kept else found
         torn |= set(failed if self.tears else ())
         for key in torn:
@@ -185,6 +192,11 @@ class FakeEngine:
             kept,
             frozenset(failed if self.is_away else ()),
         )
+
+    async def sizes(self, sync: SyncOperation, keys: Sequence[bytes]) -> Mapping[bytes, int]:
+        self.calls.append(f"sizes of {len(keys)}")
+        paths = {key: self.path / sync.destination / key.decode() for key in keys}
+        return {key: path.lstat().st_size + self.grown for key, path in paths.items() if path.is_file()}
 
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         size = TreeSize(len(self.objects), sum(file.size for file in self.objects))
@@ -289,7 +301,13 @@ def warmup(partitions: int = 1, **options: object) -> RunSpec:
 
 
 def sync(**options: object) -> RunSpec:
-    return RunSpec(run_id="r", partitions=2, sync=SyncOperation.model_validate(options))
+    return RunSpec(
+        run_id="r",
+        set_namespace="ns",
+        set_name="set",
+        partitions=2,
+        sync=SyncOperation.model_validate(options),
+    )
 
 
 def remove(*paths: str) -> RunSpec:
@@ -346,10 +364,12 @@ async def test_a_list_may_name_paths_that_no_file_can_have(harness: Harness) -> 
 
 
 async def test_a_warmup_for_a_sampler_gives_each_partition_what_its_rank_reads(harness: Harness) -> None:
-    harness.write("b/2", "b/1", "a", "c/x")
+    harness.write("b/2.png", "b/1.png", "a/0.png", "c/x.png", "README.md")
     spec = warmup(2, strategy="sampler", sampler=SamplerOrder(batch_size=1))
-    shares = [(batch.partition, [file.path for file in batch.files]) for batch in await harness.batches(spec)]
-    assert shares == [(0, ["a", "b/2"]), (1, ["b/1", "c/x"])]
+    remark, *batches = await harness.batches(spec)
+    shares = [(batch.partition, [file.path for file in batch.files]) for batch in batches]
+    assert shares == [(0, ["a/0.png", "b/2.png"]), (1, ["b/1.png", "c/x.png"])]
+    assert remark.remark.startswith("1 file was ignored")
 
 
 @pytest.mark.parametrize(
@@ -630,7 +650,8 @@ async def test_sync_tries_again_and_names_what_did_not_arrive(harness: Harness) 
     outcome = await harness.execute(sync(), ("late", 10), ("never", 10), ("small", 5))
     assert (outcome.files, outcome.bytes) == (1, 10)
     assert outcome.failed == tuple(f"{name}: size differs from the source" for name in ("never", "small"))
-    assert harness.engine.calls == ["copy 3 at 0", "copy 3 at 0", "copy 3 at 0"]
+    asked = [call for count in (3, 3, 2) for call in ("copy 3 at 0", f"sizes of {count}")]
+    assert harness.engine.calls == asked
 
 
 async def test_a_sync_whose_store_is_away_waits(harness: Harness) -> None:
@@ -935,6 +956,130 @@ async def test_sync_never_copies_keys_that_leave_the_data_set(harness: Harness) 
     outcome = await harness.execute(sync(), ("../up", 10), ("a", 10))
     assert outcome.failed == ("../up: such a key would leave the data set",)
     assert harness.engine.calls == ["copy 1 at 0"]
+
+
+async def test_sync_asks_the_volume_for_sizes_that_the_mount_shows_otherwise(harness: Harness) -> None:
+    assert (await harness.execute(sync(), ("a", 10), ("b", 10))).files == 2
+    assert harness.engine.calls == ["copy 2 at 0"]
+    harness.engine.grown = 5
+    outcome = await harness.execute(sync(), ("a", 15), ("b", 10), ("c", 15))
+    assert (outcome.files, outcome.failed) == (3, ())
+    assert harness.engine.calls[1:] == ["copy 3 at 0", "sizes of 2"]
+
+
+async def test_an_update_has_no_note_on_a_file_of_the_right_size(harness: Harness) -> None:
+    harness.engine.grown = 5
+    outcome = await harness.execute(sync(update=True), ("a", 15), ("b", 20))
+    assert (outcome.files, len(outcome.notes), outcome.notes[0][:9]) == (2, 1, "b: has an")
+
+
+REMOVE = "`paddlewheel data remove"
+WAYS: list[tuple[str, list[str], str, list[str], str, str]] = [
+    ("a", ["a/x", "a/y/z"], "", ["a"], "'a' is a directory in the data set and a file in the source", "a"),
+    ("a/x", ["a"], "", ["a/x"], "'a' is a file in the data set and a directory in the source", "a"),
+    ("a/b/c", ["a/b"], "", ["a/b/c"], "'a/b' is a file in the data set", "a/b"),
+    ("a b", ["to/a b/x"], "to", ["a b"], "'to/a b' is a directory in the data set", "'to/a b'"),
+    ("x", ["to"], "to", ["x"], "'to' is a file in the data set", "to"),
+]
+"""Key, files that are there, destination, objects of the source, the beginning of the problem, the path."""
+
+
+@pytest.mark.parametrize(("key", "files", "destination", "objects", "problem", "path"), WAYS)
+async def test_what_is_in_the_way_of_a_sync_is_named_with_the_command_that_removes_it(
+    harness: Harness,
+    key: str,
+    files: list[str],
+    destination: str,
+    objects: list[str],
+    problem: str,
+    path: str,
+) -> None:
+    harness.write(*files)
+    harness.engine.objects = [File(name, 10) for name in objects]
+    outcome = await harness.execute(sync(destination=destination), (key, 10))
+    [failed] = outcome.failed
+    assert failed.startswith(f"{key}: {problem}")
+    assert failed.endswith(f": remove it with {REMOVE} ns/set {path}`, or sync with delete-dst")
+    assert all((harness.root / name).is_file() for name in files)
+
+
+@pytest.mark.parametrize(("key", "files", "destination", "objects", "problem", "path"), WAYS)
+async def test_delete_dst_removes_what_is_in_the_way_below_the_destination(
+    harness: Harness,
+    key: str,
+    files: list[str],
+    destination: str,
+    objects: list[str],
+    problem: str,
+    path: str,
+) -> None:
+    harness.write(*files)
+    harness.engine.objects = [File(name, 10) for name in objects]
+    outcome = await harness.execute(sync(destination=destination, delete_dst=True), (key, 10))
+    if path == destination:
+        assert outcome.failed[0].endswith(f"remove it with {REMOVE} ns/set to`")
+    else:
+        assert (outcome.files, outcome.failed) == (1, ())
+        assert (harness.root / destination / key).is_file()
+
+
+@pytest.mark.parametrize("delete_dst", [False, True])
+@pytest.mark.parametrize(("key", "there"), [("a", "a/x"), ("a/x", "a")])
+async def test_nothing_is_removed_of_what_the_source_has_both_ways(
+    harness: Harness, key: str, there: str, delete_dst: bool
+) -> None:
+    harness.write(there)
+    harness.engine.objects = [File("a", 10), File("a!", 10), File("a/x", 10)]
+    outcome = await harness.execute(sync(delete_dst=delete_dst), (key, 10))
+    text = (
+        f"{key}: the source has the object 'a' and objects below 'a/', and a file system has one of them only"
+    )
+    assert outcome.failed == (f"{text}: rename the object",)
+    assert (harness.root / there).is_file()
+
+
+async def test_nothing_is_removed_of_what_the_source_has_both_ways_beside_similar_names(
+    harness: Harness,
+) -> None:
+    """The name of one obstacle begins with that of the other, and sorts before what is below it."""
+    harness.write("a/x", "a!")
+    harness.engine.objects = [File(name, 10) for name in ("a", "a!/y", "a/x")]
+    outcome = await harness.execute(sync(delete_dst=True), ("a", 10), ("a!/y", 10))
+    assert (outcome.files, [text[:32] for text in outcome.failed]) == (
+        1,
+        ["a: the source has the object 'a'"],
+    )
+    assert (harness.root / "a/x").is_file()
+    assert (harness.root / "a!/y").is_file()
+
+
+async def test_files_of_the_engine_are_never_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "trash/x").mkdir(parents=True)
+    (tmp_path / "stats").touch()
+    inodes = [(tmp_path / name).lstat().st_ino for name in ("trash", "stats")]
+    harness = Harness(tmp_path, own_inodes=range(min(inodes), max(inodes) + 1))
+    harness.engine.objects = [File("trash", 10), File("stats/y", 10)]
+    outcome = await harness.execute(sync(delete_dst=True), ("trash", 10), ("stats/y", 10))
+    assert len(outcome.failed) == 2
+    assert not any("in the data set" in text for text in outcome.failed)
+    assert (tmp_path / "trash/x").is_dir()
+    assert (tmp_path / "stats").is_file()
+
+
+async def test_a_filter_keeps_what_is_in_the_way(harness: Harness) -> None:
+    harness.write("a/x")
+    harness.engine.objects = [File("a", 10)]
+    outcome = await harness.execute(sync(delete_dst=True, exclude=["y"]), ("a", 10))
+    assert outcome.failed[0].startswith("a: 'a' is a directory in the data set")
+    assert (harness.root / "a/x").is_file()
+
+
+async def test_what_cannot_be_removed_says_why(harness: Harness) -> None:
+    harness.write("a/x")
+    harness.engine.objects, harness.engine.problem = [File("a", 10)], "read-only file system"
+    harness.engine.stubborn = {"a": 9}
+    outcome = await harness.execute(sync(delete_dst=True), ("a", 10))
+    assert outcome.failed[0].endswith(", and cannot be removed: read-only file system")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cache_runtime.domain.paths import (
     cache_dirs_to_clear,
     decode_path,
     encode_path,
-    is_safe_key,
+    key_problem,
     length_problem,
     outermost,
     relative_path,
@@ -73,20 +73,17 @@ def test_the_root_is_never_removed(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "safe"),
+    ("key", "problem"),
     [
-        (b"a/b", True),
-        (b"/a", True),
-        (b"a/../b", False),
-        (b"..", False),
-        (b"", False),
-        (b"/", False),
-        (b"a..b", True),
-        (b"a\0b", False),
+        *((key, "") for key in (b"a/b", b"a..b", b".a/b.", b"a/", b"a/b/", b"...")),
+        *((key, "leave the data set") for key in (b"a/../b", b"..", b"../", b"a//../b")),
+        *((key, "an empty part") for key in (b"", b"/", b"/a", b"//", b"a//b", b"a//", b"a/./b//c")),
+        *((key, "the part '.'") for key in (b".", b"./", b"a/./b", b"./a", b"a/.")),
     ],
 )
-def test_climbing_keys_are_unsafe(key: bytes, safe: bool) -> None:
-    assert is_safe_key(key) is safe
+def test_keys_that_no_path_can_be_have_a_problem(key: bytes, problem: str) -> None:
+    assert problem in key_problem(key)
+    assert bool(problem) == bool(key_problem(key))
 
 
 def test_a_key_with_a_nul_is_no_path() -> None:

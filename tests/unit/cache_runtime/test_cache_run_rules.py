@@ -19,6 +19,7 @@ from cache_runtime.domain.runs import (
     begun,
     claimed,
     decide,
+    dry_ending,
     ended,
     eta,
     finished_chunks,
@@ -299,9 +300,10 @@ def test_a_failed_file_is_in_the_digest_as_it_was_listed() -> None:
 
 def test_a_warmup_that_is_not_all_in_the_caches_says_so() -> None:
     sums = progress([PartitionState(files=3, bytes=40 << 20, cached_bytes=10 << 20)])
-    ending = judge([make_totals(3, 40 << 20, 1)], 0, sums, fills_cache=True)
+    ending = judge([make_totals(3, 40 << 20, 1)], 0, sums, fills_cache=True, remark="2 files were ignored")
     assert (ending.phase, ending.reason) == (RunPhase.SUCCEEDED, "PartlyCached")
     assert ending.message.startswith("10 MiB of 40 MiB (25 %) are in the caches")
+    assert ending.message.endswith("; 2 files were ignored")
 
 
 @pytest.mark.parametrize(("recount", "wanted"), [(100, 100), (30, 30), (0, 0), (120, 100)])
@@ -335,6 +337,22 @@ def test_progress_is_summed_into_the_state() -> None:
     assert (state.chunks_done, state.chunks_total, state.cached_percent) == (2, 3, 75.0)
     assert with_progress(state, True, totals, progress(parts), fills_cache=False).cached_percent == 0
     assert with_progress(state, False, totals, progress(parts), fills_cache=True).cached_percent == 0
+
+
+def test_a_failed_file_of_unknown_size_leaves_no_hundred_percent() -> None:
+    """The listing has no size for a file that does not exist."""
+    sums = progress([PartitionState(files=1, bytes=10, cached_bytes=10, files_failed=1)])
+    state = with_progress(RunState(), True, [make_totals(2, 10, 1)], sums, fills_cache=True)
+    assert (state.files_done, state.files_failed, state.cached_percent) == (1, 1, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "count"),
+    [(1, 5, "1 file of 5 B"), (0, 0, "0 files of 0 B"), (1437, 2 << 20, "1,437 files of 2.0 MiB")],
+)
+def test_a_dry_run_ends_with_a_count(files: int, size: int, count: str) -> None:
+    ending = dry_ending([make_totals(files, size, 0), make_totals(0, 0, 0)])
+    assert ending == Ending(RunPhase.SUCCEEDED, message=f"dry run: {count} in the source, nothing was copied")
 
 
 @pytest.mark.parametrize(

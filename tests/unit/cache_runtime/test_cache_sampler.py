@@ -16,13 +16,19 @@ import pytest
 
 from cache_runtime.domain.model import File
 from cache_runtime.domain.packed import PackedFiles
-from cache_runtime.domain.sampler import BATCH, SamplerOrder, batches, in_folder_order, shuffled
+from cache_runtime.domain.sampler import BATCH, SamplerOrder, batches, samples_of, shuffled
 from cache_runtime.domain.strategy import shares
 from paddlewheel.contracts.generated.cache_v1 import SamplerOrder as AskedOrder
 from paddlewheel.contracts.generated.cache_v1 import WarmupOperation
+from paddlewheel.core.errors import Permanent
 
-NAMES = ["a/1.npy", "a/b/2.npy", "a-b/3.npy", "a/10.npy", "z/é.npy", "a/b.npy"]
+SAMPLES = ["a/1.npy", "a/b/2.npy", "a-b/3.npy", "a/10.npy", "z/é.npy", "a/b.npy"]
 """Between a directory and what is below it another may sort: `a`, `a-b`, `a/b`."""
+OTHERS = ["README.md", "0.npy", "0.png", "a/labels.txt", "a/b/.npy.tmp", "a/noextension", "z/x.png.bak"]
+IMAGES = ["a/2.png", "a/b/3.JPG", "z/0.webp", "z/.png", "a/c.jpeg", "a-b/0.Tif"]
+NAMES = [*SAMPLES, *OTHERS, *IMAGES]
+EXTENSIONS: list[list[str] | None] = [None, [".npy"], [".NPY", "png"], [""], ["labels.txt", ".bak"]]
+"""Arguments of DatasetFolder; None = its default."""
 
 
 def make_cases() -> list[dict[str, Any]]:
@@ -47,14 +53,14 @@ def paddle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     command = [sys.executable, str(Path(__file__).with_name("paddle_reads.py"))]
-    asked = json.dumps({"cases": make_cases(), "folder": str(folder)})
+    asked = json.dumps({"cases": make_cases(), "folder": str(folder), "extensions": EXTENSIONS})
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=120, check=True)
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
 def shares_of(samples: int, ranks: int, order: SamplerOrder) -> list[list[int]]:
-    """By Paddlewheel."""
+    """The shares that Paddlewheel computes."""
     found: list[list[int]] = [[] for _ in range(ranks)]
     for batch in batches(PackedFiles(File(str(n), 1) for n in range(samples)), ranks, order):
         assert batch.partition is not None
@@ -68,27 +74,70 @@ def test_each_partition_has_what_its_rank_reads(paddle: dict[str, Any]) -> None:
         assert shares_of(case["samples"], case["ranks"], order) == expected, case
 
 
-def test_samples_are_numbered_as_a_dataset_folder_does(paddle: dict[str, Any]) -> None:
-    assert [file.path for file in in_folder_order([File(name, 1) for name in NAMES])] == paddle["files"]
-    below = in_folder_order([File(f"train/{name}", 1) for name in NAMES], "train")
-    assert [file.path.removeprefix("train/") for file in below] == paddle["files"]
+@pytest.mark.parametrize("case", range(len(EXTENSIONS)))
+@pytest.mark.parametrize("top", ["", "train"])
+def test_samples_are_those_of_a_dataset_folder_in_its_order(
+    paddle: dict[str, Any], top: str, case: int
+) -> None:
+    start = f"{top}/" if top else ""
+    listed = (File(f"{start}{name}", 1) for name in sorted(NAMES))
+    found = samples_of(listed, top, EXTENSIONS[case] or ())
+    expected = paddle["files"][case]
+    assert [file.path.removeprefix(start) for file in found.files] == expected
+    assert found.ignored == len(NAMES) - len(expected)
+
+
+def test_a_warmup_says_how_many_files_are_no_samples() -> None:
+    files = [File(f"train/{name}", 1) for name in NAMES]
+    asked = AskedOrder(batch_size=1, extensions=[".npy"])
+    warmup = WarmupOperation(strategy="sampler", sampler=asked, paths=["train"])
+    remarks = [batch.remark for batch in shares(warmup, files, 2, "run-1") if batch.remark]
+    assert remarks == [
+        "13 files were ignored, as DatasetFolder does: they are not below a class directory, or their names"
+        " do not end with .npy"
+    ]
+
+
+def test_a_warmup_of_samples_only_has_no_remark() -> None:
+    warmup = WarmupOperation(strategy="sampler", sampler=AskedOrder(batch_size=1))
+    assert not any(batch.remark for batch in shares(warmup, [File("a/1.png", 1)], 2, "run-1"))
+
+
+@pytest.mark.parametrize("strategy", ["sequence", "random", "sampler"])
+def test_nothing_is_listed_before_the_first_batch_is_asked_for(strategy: str) -> None:
+    """The event loop gets the batches from a thread; what is listed earlier would hold it up."""
+    listed = iter([File("a/1.png", 1), File("a/2.png", 1)])
+    shares(WarmupOperation(strategy=strategy), listed, 2, "run-1")
+    assert len(list(listed)) == 2
+
+
+def test_a_warmup_without_a_sample_fails_and_names_the_extensions() -> None:
+    warmup = WarmupOperation(strategy="sampler", sampler=AskedOrder(batch_size=1), paths=["train"])
+    with pytest.raises(Permanent) as error:
+        list(shares(warmup, [File(f"train/{name}", 1) for name in SAMPLES], 2, "run-1"))
+    assert error.value.reason == "NoSamples"
+    assert error.value.message.startswith(
+        "warmupOptions.sampler.extensions: none of 6 files is a sample of DatasetFolder:"
+    )
 
 
 def test_samples_are_numbered_so_in_whatever_order_they_are_listed() -> None:
     names = [
-        f"{c}/{d}{n}" for c in ("a", "a-b", "é", "%FF") for d in ("", "b/", "b-c/") for n in ("x", "%25", "é")
+        f"{c}/{d}{n}.png"
+        for c in ("a", "a-b", "é", "%FF")
+        for d in ("", "b/", "b-c/")
+        for n in ("x", "%25", "é")
     ]
     expected = sorted(names, key=lambda name: (name.split("/")[0], *name.rpartition("/")[::2]))
     Random(3).shuffle(names)
-    assert list(in_folder_order(File(name, len(name)) for name in names)) == [
-        File(name, len(name)) for name in expected
-    ]
+    found = samples_of(File(name, len(name)) for name in names).files
+    assert list(found) == [File(name, len(name)) for name in expected]
 
 
 @pytest.mark.parametrize("directories", [1, 200])
 def test_a_file_takes_little_memory_beside_its_path(directories: int) -> None:
     files = 20_000
-    names = (f"{n * directories // files:06}/{n:06}" for n in range(files))
+    names = (f"{n * directories // files:06}/{n:06}.png" for n in range(files))
     warmup = WarmupOperation(strategy="sampler", sampler=AskedOrder(batch_size=64, shuffle=True))
     tracemalloc.start()
     try:
@@ -99,7 +148,7 @@ def test_a_file_takes_little_memory_beside_its_path(directories: int) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak / files < len("000000/000000") + 50
+    assert peak / files < len("000000/000000.png") + 50
 
 
 def test_all_ranks_get_their_first_files_early() -> None:
@@ -119,11 +168,11 @@ def test_the_shuffle_is_that_of_numpy(epoch: int) -> None:
 
 
 def test_a_ready_list_numbers_the_samples_itself() -> None:
-    files = [File(name, 1) for name in ("z", "a", "m", "b")]
+    files = [File(name, 1) for name in ("c/z.png", "c/a.png", "m", "c/b.png")]
     asked = AskedOrder(batch_size=1)
 
     def first_share(warmup: WarmupOperation) -> list[str]:
         return [f.path for b in shares(warmup, files, 2, "run-1") if b.partition == 0 for f in b.files]
 
-    assert first_share(WarmupOperation(strategy="sampler", sampler=asked, file="list")) == ["z", "m"]
-    assert first_share(WarmupOperation(strategy="sampler", sampler=asked)) == ["a", "m"]
+    assert first_share(WarmupOperation(strategy="sampler", sampler=asked, file="list")) == ["c/z.png", "m"]
+    assert first_share(WarmupOperation(strategy="sampler", sampler=asked)) == ["c/a.png", "c/z.png"]

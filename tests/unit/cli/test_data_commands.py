@@ -133,11 +133,30 @@ def test_an_estimate_has_few_digits() -> None:
     [
         ({"phase": "Succeeded", "progress": PROGRESS}, "Succeeded: 120 files, 1.0 MiB"),
         ({"phase": "Succeeded", "message": "2 did not exist"}, "Succeeded; 2 did not exist"),
+        (
+            {
+                "phase": "Succeeded",
+                "message": "dry run: 5 files",
+                "progress": {"filesTotal": 5, "listed": True},
+            },
+            "Succeeded; dry run: 5 files",
+        ),
         ({"phase": "Failed", "reason": "FilesFailed", "message": "a: no"}, "Failed: FilesFailed: a: no"),
     ],
 )
 def test_the_end_of_a_run_is_one_line(status: dict[str, Any], said: str) -> None:
     assert ending({**make_sample_job(), "status": status}) == said
+
+
+async def test_a_run_with_a_file_of_unknown_size_left_is_not_complete() -> None:
+    cluster, told = MemoryCluster(), []
+    run = await cluster.create(SAMPLE_JOBS, make_sample_job())
+    following = asyncio.create_task(follow(cluster, run, lambda _, share: told.append(share)))
+    progress = {**PROGRESS, "filesDone": 1, "filesTotal": 2, "bytesDone": 9, "bytesTotal": 9}
+    await _show(cluster, run, phase="Running", progress=progress)
+    await eventually(lambda: told and told[-1] == 0.5)
+    await _show(cluster, run, phase="Failed", progress=progress)
+    await following
 
 
 async def test_a_run_is_followed_with_its_share_to_its_end() -> None:

@@ -309,7 +309,9 @@ def encoded(value: str) -> dict[str, Any]:
         (
             None,
             "SecretNotFound",
-            "Secret default/digits does not exist; create it with kubectl create secret generic",
+            "spec.source.secretRef: Secret default/digits does not exist; create it with the keys access-key"
+            " and secret-key, or without keys for a public source: kubectl -n default create secret generic"
+            " digits --from-literal=KEY=VALUE ...",
         ),
         (
             make_secret(kind="kubernetes.io/tls"),
@@ -332,7 +334,54 @@ def encoded(value: str) -> dict[str, Any]:
     ids=["absent", "type", "not base64", "not UTF-8", "two lines", "control character"],
 )
 def test_a_bad_secret(secret: dict[str, Any] | None, reason: str, message: str) -> None:
-    assert problem_of(source_keys, secret, KEY) == (reason, message)
+    assert problem_of(source_keys, secret, KEY, "spec.source.secretRef") == (reason, message)
+
+
+def test_an_absent_engine_secret_is_named_with_its_field_and_all_keys() -> None:
+    assert problem_of(engine_keys, None, KEY) == (
+        "SecretNotFound",
+        "spec.secretRef: Secret default/digits does not exist; create it with the keys name, storage, bucket,"
+        " metaurl, and access-key and secret-key if its store needs them: kubectl -n default create secret"
+        " generic digits --from-literal=KEY=VALUE ...",
+    )
+
+
+MISSPELT = [
+    *((name, "access-key") for name in ("acces-key", "accesskey", "accessKey", "ACCESS_KEY", "access-keys")),
+    *((name, "secret-key") for name in ("secretkey", "secret_key", "SecretKey", "secert-key")),
+]
+
+
+@pytest.mark.parametrize(("wrong", "right"), MISSPELT)
+def test_a_misspelt_key_is_refused_with_the_right_one(wrong: str, right: str) -> None:
+    values = {name: value for name, value in ENGINE.items() if name != right} | {wrong: "x"}
+    text = f"Secret default/digits: {wrong} is not a key of an engine or a source; rename {wrong} to {right}"
+    assert problem_of(engine_keys, make_secret(values=values), KEY) == ("InvalidSecret", text)
+    assert problem_of(source_keys, make_secret(values={wrong: "x"}), KEY, "field") == ("InvalidSecret", text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("meta-url", "metaurl"), ("Bucket", "bucket"), ("storge", "storage")]
+)
+def test_a_misspelt_key_of_an_engine_is_named(wrong: str, right: str) -> None:
+    values = {name: value for name, value in ENGINE.items() if name != right} | {wrong: "x"}
+    reason, message = problem_of(engine_keys, make_secret(values=values), KEY)
+    assert (reason, message.endswith(f"rename {wrong} to {right}")) == ("InvalidSecret", True)
+
+
+OTHER_KEYS = ["format-options", "envs", "configs", "token", "ca.crt", "region", "endpoint"]
+
+
+@pytest.mark.parametrize("more", [*OTHER_KEYS, "accesskey", "username"])
+def test_other_keys_of_a_complete_secret_have_no_effect(more: str) -> None:
+    secret = make_secret(values={**ENGINE, "access-key": "a", "secret-key": "b", more: "x"})
+    assert engine_keys(secret, KEY)["access-key"] == "a"
+    assert source_keys(secret, KEY, "spec.secretRef")["access-key"] == "a"
+
+
+@pytest.mark.parametrize("more", OTHER_KEYS)
+def test_other_keys_of_a_public_source_are_not_taken_for_misspelt_ones(more: str) -> None:
+    assert source_keys(make_secret(values={more: "x"}), KEY, "spec.secretRef") == {}
 
 
 def test_an_engine_secret_that_lacks_keys_names_them_all_and_the_first_to_set() -> None:
@@ -345,9 +394,9 @@ def test_an_engine_secret_that_lacks_keys_names_them_all_and_the_first_to_set() 
 
 
 def test_a_secret_without_type_and_data_is_opaque_and_empty() -> None:
-    assert source_keys({"metadata": {"name": "digits"}}, KEY) == {}
+    assert source_keys({"metadata": {"name": "digits"}}, KEY, "spec.secretRef") == {}
 
 
 def test_line_ends_after_a_value_are_left_out() -> None:
     secret = make_secret(values={"name": "a b \r\n", "storage": "X\n"})
-    assert source_keys(secret, KEY) == {"name": "a b ", "storage": "X"}
+    assert source_keys(secret, KEY, "spec.secretRef") == {"name": "a b ", "storage": "X"}

@@ -106,10 +106,17 @@ async def test_what_a_run_says_of_its_success_is_the_jobs_message(data: DataHarn
         (RunState(listed=True, files_done=3, files_total=3, bytes_done=1, bytes_total=1000), "0%"),
         (RunState(listed=True, bytes_done=999, bytes_total=1000), "99%"),
         (RunState(listed=True, bytes_done=1000, bytes_total=1000), "100%"),
+        (RunState(listed=True, files_done=1, files_total=2, bytes_done=9, bytes_total=9), "50%"),
     ],
 )
 def test_percent_is_rounded_down_and_empty_before_the_total_is_known(state: RunState, percent: str) -> None:
     assert progress_of(state)["percent"] == percent
+
+
+@pytest.mark.parametrize(("failed", "shown"), [(0, {}), (2, {"filesFailed": 2})])
+def test_progress_has_the_files_that_failed(failed: int, shown: dict[str, int]) -> None:
+    progress = progress_of(RunState(files_done=3, files_total=5, files_failed=failed))
+    assert {name: figure for name, figure in progress.items() if name == "filesFailed"} == shown
 
 
 BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -390,11 +390,14 @@ def test_keys_in_the_address_take_precedence() -> None:
 
 
 def test_a_public_source_needs_no_keys() -> None:
-    assert source_keys(make_secret(values={"name": "dummy"}), KEY) == {"name": "dummy"}
+    assert source_keys(make_secret(values={"name": "dummy"}), KEY, "spec.secretRef") == {"name": "dummy"}
 
 
 def test_only_the_known_keys_of_a_secret_are_read() -> None:
-    assert source_keys(make_secret(values={**ENGINE, "other": "x"}), Key("default", "digits")) == ENGINE
+    assert (
+        source_keys(make_secret(values={**ENGINE, "other": "x"}), Key("default", "digits"), "spec.secretRef")
+        == ENGINE
+    )
 
 
 def test_the_version_of_a_secret_changes_with_it() -> None:

@@ -41,7 +41,7 @@ from paddlewheel.contracts.generated.cache_v1 import (
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import KubernetesEvent
-from paddlewheel.testkit.samplesets import make_secret
+from paddlewheel.testkit.samplesets import absent_secret, make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
 SOURCE = "s3://bucket.s3.example.com/digits"
@@ -166,7 +166,7 @@ def test_a_job_that_begins_again_has_another_run_and_nothing_of_the_last_one() -
 
 
 def test_a_job_whose_secret_is_absent_names_it() -> None:
-    message = "Secret vault/source does not exist; create it with kubectl create secret generic"
+    message = absent_secret("spec.secretRef", "vault/source")
     reference = {"name": "source", "namespace": "vault"}
     todo = plan(replace(make_observed_job(type="sync", secretRef=reference), secret=None), NOW)
     refused = condition("Accepted", False, "SecretNotFound", message)
@@ -508,7 +508,7 @@ PROGRESS = {
     "filesTotal": 2,
     "bytesDone": 3,
     "bytesTotal": 4,
-    "percent": "75%",
+    "percent": "50%",
     "cachedPercent": 99.12,
     "listed": True,
 }
@@ -1000,7 +1000,7 @@ def test_the_runtime_needs_the_keys_of_unfinished_syncs(seen: ObservedJob, keys:
 def test_a_sync_that_goes_on_says_why_its_secret_cannot_be_read() -> None:
     seen = begun("Running", **SYNC)
     seen = replace(seen, runs={seen.status.run_id: STATE}, secret=None)
-    missing = "Secret default/source does not exist; create it with kubectl create secret generic"
+    missing = absent_secret("spec.secretRef", "default/source")
     todo = plan(seen, NOW)
     assert todo.status is not None
     assert (todo.status.phase, todo.requeue_after) == (JobPhase.RUNNING, 5.0)

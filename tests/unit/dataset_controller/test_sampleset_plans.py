@@ -32,6 +32,7 @@ from dataset_controller.domain.invalid import Problem
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.runs import digest, run_id
 from dataset_controller.domain.sampleset import render
+from dataset_controller.domain.sampleset.figures import measure
 from dataset_controller.domain.sampleset.model import (
     CacheMark,
     Children,
@@ -65,7 +66,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.run_keys import RunKey
 from paddlewheel.operator.domain.plan import Create, Delete, KubernetesEvent, Patch, Trouble
-from paddlewheel.testkit.samplesets import ENGINE, make_report, make_secret
+from paddlewheel.testkit.samplesets import ENGINE, absent_secret, make_report, make_secret
 
 AT, EARLIER = "2026-01-01T12:00:00Z", "2026-01-01T11:00:00Z"
 SYNC = SyncOperation(source="s3://bucket.s3.example.com/digits", secret="source", threads=10)
@@ -769,6 +770,29 @@ def test_figures_from_before_the_end_of_the_sync_do_not_count() -> None:
     assert status.condition("Ready") == unready(
         "WaitingForFigures", "a report of after the end of the sync, 2026-01-01T12:00:01Z, has not come yet"
     )
+
+
+def test_a_size_measured_before_the_end_of_the_sync_does_not_count_though_reported_after_it() -> None:
+    done = {"s1": RunState(phase=RunPhase.SUCCEEDED, ended_at=NOW - timedelta(seconds=2))}
+    for age, phase in ((3, SetPhase.MOUNT), (2, SetPhase.PARTIAL_READY), (0, SetPhase.PARTIAL_READY)):
+        report = make_report(OWNER_UID, 0, NOW, size_age=age)
+        status = decide(observe("Mount", 1, SYNCED, sync_job="s1", runs=done, reports=(report,))).status
+        assert status is not None
+        assert status.phase is phase
+
+
+def test_a_set_that_becomes_ready_has_the_figures_of_now() -> None:
+    """However recently other figures were written."""
+    seen = observe("Mount", 1, SYNCED, sync_job="s1", cache={"totalFiles": "9"}, figures_due=False)
+    status = decide(seen).status
+    assert status is not None
+    assert (status.phase, status.cache) == (SetPhase.PARTIAL_READY, FIGURES)
+
+
+def test_the_size_of_a_set_is_the_one_that_was_measured_last() -> None:
+    old = make_report(OWNER_UID, 0, NOW, size_age=9, total_files=7)
+    new = make_report(OWNER_UID, 1, NOW - timedelta(seconds=5), size_age=1, total_files=10)
+    assert measure([old, new]).total_files == measure([new, old]).total_files == 10
 
 
 def test_a_set_without_sync_says_so() -> None:
@@ -1664,11 +1688,14 @@ def test_a_set_that_cannot_work_says_what_to_correct_and_is_checked_again() -> N
 
 
 @pytest.mark.parametrize(
-    ("absent", "name"),
-    [({"engine_secret": None}, "default/digits"), ({"source_secret": None}, "vault/s3")],
+    ("absent", "field", "name"),
+    [
+        ({"engine_secret": None}, "spec.secretRef", "default/digits"),
+        ({"source_secret": None}, "spec.source.secretRef", "vault/s3"),
+    ],
 )
-def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], name: str) -> None:
-    message = f"Secret {name} does not exist; create it with kubectl create secret generic"
+def test_a_new_set_waits_for_its_secrets(absent: dict[str, Any], field: str, name: str) -> None:
+    message = absent_secret(field, name)
     refused = condition("Accepted", False, "SecretNotFound", message)
     source = {"uri": "s3://bucket/x", "secretRef": {"name": "s3", "namespace": "vault"}}
     assert decide(observe("", 0, children=Children(), spec={"source": source}, **absent)) == SetPlan(
@@ -1837,7 +1864,7 @@ def test_keys_are_not_taken_from_a_secret_of_another_owner() -> None:
 
 
 def test_a_secret_that_becomes_invalid_later_stops_nothing() -> None:
-    message = "Secret default/digits does not exist; create it with kubectl create secret generic"
+    message = absent_secret("spec.secretRef", "default/digits")
     refused = condition("Accepted", False, "SecretNotFound", message)
     assert decide(observe("Ready", 1, SYNCED, engine_secret=None)) == SetPlan(
         ready_status(SYNCED, refused, MOUNTED, READY),
@@ -2724,7 +2751,9 @@ def test_a_deleted_set_in_use_gets_its_runtime_back() -> None:
     up = Patch("StatefulSet", RUNTIME, {"spec": {"replicas": 1}})
     assert decide(going(0, 1, replicas=0, users=("a",))).actions == (up,)
     refused = without_runtime(going(1, 1, users=("a",), engine_secret=None))
-    assert "a; no runtime pod can mount it: Secret default/digits does not exist" in message_of(refused)
+    assert "a; no runtime pod can mount it: spec.secretRef: Secret default/digits does not" in message_of(
+        refused
+    )
     never = replace(seen.status, phase=SetPhase.BOUND)
     assert created(decide(replace(seen, sample_set=replace(seen.sample_set, status=never)))) == []
 

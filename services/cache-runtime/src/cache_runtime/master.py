@@ -20,6 +20,7 @@ from cache_runtime.domain.runs import (
     Problem,
     Progress,
     crashed,
+    dry_ending,
     ended,
     given_up,
     has_ended,
@@ -226,9 +227,9 @@ class Master:
         self._has_news.set()  # agents that have done all files ask for no more chunks until they hear of some
         await self._wait_done(chunks)
         if operation.is_dry(self._spec):
-            return Ending(RunPhase.SUCCEEDED)
+            return dry_ending(chunks.totals)
         sums = self._sums
-        remark = operation.remark(self._spec, sums.uncompared)
+        remark = "; ".join(filter(None, (chunks.remark, operation.remark(self._spec, sums.uncompared))))
         return judge(chunks.totals, chunks.digest, sums, fills_cache=operation.fills_cache, remark=remark)
 
     async def _finish(self, judgement: Ending) -> Ending:

@@ -113,7 +113,7 @@ class NodeReporter:
         self._was_silent = False
         """When it was reported last."""
         self._settled_at = self._measured_again_at = 0.0
-        self._measured_at = -math.inf
+        self._measured_at = self._sized_at = -math.inf
         self.changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -185,6 +185,7 @@ class NodeReporter:
             total_bytes=self._tree.bytes,
             total_files=self._tree.files,
             size_unknown=not self._is_size_known,
+            size_age=self._size_age,
             figures_problem=self._figures_problem[:MESSAGE_MAX],
             updated_at=self._clock.now(),
             ailment=ailment.reason if ailment else "",
@@ -211,6 +212,11 @@ class NodeReporter:
         if self._used_at is None:
             return 0
         return max(1, math.ceil(self._clock.monotonic() - self._used_at[1]))
+
+    @property
+    def _size_age(self) -> int:
+        """Seconds since the size of the set was current; 0 if it was not measured yet."""
+        return max(1, math.ceil(self._clock.monotonic() - self._sized_at)) if self._is_size_known else 0
 
     @property
     def _figures_problem(self) -> str:
@@ -326,13 +332,16 @@ class NodeReporter:
         now = self._clock.monotonic()
         if counters != self._seen:
             self._seen, self._settled_at = counters, now + SIZE_SETTLED_GRACE_SECONDS
-        if self._measured_at < self._settled_at and now >= self._measured_again_at:
+        if self._measured_at < self._settled_at:
+            if now < self._measured_again_at:
+                return
             try:
                 self._tree = await self._engine.volume.size()
                 self._is_size_known, self._measured_at = True, now
             finally:
                 ended = self._clock.monotonic()
                 self._measured_again_at = ended + MEASURE_SHARE * (ended - now)
+        self._sized_at = now
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any], timeout: float) -> None:

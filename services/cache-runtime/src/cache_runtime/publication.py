@@ -59,7 +59,9 @@ class Publication:
         self._splitter = self._new_splitter()
         self._final: list[PartitionTotals] | None = None
         self.digest = 0
-        """Of the files that the last complete listing found."""
+        """The digest of all files in the last complete listing."""
+        self.remark = ""
+        """The remarks of that listing on its files."""
         self._furthest, self._paused = 0, 0.0
         self.problem: Problem | None = None
         """Why nothing is listed at the moment."""
@@ -134,9 +136,10 @@ class Publication:
         if self._spec.partitions < 1:
             raise Permanent("InvalidSpec", f"partitions: {self._spec.partitions} is below 1")
         self._splitter = self._new_splitter()
-        count = 0
+        count, remarks = 0, list[str]()
         async with aclosing(self.operation.list(self._spec)) as listing:
             async for batch in listing:
+                remarks += [batch.remark] if batch.remark else []
                 await self._put_all(self._splitter.add(batch.files, batch.partition))
                 count += len(batch.files)
                 self._note_advance(count)
@@ -145,7 +148,7 @@ class Publication:
         if self.operation.is_dry(self._spec):
             final = [total.model_copy(update={"chunks": 0}) for total in final]
         self._final = await self._put_recounts(final) if self._recounts else final
-        self.digest = self._splitter.digest
+        self.digest, self.remark = self._splitter.digest, "; ".join(remarks)
 
     def _note_advance(self, count: int) -> None:
         """A listing that gets further than all before it is not failing, however often it stops."""
@@ -175,7 +178,7 @@ class Publication:
         self.problem = repeated(Reason.PUBLISHING_RETRIED, str(error)) if error else None
 
     def _is_there(self, chunk: ListedChunk) -> bool:
-        """Of a listing that is repeated after it was interrupted, most are."""
+        """Most chunks of a listing that is repeated after an interruption are there."""
         is_published = chunk.id < self._published.get(chunk.partition, 0)
         return is_published or is_recorded(self._part(chunk.partition), chunk.id)
 
@@ -186,7 +189,7 @@ class Publication:
         return len(subject) + len(data)
 
     async def _is_stored(self, partition: int, chunk: int) -> bool:
-        """And agents can read it."""
+        """Whether the chunk is there, and agents can read it."""
         data = await persistently(lambda: self._work.get(self._subject(partition, chunk)), self._clock)
         return readable(data, self._spec.run_id, partition, chunk) is not None
 

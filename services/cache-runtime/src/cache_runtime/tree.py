@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from cache_runtime.beneath import opened_beneath
-from cache_runtime.domain.model import Batch, File, FileStat
+from cache_runtime.domain.model import Batch, File, FileStat, Obstacle
 from cache_runtime.domain.paths import PATH_MAX, encode_path
 from cache_runtime.listing import Walker
 from cache_runtime.retrying import as_failure, described
@@ -99,6 +99,11 @@ class Tree:
         found = await asyncio.gather(*(_asked(partial(self._stat_all, each)) for each in shares))
         return [each for answers in found for each in answers]
 
+    async def obstacles(self, paths: Sequence[bytes]) -> list[Obstacle | None]:
+        """The obstacle of each file: a file in place of one of its directories, or a directory in its own
+        place."""
+        return await _asked(lambda: [self._obstacle(path) for path in paths])
+
     async def directories(self, paths: Sequence[bytes]) -> list[FileStat | None]:
         """None for what is no directory."""
         return await _asked(lambda: [self._stat(path, stat.S_ISDIR) for path in paths])
@@ -169,6 +174,18 @@ class Tree:
         if found is None or not is_wanted(found.st_mode):
             return None
         return FileStat(found.st_ino, found.st_size, found.st_ctime)
+
+    def _obstacle(self, path: bytes) -> Obstacle | None:
+        """Files and directories of the engine itself are none."""
+        parts = path.split(b"/")
+        above = (b"/".join(parts[:depth]) for depth in range(1, len(parts)))
+        if name := next((each for each in above if self._is_users(each, stat.S_ISREG)), None):
+            return Obstacle(name, is_directory=False)
+        return Obstacle(path, is_directory=True) if self._is_users(path, stat.S_ISDIR) else None
+
+    def _is_users(self, path: bytes, is_wanted: Callable[[int], bool]) -> bool:
+        found = self._stat(path, is_wanted)
+        return found is not None and found.inode not in self._own
 
     def _is_own(self, path: bytes) -> bool | None:
         found = self._lstat(path)

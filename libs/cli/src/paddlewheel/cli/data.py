@@ -208,6 +208,13 @@ def warm(
     epoch: Annotated[
         int, typer.Option("--epoch", min=0, help="For --strategy sampler: the epoch of the shuffle.")
     ] = 0,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extension",
+            help="For --strategy sampler: the extensions of its DatasetFolder, e.g. .npy; default: images.",
+        ),
+    ] = None,
     threads: Annotated[
         int, typer.Option("--threads", min=0, help="Concurrent reads on each node; 0: 50.")
     ] = 0,
@@ -231,7 +238,13 @@ def warm(
         raise typer.BadParameter(
             "--strategy sampler needs --batch-size, and --batch-size needs --strategy sampler"
         )
-    sampler = {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
+    sampler: dict[str, Any] | None = (
+        {"batchSize": batch_size, "shuffle": shuffle, "epoch": epoch} if batch_size else None
+    )
+    if extension:
+        if sampler is None:
+            raise typer.BadParameter("--extension needs --strategy sampler")
+        sampler["extensions"] = extension
     options = {
         "paths": path or [], "strategyName": str(strategy or ""), "threads": threads, "sampler": sampler,
     }  # fmt: skip

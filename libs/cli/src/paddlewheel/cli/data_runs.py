@@ -151,9 +151,8 @@ def _share(status: SampleJobStatus) -> float:
     done = status.progress
     if done is None or not done.listed:
         return 0.0
-    if done.bytes_total:
-        return done.bytes_done / done.bytes_total
-    return done.files_done / done.files_total if done.files_total else 0.0
+    amounts = ((done.bytes_done, done.bytes_total), (done.files_done, done.files_total))
+    return min((part / whole for part, whole in amounts if whole), default=0.0)
 
 
 def ending(run: Object) -> str:

@@ -317,6 +317,7 @@ class Reason(StrEnum):
         "SourceChanged",
         "The source has fewer objects than were copied from it, so delete-dst deletes nothing.",
     )
+    NO_SAMPLES = "NoSamples", "None of the files is a sample of the sampler; the message has the extensions."
     UNKNOWN_STRATEGY = "UnknownStrategy", "The strategy of the warmup is unknown."
     SECRET_MISSING = "SecretMissing", "The keys have not been mounted in the runtime pod in time."
     CREDENTIALS_MISSING = "CredentialsMissing", "The source needs keys, and its Secret has none."

@@ -74,6 +74,17 @@ def make_secret(
     }
 
 
+def absent_secret(field: str, key: str) -> str:
+    """The message about a Secret that does not exist: an engine's, or else a source's."""
+    is_engine = field == "spec.secretRef" and key == "default/digits"
+    keys = "access-key and secret-key, or without keys for a public source"
+    if is_engine:
+        keys = "name, storage, bucket, metaurl, and access-key and secret-key if its store needs them"
+    namespace, name = key.split("/")
+    command = f"kubectl -n {namespace} create secret generic {name} --from-literal=KEY=VALUE ..."
+    return f"{field}: Secret {key} does not exist; create it with the keys {keys}: {command}"
+
+
 def make_report(set_uid: str, partition: int, at: datetime, **values: Any) -> NodeStatus:
     """Report of a partition's agent: mounted, 10 files of 2 MiB, half of them cached on its node."""
     figures: dict[str, Any] = {

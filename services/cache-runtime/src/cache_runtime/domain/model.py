@@ -18,10 +18,15 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of a listing. With a `partition`, that one does them; otherwise the one with the fewest bytes."""
+    """Files of a listing. With a `partition`, that one does them; otherwise the one with the fewest bytes.
+
+    Args:
+        remark: about the whole listing, for the message of a run that succeeds.
+    """
 
     files: Sequence[File]
     partition: int | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,18 @@ class FileStat:
     inode: int
     size: int
     changed: float
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A path of the data set where a sync has to write something of the other kind."""
+
+    path: bytes
+    is_directory: bool
+
+    @property
+    def kind(self) -> str:
+        return "directory" if self.is_directory else "file"
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,15 @@ def removable_path(text: str, field: str) -> str:
     return path
 
 
-def is_safe_key(key: bytes) -> bool:
-    """Whether an object with this key may be written below the destination; keys with `..` or NUL may not."""
-    return bool(key.strip(b"/")) and b".." not in key.split(b"/") and b"\0" not in key
+def key_problem(key: bytes) -> str:
+    """Why no path below the destination can be this key, "" when one can. The client would clean such a key,
+    and write the file of another one. A key that ends with a slash is the key of a directory."""
+    parts = key.removesuffix(b"/").split(b"/")
+    if b".." in parts:
+        return "such a key would leave the data set"
+    if b"" in parts:
+        return "the key has an empty part, and no path has one: rename the object"
+    return "the key has the part '.', and no path has one: rename the object" if b"." in parts else ""
 
 
 def length_problem(path: bytes) -> str:

@@ -283,8 +283,18 @@ def judge(
         )
         return Ending(RunPhase.FAILED, "FilesChanged", f"{text} listed, or the release did; start it again")
     if fills_cache and sums.cached_bytes < sums.bytes:
-        return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, _partly_cached(sums))
+        message = "; ".join(filter(None, (_partly_cached(sums), remark)))
+        return Ending(RunPhase.SUCCEEDED, Reason.PARTLY_CACHED, message)
     return Ending(RunPhase.SUCCEEDED, message="; ".join(filter(None, (remark, _listed(sums.notes)))))
+
+
+def dry_ending(totals: Sequence[PartitionTotals]) -> Ending:
+    """The end of a run that only lists."""
+    files, size = sum(total.files for total in totals), sum(total.bytes for total in totals)
+    count = "1 file" if files == 1 else f"{files:,} files"
+    return Ending(
+        RunPhase.SUCCEEDED, message=f"dry run: {count} of {iec(size)} in the source, nothing was copied"
+    )
 
 
 def _partly_cached(sums: Progress) -> str:
@@ -306,19 +316,24 @@ def with_progress(
 
     It is sent to every agent: of partitions it has what they need, and once they need it.
     """
-    bytes_total = sum(total.bytes for total in totals)
+    files_total, bytes_total = sum(total.files for total in totals), sum(total.bytes for total in totals)
+    # The size of a file that failed may be unknown.
+    cached = min(
+        percent(sums.cached_bytes, bytes_total), percent(files_total - sums.files_failed, files_total)
+    )
     return state.model_copy(
         update={
             "listed": listed,
             "totals": [PartitionTotals(chunks=total.chunks) for total in totals] if listed else [],
-            "files_total": sum(total.files for total in totals),
+            "files_total": files_total,
             "bytes_total": bytes_total,
             "chunks_total": sum(total.chunks for total in totals),
             "files_done": sums.files,
             "files_kept": sums.kept,
+            "files_failed": sums.files_failed,
             "bytes_done": sums.bytes,
             "chunks_done": sums.chunks,
-            "cached_percent": percent(sums.cached_bytes, bytes_total) if listed and fills_cache else 0.0,
+            "cached_percent": cached if listed and fills_cache else 0.0,
         }
     )
 

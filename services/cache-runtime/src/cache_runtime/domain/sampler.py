@@ -1,4 +1,4 @@
-"""Which files `paddle.io.DistributedBatchSampler` gives each rank in one epoch, and in which order.
+"""The files that `paddle.io.DistributedBatchSampler` gives each rank in one epoch, in the order of its reads.
 
 Rank i reads on the node of partition i. Samples are numbered as Paddle's DatasetFolder numbers files, or by a
 ready list. The shuffle is that of `numpy.random.RandomState`, whose stream NumPy keeps stable (NEP 19).
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import TypeVar
 
 from cache_runtime.domain.model import Batch, File
@@ -21,8 +22,9 @@ Indices = TypeVar("Indices", bound=MutableSequence[int])
 
 BATCH = 1_000
 """Files of one rank before those of the next: all ranks' first samples are warmed first."""
-_STATE_WORDS = 624
-_WORD = 0xFFFFFFFF
+IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""The extensions that DatasetFolder accepts by default."""
+_STATE_WORDS, _WORD = 624, 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,34 @@ def batches(files: PackedFiles, ranks: int, order: SamplerOrder) -> Iterator[Bat
             yield Batch([files[index] for index in share[start : start + BATCH]], rank)
 
 
-def in_folder_order(files: Iterable[File], folder: str = "") -> PackedFiles:
-    """As DatasetFolder(folder) finds them: by class, which is the first directory, by directory, by name."""
-    start = len(folder) + 1 if folder else 0
-    packed = PackedFiles()
+@dataclass(frozen=True)
+class Samples:
+    """Samples in the order of their numbers, and how many of the listed files are none."""
+
+    files: PackedFiles
+    ignored: int = 0
+
+
+def samples_of(files: Iterable[File], folder: str = "", extensions: Sequence[str] = ()) -> Samples:
+    """The samples of DatasetFolder(folder, extensions=extensions): by class, by directory, by name.
+
+    The class is the first directory. Files in the folder itself and files with other extensions are ignored.
+    """
+    start, suffixes = len(folder) + 1 if folder else 0, tuple(map(str.lower, extensions or IMAGES))
+    packed, ignored = PackedFiles(), 0
     found: defaultdict[str, array[int]] = defaultdict(partial(array, NUMBERS))
-    for number, file in enumerate(files):
-        packed.append(file)
-        found[file.path[start:].rpartition("/")[0]].append(number)
+    for file in files:
+        directory = file.path[start:].rpartition("/")[0]
+        if directory and file.path.lower().endswith(suffixes):
+            found[directory].append(len(packed))
+            packed.append(file)
+        else:
+            ignored += 1
     order = array(NUMBERS)
     for directory in sorted(found, key=lambda path: (path.partition("/")[0], path)):
         order.extend(_by_name(packed, found.pop(directory)))
     packed.reorder(order)
-    return packed
+    return Samples(packed, ignored)
 
 
 def _by_name(files: PackedFiles, numbers: array[int]) -> Iterable[int]:
@@ -72,12 +89,12 @@ def padded(samples: int, ranks: int) -> array[int]:
 
 
 def shuffled(indices: Indices, order: SamplerOrder) -> Indices:
-    """As `numpy.random.RandomState(epoch).shuffle(indices)`, if the sampler shuffles."""
+    """The order of `numpy.random.RandomState(epoch).shuffle(indices)`, if the sampler shuffles."""
     if not order.shuffle:
         return indices
-    words = _mersenne_twister(order.epoch)
+    random = _random_state(order.epoch)
     for last in range(len(indices) - 1, 0, -1):
-        other = _at_most(words, last)
+        other = _at_most(random, last)
         indices[last], indices[other] = indices[other], indices[last]
     return indices
 
@@ -95,29 +112,19 @@ def split_by_rank(indices: array[int], ranks: int, batch_size: int) -> list[arra
     return found
 
 
-def _mersenne_twister(seed: int) -> Iterator[int]:
-    """Words of 32 bits: MT19937 of Matsumoto and Nishimura, initialized from one word as in 2002."""
+def _random_state(seed: int) -> Random:
+    """The stream of `numpy.random.RandomState(seed)`: the same generator as Python's, with another start."""
     state = [seed & _WORD]
     for index in range(1, _STATE_WORDS):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + index) & _WORD)
-    while True:
-        for index in range(_STATE_WORDS):
-            joined = (state[index] & 0x80000000) | (state[(index + 1) % _STATE_WORDS] & 0x7FFFFFFF)
-            twisted = (joined >> 1) ^ (0x9908B0DF if joined & 1 else 0)
-            state[index] = state[(index + 397) % _STATE_WORDS] ^ twisted
-        yield from map(_tempered, state)
+    random = Random()  # noqa: S311 - to repeat the training's order, not to keep a secret
+    random.setstate((3, (*state, _STATE_WORDS), None))
+    return random
 
 
-def _tempered(word: int) -> int:
-    word ^= word >> 11
-    word ^= (word << 7) & 0x9D2C5680
-    word ^= (word << 15) & 0xEFC60000
-    return word ^ (word >> 18)
-
-
-def _at_most(words: Iterator[int], largest: int) -> int:
-    """Uniform in 0 to `largest`: as many bits as it has, drawn again while they exceed it."""
+def _at_most(random: Random, largest: int) -> int:
+    """A number from 0 to `largest`, as NumPy draws it: the low bits of a word, or of the next that fits."""
     mask = (1 << largest.bit_length()) - 1
-    while (found := next(words) & mask) > largest:
+    while (found := random.getrandbits(32) & mask) > largest:
         pass
     return found

@@ -197,6 +197,11 @@ class Transfer(Protocol):
         """
         ...
 
+    async def sizes(self, sync: SyncOperation, keys: Sequence[bytes]) -> Mapping[bytes, int]:
+        """Sizes of the files in the destination, as the volume itself has them, whatever a mount remembers.
+        Files that do not exist are left out. Raises Retry or Permanent when the volume does not answer."""
+        ...
+
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         """Read the source completely, to delete what it does not have. Raises as `list`."""
         ...

@@ -13,13 +13,14 @@ from cache_runtime.domain.model import Batch, FileStat, TreeSize
 from cache_runtime.domain.paths import (
     decode_path,
     encode_path,
-    is_safe_key,
     join,
+    key_problem,
     length_problem,
     relative_path,
 )
 from cache_runtime.engines.ports import Copied, NotBegun, Transfer
 from cache_runtime.operations.base import ChunkTask, Node, RunOperation
+from cache_runtime.operations.obstacles import Obstacles
 from cache_runtime.operations.torn import TornFiles
 from cache_runtime.retrying import at_most
 from cache_runtime.timing import (
@@ -35,7 +36,6 @@ from paddlewheel.contracts.reasons import Reason
 from paddlewheel.core.errors import Permanent, Retry
 
 _DESTINATION = "syncOptions.destination"
-_LEAVES = "such a key would leave the data set"
 _UNFINISHED = "files of such names are unfinished copies, which no reader sees: rename or exclude it"
 RUNS = 16
 """Of so many runs, the last ones, it is known what could not be removed."""
@@ -49,6 +49,7 @@ class Sync(RunOperation):
     """Copies from the source into the volume."""
 
     def __init__(self, node: Node) -> None:
+        self._node = node
         self._transfer, self._tree, self._clock = node.engine.transfer, node.tree, node.clock
         self._torn: dict[str, TornFiles] = {}
         """By id of the run."""
@@ -71,7 +72,9 @@ class Sync(RunOperation):
     async def prepare(self, spec: RunSpec, files: Sequence[FileEntry], partition: int) -> ChunkTask:
         assert spec.sync is not None
         mbps, torn = bandwidth_share(spec, partition), self._torn_of(spec.run_id)
-        return _SyncTask(self._transfer, self._tree, spec.sync, mbps, files, torn)
+        may_remove = spec.sync.delete_dst and not is_filtered(spec.sync)
+        obstacles = Obstacles(self._node, spec, _destination(spec.sync), may_remove=may_remove)
+        return _SyncTask(self._transfer, self._tree, spec.sync, mbps, files, torn, obstacles)
 
     def _torn_of(self, run_id: str) -> TornFiles:
         """It outlives the tries of a chunk: a mount may be lost between a copy and the removal."""
@@ -152,9 +155,10 @@ class _SyncTask:
         mbps: int,
         files: Sequence[FileEntry],
         torn: TornFiles,
+        obstacles: Obstacles,
     ) -> None:
         self._transfer, self._tree, self._sync, self._mbps = transfer, tree, sync, mbps
-        self._torn = torn
+        self._torn, self._obstacles = torn, obstacles
         self._destination = _destination(sync)
         self._failed: Mapping[bytes, str] = {}
         self.away: frozenset[str] = frozenset()
@@ -172,6 +176,7 @@ class _SyncTask:
     async def execute(self, files: Sequence[FileEntry]) -> None:
         keys = [decode_path(entry.path) for entry in files]
         torn = await self._remove_torn(keys)
+        await self._obstacles.remove()
         stays = {key: self._failed.get(key, why) for key, why in torn.items()}
         directories = [self._target(key) for key in keys if is_directory_key(key)]
         there = sum(map(bool, await self._tree.directories(directories)))
@@ -224,18 +229,36 @@ class _SyncTask:
         stats = await self._tree.stat([self._target(decode_path(e.path)) for e in objects])
         why = [self._refusals.get(path) or _NO_DIRECTORY for path in wanted]
         problems = ["" if found else problem for found, problem in zip(made, why, strict=True)]
-        problems += [self._problem(entry, found) for entry, found in zip(objects, stats, strict=True)]
+        sizes = await self._sizes(objects, stats)
+        problems += [self._problem(entry, size) for entry, size in zip(objects, sizes, strict=True)]
         checked = list(zip((*directories, *objects), problems, (*made, *stats), strict=True))
         self._changed |= {e.path: found.changed for e, problem, found in checked if found and not problem}
-        return {entry.path: problem for entry, problem, _ in checked if problem}
+        failed = {entry.path: problem for entry, problem, _ in checked if problem}
+        left = [path for path in failed if path not in self.away]
+        in_way = await self._obstacles.find({path: self._target(decode_path(path)) for path in left})
+        return {**failed, **in_way}
 
-    def _problem(self, entry: FileEntry, found: FileStat | None) -> str:
+    async def _sizes(
+        self, objects: Sequence[FileEntry], stats: Sequence[FileStat | None]
+    ) -> Sequence[int | None]:
+        """The sizes of the files. The mount may remember a former size, so a size that is not that of the
+        source is read from the volume again."""
+        sizes = {
+            entry.path: found.size if found else None for entry, found in zip(objects, stats, strict=True)
+        }
+        keys = {decode_path(entry.path): entry for entry in objects if sizes[entry.path] != entry.size}
+        if doubtful := [key for key in keys if key not in self._failed]:
+            found = await self._transfer.sizes(self._sync, doubtful)
+            sizes |= {keys[key].path: found.get(key) for key in doubtful}
+        return list(sizes.values())
+
+    def _problem(self, entry: FileEntry, size: int | None) -> str:
         """A size alone proves nothing: an older file may have it."""
         if problem := self._failed.get(decode_path(entry.path)):
             return problem
-        if found is not None and found.size == entry.size:
+        if size == entry.size:
             return ""
-        if found is None or not self._sync.update:
+        if size is None or not self._sync.update:
             return _OTHER_SIZE
         self.notes[entry.path] = _KEEPS_NEWER
         return ""
@@ -262,16 +285,14 @@ def _destination(sync: SyncOperation) -> bytes:
 
 def _unwritable(destination: bytes, key: bytes) -> str:
     """Why no file of the data set can have this key, "" when one can."""
-    if problem := length_problem(_target(destination, key)):
+    if problem := length_problem(_target(destination, key)) or key_problem(key):
         return problem
-    if not is_safe_key(key):
-        return _LEAVES
     return _UNFINISHED if is_leftover(key.rpartition(b"/")[2]) else ""
 
 
 def _target(destination: bytes, key: bytes) -> bytes:
     """The path in the data set."""
-    return join(destination, key.strip(b"/") if is_directory_key(key) else key.lstrip(b"/"))
+    return join(destination, key.removesuffix(b"/"))
 
 
 def is_directory_key(key: bytes) -> bool:

@@ -93,6 +93,7 @@ def _sampler_order(options: WarmupOptions, field: str) -> SamplerOrder | None:
         batch_size=_number(asked.batch_size, f"{field}.sampler.batchSize", 1, 1, INT32_MAX),
         shuffle=asked.shuffle,
         epoch=_number(asked.epoch, f"{field}.sampler.epoch", 0, 0, INT32_MAX),
+        extensions=list(asked.extensions),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from dataset_controller.domain.invalid import Invalid, Problem
@@ -18,22 +19,28 @@ SecretSeen = Mapping[str, Any] | Problem | None
 ENGINE_KEYS = ("name", "storage", "bucket", "metaurl")
 OPTIONAL_KEYS = ("access-key", "secret-key")
 _SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
+_FOR_ENGINE = f"{', '.join(ENGINE_KEYS)}, and {' and '.join(OPTIONAL_KEYS)} if its store needs them"
+_FOR_SOURCE = f"{' and '.join(OPTIONAL_KEYS)}, or without keys for a public source"
+SIMILAR = 0.8
+"""The least similarity, from 0 to 1, of a misspelt key to the right one."""
 
 
 def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     """The JuiceFS engine's values.
 
     Raises:
-        Invalid: no such Secret, another type, a key missing, empty, not text, or not allowed.
+        Invalid: no such Secret, another type, a key missing, misspelt, empty, not text, or not allowed.
     """
-    values = source_keys(secret, key)
+    values = _known_values(secret, key, f"spec.secretRef: Secret {key}", _FOR_ENGINE)
     missing = [name for name in ENGINE_KEYS if not values.get(name)]
     if missing:
+        renamed = [f"; rename {wrong} to {right}" for wrong, right in _misspelt(secret, ENGINE_KEYS).items()]
         raise Invalid(
             Reason.INVALID_SECRET,
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
-            f" (required are {', '.join(ENGINE_KEYS)})",
+            f" (required are {', '.join(ENGINE_KEYS)}){''.join(renamed)}",
         )
+    _check_spelling(secret, key, OPTIONAL_KEYS)
     try:
         check_engine(values)
     except InvalidStore as error:
@@ -41,19 +48,47 @@ def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
     return values
 
 
-def source_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
-    """All known values of a Secret; a public source's may be empty.
+def source_keys(secret: SecretSeen, key: Key, field: str) -> dict[str, str]:
+    """All known values of a source's Secret. The Secret of a public source may be empty.
+
+    Args:
+        field: the field that names the Secret.
 
     Raises:
-        Invalid: no such Secret, another type, a value that is not text.
+        Invalid: no such Secret, another type, a misspelt key, a value that is not text.
     """
+    values = _known_values(secret, key, f"{field}: Secret {key}", _FOR_SOURCE)
+    _check_spelling(secret, key, OPTIONAL_KEYS)
+    return values
+
+
+def _check_spelling(secret: SecretSeen, key: Key, expected: Sequence[str]) -> None:
+    """A misspelt key has no effect: the store would refuse the first request without it. Raises Invalid."""
+    if renamed := _misspelt(secret, expected):
+        wrong, right = next(iter(renamed.items()))
+        text = f"Secret {key}: {wrong} is not a key of an engine or a source; rename {wrong} to {right}"
+        raise Invalid(Reason.INVALID_SECRET, text)
+
+
+def _misspelt(secret: SecretSeen, expected: Sequence[str]) -> Mapping[str, str]:
+    """Unknown keys that are similar to a missing one, each with the right name."""
+    found = list((secret.get("data") or {}) if isinstance(secret, Mapping) else {})
+    missing = [name for name in expected if name not in found]
+    unknown = sorted(set(found).difference(_SINGLE_LINE))
+    similar = {
+        name: get_close_matches(name.lower().replace("_", "-"), missing, 1, SIMILAR) for name in unknown
+    }
+    return {name: names[0] for name, names in similar.items() if names}
+
+
+def _known_values(secret: SecretSeen, key: Key, named: str, keys: str) -> dict[str, str]:
+    """Raises Invalid."""
     if isinstance(secret, Problem):
         raise Invalid(secret.reason, secret.message)
     if secret is None:
-        raise Invalid(
-            Reason.SECRET_NOT_FOUND,
-            f"Secret {key} does not exist; create it with kubectl create secret generic",
-        )
+        command = f"kubectl -n {key.namespace} create secret generic {key.name} --from-literal=KEY=VALUE ..."
+        text = f"{named} does not exist; create it with the keys {keys}: {command}"
+        raise Invalid(Reason.SECRET_NOT_FOUND, text)
     kind = str(secret.get("type") or "Opaque")
     if kind != "Opaque":
         raise Invalid(

@@ -26,6 +26,8 @@ SYNC_THREADS = 10
 """Threads of a sync on each node, by default."""
 WARMUP_THREADS = 50
 """Threads of a warmup on each node, by default."""
+EXTENSIONS, EXTENSION_LENGTH = 64, 255
+"""Extensions of a sampler's files, and characters of each, at most. A file's name has 255 bytes."""
 STRATEGIES = ("sequence", "random", "sampler")
 """Strategies of a warmup, the default first."""
 MEDIUM_TYPES = ("MEM", "SSD", "HDD")

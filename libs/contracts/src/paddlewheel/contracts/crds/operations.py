@@ -25,6 +25,8 @@ from paddlewheel.contracts.crds.base import (
     without_match,
 )
 from paddlewheel.contracts.crds.limits import (
+    EXTENSION_LENGTH,
+    EXTENSIONS,
     KEY_LENGTH,
     PATH_LENGTH,
     PATHS,
@@ -162,6 +164,17 @@ class SamplerOptions(CrdModel):
     batch_size: Annotated[int, int32("Samples in each batch of one rank.", minimum=1)] = 1
     shuffle: Annotated[bool, says("Whether the sampler shuffles the samples; default: false.")] = False
     epoch: Annotated[int, int32("Number of the epoch, which seeds the shuffle; default: 0.", minimum=0)] = 0
+    extensions: Annotated[
+        tuple[Annotated[str, says("End of a file's name, e.g. .npy.", maxLength=EXTENSION_LENGTH)], ...],
+        says(
+            "The files that are samples, as in DatasetFolder(extensions=...); an empty text is the end of"
+            " every name. Default: .jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff and .webp. Other files,"
+            " and files outside a class directory, are not warmed. If the warmup has a file with a list of"
+            " paths, all of these are samples.",
+            minItems=1,
+            maxItems=EXTENSIONS,
+        ),
+    ] = ()
 
 
 class WarmupOptions(CrdModel):

@@ -120,7 +120,7 @@ class SampleJobProgress(CrdModel):
         int, says("Number of bytes found so far; final once listed is true.", format="int64")
     ] = 0
     percent: Annotated[
-        str, says("Finished share of the bytes, or of the files if they are all empty, e.g. 42%.")
+        str, says("Finished share of the bytes or of the files, whichever is less, e.g. 42%.")
     ] = ""
     cached_percent: Annotated[
         float, says("Percentage of the bytes that JuiceFS's own check found on the nodes, from 0 to 100.")

@@ -111,6 +111,8 @@ class SamplerOrder(WireModel):
     shuffle: Bool = False
     epoch: Int32 = 0
     """The seed of the shuffle."""
+    extensions: list[str] = []
+    """Only files below a class directory whose names end with one of these are samples; none = DatasetFolder's default."""
 
 
 class RemoveOperation(WireModel):
@@ -190,6 +192,8 @@ class RunState(WireModel):
     """For a sync, number of files in files_done that were not copied, because they were complete already. The sum over all
     partitions.
     """
+    files_failed: Int64 = 0
+    """Number of files that failed in all attempts. The sum over all partitions."""
 
 
 class ChunkLimits(WireModel):
@@ -391,6 +395,10 @@ class NodeStatus(WireModel):
     cached_age: Int32 = 0
     """Seconds between the beginning of the measurement of cached_bytes and this report, at least 1. It can be large while the
     next measurement takes long. 0 = there is no measurement, or an older agent does not report it.
+    """
+    size_age: Int32 = 0
+    """Seconds between the time at which total_bytes and total_files were current and this report, at least 1. 0 = they are
+    from the report before, or an older agent does not report it.
     """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -86,6 +86,14 @@ def list_source(sync: SyncOperation, source: Command, empty_dir: str, log_id: st
     return _confined((*args, *_common(sync), *source.args, f"file://{quote(empty_dir)}/"), source)
 
 
+def list_files(
+    sync: SyncOperation, target: Command, selection: Sequence[str], empty_dir: str, log_id: str
+) -> Command:
+    """Log the files of the destination that are selected; nothing is copied."""
+    args = ("--verbose", "--log-id", log_id, "sync", "--dry", "--force-update", *selection, *_threads(sync))
+    return _confined((*args, *_common(sync), *target.args, f"file://{quote(empty_dir)}/"), target)
+
+
 def copy_files(
     sync: SyncOperation, source: Command, target: Command, selection: tuple[str, ...], copying: Copying
 ) -> Command:
@@ -151,10 +159,10 @@ def _threads(sync: SyncOperation) -> list[str]:
 def between(start: str, end: str, source: Command) -> list[str]:
     """Arguments for the keys from `start` to `end`, with these two themselves; "" = no limit.
 
-    Of an object store the client lists both. Of a directory of the node it lists what comes after the one
-    and before the other, so there the limits are moved.
+    The client lists both of them in an object store. In a directory of the node and in a volume it lists the
+    keys between the two, so there the limits are moved.
     """
-    if source.args[-1].startswith("file://"):
+    if source.args[-1].startswith(("file://", "jfs://")):
         start, end = _before(start) if start else "", _after(end) if end else ""
     return [*([f"--start={start}"] if start else []), *([f"--end={end}"] if end else [])]
 

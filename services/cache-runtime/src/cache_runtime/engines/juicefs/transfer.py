@@ -6,13 +6,24 @@ import asyncio
 import os
 import secrets as random_ids
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from cache_runtime.cell import Cell
 from cache_runtime.domain.model import File, TreeSize
+from cache_runtime.domain.paths import decode_path
 from cache_runtime.engines.juicefs import commands
 from cache_runtime.engines.juicefs.addresses import source_url, target_url
 from cache_runtime.engines.juicefs.client import Completed, JuiceFsClient
@@ -93,6 +104,22 @@ class JuiceFsTransfer:
         except NotBegun as error:  # others may have been copied
             raise Retry(error.reason, error.message, after=error.after) from error
 
+    async def sizes(self, sync: SyncOperation, keys: Sequence[bytes]) -> Mapping[bytes, int]:
+        target = await self._target(sync)
+        found: dict[bytes, int] = {}
+
+        async def ask(selection: Sequence[str]) -> None:
+            async with aclosing(self._list(partial(commands.list_files, sync, target, selection))) as listed:
+                async for files in listed:
+                    found.update({decode_path(file.path): file.size for file in files})
+
+        if lines := [key for key in keys if commands.is_line_safe(key)]:
+            async with self._selected(lines) as selection:
+                await ask(selection)
+        for key in (os.fsdecode(key) for key in keys if not commands.is_line_safe(key)):
+            await ask(commands.between(key, key, target))
+        return found
+
     async def read_source(self, sync: SyncOperation) -> SourceReading:
         """The client reads it again when it deletes, at the same mount."""
         source = await self._source(sync)
@@ -139,20 +166,28 @@ class JuiceFsTransfer:
         return target_url(engine, sub_directory(self._options), sync.destination)
 
     async def _listed(self, sync: SyncOperation, source: Command) -> AsyncGenerator[Sequence[File], None]:
+        async with aclosing(self._list(partial(commands.list_source, sync, source))) as listed:
+            async for files in listed:
+                yield files
+
+    async def _list(self, command: Callable[[str, str], Command]) -> AsyncGenerator[Sequence[File], None]:
+        """The files that a command logs.
+
+        Args:
+            command: takes an empty directory, and the id of the log.
+        """
         await asyncio.to_thread(self._cell.prepare)
         try:
             with tempfile.TemporaryDirectory(prefix="paddlewheel-list-", dir=self._cell.tmp) as empty:
-                async with aclosing(self._list(sync, source, self._cell.inside(empty))) as listed:
-                    async for files in listed:
+                log_id = random_ids.token_hex(16)
+                made = command(self._cell.inside(empty), log_id)
+                async with aclosing(self._logged(made, log_id)) as logged:
+                    async for files in logged:
                         yield files
         except OSError as error:
             raise self._cell.failed(error) from error
 
-    async def _list(
-        self, sync: SyncOperation, source: Command, empty: str
-    ) -> AsyncGenerator[Sequence[File], None]:
-        log_id = random_ids.token_hex(16)
-        command = commands.list_source(sync, source, empty, log_id)
+    async def _logged(self, command: Command, log_id: str) -> AsyncGenerator[Sequence[File], None]:
         parser, problems = ListingParser(log_id), list[str]()
         async with self._client.process(command, stdout=asyncio.subprocess.DEVNULL) as process:
             assert process.stderr is not None
@@ -163,13 +198,18 @@ class JuiceFsTransfer:
                 raise _listing_failed(problems)
 
     async def _copy_lines(self, copying: _Copying, keys: Sequence[bytes]) -> Copied:
+        async with self._selected(keys) as selection:
+            return await self._copy(copying, selection, keys)
+
+    @asynccontextmanager
+    async def _selected(self, keys: Sequence[bytes]) -> AsyncIterator[tuple[str, ...]]:
+        """Arguments that select the keys, each of which a line can hold."""
         await asyncio.to_thread(self._cell.prepare)
         try:
             with tempfile.NamedTemporaryFile(prefix="paddlewheel-keys-", dir=self._cell.tmp) as listing:
                 listing.write(b"".join(key + b"\n" for key in keys))
                 listing.flush()
-                selection = ("--files-from", self._cell.inside(listing.name), commands.NOTHING_BELOW)
-                return await self._copy(copying, selection, keys)
+                yield ("--files-from", self._cell.inside(listing.name), commands.NOTHING_BELOW)
         except OSError as error:
             raise self._cell.failed(error) from error
 

@@ -50,7 +50,7 @@ def job_keys(job: SampleJob, secret: SecretSeen) -> Credentials:
             Reason.SECRET_NOT_FOUND,
             "spec.secretRef.name: name the Secret with the source's keys (an empty one for a public source)",
         )
-    return choose_keys(source, source_keys(secret, named))
+    return choose_keys(source, source_keys(secret, named, "spec.secretRef"))
 
 
 def unread_keys_of(job: SampleJob, secret: SecretSeen, of_set: Source | None) -> str:

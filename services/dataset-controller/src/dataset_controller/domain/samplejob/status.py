@@ -97,6 +97,7 @@ def progress_of(state: RunState) -> dict[str, Any]:
         "filesDone": state.files_done,
         "filesTotal": state.files_total,
         **({"filesKept": state.files_kept} if state.files_kept else {}),
+        **({"filesFailed": state.files_failed} if state.files_failed else {}),
         "bytesDone": state.bytes_done,
         "bytesTotal": state.bytes_total,
         "percent": _percent(state),
@@ -107,11 +108,12 @@ def progress_of(state: RunState) -> dict[str, Any]:
 
 
 def _percent(state: RunState) -> str:
-    """Rounded down, so that 100 % means all; empty while the total is not known."""
-    done, total = _amounts(state)
+    """The share of the bytes or of the files, whichever is less, since a file that failed may have an unknown
+    size. It is rounded down, so that 100 % means all, and empty while the total is not known."""
+    amounts = ((state.bytes_done, state.bytes_total), (state.files_done, state.files_total))
     if not state.listed:
         return ""
-    return f"{done * 100 // total if total else 100}%"
+    return f"{min(done * 100 // total if total else 100 for done, total in amounts)}%"
 
 
 def _seconds_left(state: RunState) -> int:

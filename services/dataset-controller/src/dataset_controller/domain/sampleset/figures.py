@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dataset_controller.domain.sampleset.model import ObservedSet
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.runtime import Runtime, size_measured_at
 from dataset_controller.timing import FIGURES_WRITE_INTERVAL_SECONDS
 from paddlewheel.contracts.generated.cache_v1 import NodeStatus
 from paddlewheel.contracts.generated.datasets_v1 import CacheFigures
@@ -28,13 +28,19 @@ class FiguresDecision:
     wake_after: float | None = None
 
 
-def decide_figures(seen: ObservedSet, runtime: Runtime, partitions: int) -> FiguresDecision:
-    """The recorded figures stay when nobody reports or it is too early for a write."""
+def decide_figures(
+    seen: ObservedSet, runtime: Runtime, partitions: int, *, is_step: bool = False
+) -> FiguresDecision:
+    """The recorded figures stay while there is no report, or when it is too early for a write.
+
+    Args:
+        is_step: the phase changes now, so the status is written, and a reader looks at it.
+    """
     recorded = seen.status.cache
     if not runtime.reports:
         return FiguresDecision(recorded)
     current = cache_status(runtime.reports, partitions, recorded)
-    if recorded and not seen.figures_due and current != recorded:
+    if recorded and not (seen.figures_due or is_step) and current != recorded:
         return FiguresDecision(recorded, FIGURES_WRITE_INTERVAL_SECONDS)
     return FiguresDecision(current)
 
@@ -133,7 +139,8 @@ def is_size_known(reports: Sequence[NodeStatus]) -> bool:
 def _credibility(report: NodeStatus) -> tuple[bool, bool, bool, datetime]:
     """Who has measured the size comes before who repeats an older one. Without a mount nobody measures."""
     is_known = _has_measured(report)
-    return is_known, report.total_files > 0 and not is_known, report.mounted, report.updated_at or _LONG_AGO
+    at = size_measured_at(report) or _LONG_AGO
+    return is_known, report.total_files > 0 and not is_known, report.mounted, at
 
 
 def _has_measured(report: NodeStatus) -> bool:

@@ -25,6 +25,7 @@ from dataset_controller.domain.sampleset.policies.deletion import plan_deletion
 from dataset_controller.domain.sampleset.policies.labels import follow_mounts
 from dataset_controller.domain.sampleset.policies.migration import decide_migration, end_of_request
 from dataset_controller.domain.sampleset.policies.ownership import find_foreign, ours, remove_left_over
+from dataset_controller.domain.sampleset.policies.phase import next_phase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, Stage
 from dataset_controller.domain.sampleset.policies.runtime_secret import decide_secrets
 from dataset_controller.domain.sampleset.policies.scaling import ScalingDecision, decide_scaling
@@ -109,7 +110,9 @@ def _proceed(seen: ObservedSet, admission: Admission, config: RuntimeConfig, now
     scaling = ScalingDecision(judged) if is_held else decide_scaling(seen, spec, runtime, judged, now)
     migration = decide_migration(seen, scaling.status, runtime, admission.problem, now)
     # Partitions that are to leave have data, and maybe writes, until they are gone.
-    figures = decide_figures(seen, runtime, max(spec.partitions, held_partitions(seen, runtime)))
+    held = max(spec.partitions, held_partitions(seen, runtime))
+    is_step = next_phase(seen.status.phase, runtime, spec.partitions, runs) is not seen.status.phase
+    figures = decide_figures(seen, runtime, held, is_step=is_step)
     status = replace(migration.status, cache=figures.cache)
     status = active_status(seen, status, spec.partitions, runtime, runs, now)
     actions = (*_actions(seen, admission, runtime, config, runs, scaling), *migration.actions)

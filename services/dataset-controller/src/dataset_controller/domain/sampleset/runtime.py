@@ -155,6 +155,12 @@ def measured_at(report: NodeStatus) -> datetime | None:
     return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
 
 
+def size_measured_at(report: NodeStatus) -> datetime | None:
+    """When the size of the set in this report was current. The report of an older agent does not have its
+    age."""
+    return report.updated_at and report.updated_at - timedelta(seconds=report.size_age)
+
+
 def cache_measured_at(report: NodeStatus) -> datetime | None:
     """When the agent began to look what is cached, by this service's clock: those of nodes may be wrong. None
     when there is no such figure, and for an agent of an older release, which does not say how old it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataset_controller.domain.names import SetPhase
 from dataset_controller.domain.sampleset.policies.runs import OwnRuns, RunDecision, Stage
-from dataset_controller.domain.sampleset.runtime import Runtime
+from dataset_controller.domain.sampleset.runtime import Runtime, size_measured_at
 from paddlewheel.contracts.stamps import seconds_stamp
 
 
@@ -46,7 +46,7 @@ def _has_figures(runtime: Runtime, sync: RunDecision) -> bool:
     """A mounted agent has measured the set, and not before the sync was over."""
     ended = sync.state.ended_at if sync.state else None
     measured = [r for r in runtime.reports if r.mounted and not r.size_unknown]
-    return any(ended is None or (r.updated_at or ended) >= ended for r in measured)
+    return any(ended is None or (size_measured_at(r) or ended) >= ended for r in measured)
 
 
 def figures_awaited(runtime: Runtime, sync: RunDecision) -> str:

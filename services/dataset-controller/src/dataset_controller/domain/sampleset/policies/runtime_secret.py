@@ -40,7 +40,9 @@ def read_secrets(seen: ObservedSet, spec: SetSpec) -> SetSecrets:
     engine = engine_keys(seen.engine_secret, spec.engine_secret)
     if spec.source is None or spec.no_sync:
         return SetSecrets(engine, Credentials())
-    return SetSecrets(engine, choose_keys(spec.source, source_keys(seen.source_secret, spec.source_secret)))
+    field = "spec.secretRef" if spec.source_secret == spec.engine_secret else "spec.source.secretRef"
+    keys = source_keys(seen.source_secret, spec.source_secret, field)
+    return SetSecrets(engine, choose_keys(spec.source, keys))
 
 
 def unread_keys_of(spec: SetSpec, secrets: SetSecrets) -> str:

@@ -117,7 +117,7 @@ def _with_own_warmup(status: SetStatus, state: RunState, now: datetime) -> SetSt
     if state.reason == Reason.PARTLY_CACHED:
         return status.with_condition(Cond.WARMED, False, Reason.PARTLY_CACHED, state.message, now)
     status = replace(status, warmth=Warmth(state.bytes_done))
-    return status.with_condition(Cond.WARMED, True, Reason.WARMED, "", now)
+    return status.with_condition(Cond.WARMED, True, Reason.WARMED, state.message, now)
 
 
 def _with_change(status: SetStatus, change: CacheChange, wanted: WarmupOperation, now: datetime) -> SetStatus:
