@@ -27,7 +27,7 @@ class JobServiceHarness(ServiceHarness):
         return [name for name in names if name.startswith(f"{key.name}-")]
 
     async def wait_pods(self, key: Key, count: int, within: float = WITHIN) -> list[str]:
-        """Until the job has exactly this many; gives their names."""
+        """Wait until the job has exactly this many. Returns their names."""
 
         async def there() -> tuple[list[str]] | None:
             names = await self.pods(key)
@@ -55,7 +55,7 @@ class JobServiceHarness(ServiceHarness):
         await self.wait_phase(key, "Completed")
 
     async def announced(self, key: Key) -> dict[str, bool]:
-        """Recorded facts by name: whether the status says that they are published."""
+        """Recorded facts by name: whether the status has them as published."""
         return {a["fact"]: a["announced"] for a in (await self.status(key))["announcements"]}
 
 

@@ -17,7 +17,7 @@ from paddlewheel.testkit.wait import eventually
 
 pytestmark = pytest.mark.usefixtures("nodes")
 WORKERS = 4
-"""Of 4 cores each; the three nodes of 8 cores have room for six."""
+"""The cores of a pod are 4; the three nodes of 8 cores have room for six."""
 SHORT = "the gang of 4 is short by 2 pods on cpu, so none starts"
 
 
@@ -31,7 +31,7 @@ def gang_job(name: str, namespace: str, replicas: int = WORKERS, **spec: Any) ->
         replicas,
         containers=[container],
         tolerations=[toleration(namespace)],
-        # Nobody here confirms that a pod on a node has ended.
+        # No kubelet confirms here that a pod has ended.
         terminationGracePeriodSeconds=0,
     )
     usual = {"schedulingPolicy": {}, "cleanPodPolicy": "Never", "worker": worker}
@@ -56,7 +56,7 @@ async def wait_placed(jobs: JobServiceHarness, key: Key, count: int = WORKERS) -
 
 
 async def wait_said(jobs: JobServiceHarness, key: Key, words: str) -> None:
-    """The scheduler counts what lacks after it has said that something does."""
+    """The scheduler reports first that resources are missing, and later how many."""
 
     async def is_said() -> bool:
         return words in (await jobs.status(key))["message"]
@@ -65,7 +65,7 @@ async def wait_said(jobs: JobServiceHarness, key: Key, words: str) -> None:
 
 
 async def wait_at_least(jobs: JobServiceHarness, key: Key, count: int) -> None:
-    """Until the status says that the gang starts with so many: it is written after the pods are made."""
+    """Wait until the gang in the status has this size: it is written after the pods are made."""
 
     async def is_said() -> bool:
         return bool((await jobs.status(key)).get("gang", {}).get("minAvailable") == count)
@@ -210,7 +210,7 @@ async def test_a_foreign_pod_group_is_refused(jobs: JobServiceHarness) -> None:
 
 @pytest.mark.long
 async def test_the_api_server_refuses_to_change_the_size_of_a_pod_group(jobs: JobServiceHarness) -> None:
-    """Why a gang of another size is made anew."""
+    """So a gang of another size is replaced."""
     await jobs.start()
     key = await jobs.create(gang_job("fixed", jobs.namespace))
     await jobs.wait_pods(key, WORKERS)

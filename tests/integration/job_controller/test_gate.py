@@ -39,7 +39,7 @@ def gate(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def is_told(path: Path, names: str) -> bool:
-    """Whether somebody reads the pipe and was told the names."""
+    """Whether a gate reads the pipe and has received the names."""
     with suppress(OSError):
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -73,7 +73,7 @@ async def test_a_release_is_a_file_that_is_not_empty(tmp_path: Path) -> None:
 
 
 async def test_the_gate_asks_until_the_answer_is_yes() -> None:
-    """Whatever the server says meanwhile, and also when it goes away in between."""
+    """The answers of the server meanwhile change nothing, nor does its absence."""
     answers = [404, 202, 503]
     asked: list[str] = []
 

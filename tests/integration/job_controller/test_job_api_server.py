@@ -30,11 +30,11 @@ pytestmark = pytest.mark.long
 WATCHED = {"paddlepaddle.org/paddlejob": "watched"}
 """Label of the pods that the webhook is asked about."""
 MANY = 1000
-SLOWLY = 400.0
-"""Seconds that a thousand jobs may take on a machine that does other things."""
+THOUSAND_JOBS_TIMEOUT_SECONDS = 400.0
+"""The time that a thousand jobs may take on a machine that does other things."""
 
 
-# Of these tests alone: others could not work beside them.
+# Other tests could not work beside these, so they have servers of their own.
 control_plane, api_server = own_servers("jobs")
 
 
@@ -50,7 +50,7 @@ def unscheduled(replicas: int) -> dict[str, Any]:
 async def webhook(
     control_plane: Cluster, cluster: ApiCluster, namespace: str, tmp_path: Path
 ) -> AsyncIterator[FailingWebhook]:
-    """For pods of the job `watched` in the test's namespace."""
+    """A webhook for pods of the job `watched` in the test's namespace."""
     pods = Asked(namespace, "", "v1", "pods", "CREATE", WATCHED)
     async with failing_webhook(
         cluster, control_plane, pods, tmp_path / "ca", lambda: _is_in_force(cluster, namespace)
@@ -114,22 +114,22 @@ async def test_a_thousand_jobs_deleted_at_once_go_with_all_they_have_and_hold_up
 ) -> None:
     await jobs.start()
     keys = await gather_bounded(jobs.create(_one_of_many(index)) for index in range(MANY))
-    await jobs.wait_objects(PODS, MANY, within=SLOWLY)
-    await jobs.wait_objects(SERVICES, MANY // 10, within=SLOWLY)
+    await jobs.wait_objects(PODS, MANY, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
+    await jobs.wait_objects(SERVICES, MANY // 10, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
 
     await gather_bounded(jobs.cluster.delete(PADDLE_JOBS, key) for key in keys)
     fresh = await jobs.create(make_paddle_job("fresh", worker=unscheduled(2)))
-    await jobs.wait_pods(fresh, 2, within=SLOWLY)
+    await jobs.wait_pods(fresh, 2, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
     await jobs.set_pods(fresh, "Running")
-    await jobs.wait_phase(fresh, "Running", within=SLOWLY)
-    await jobs.wait_objects(PADDLE_JOBS, 1, within=SLOWLY)
-    await jobs.wait_objects(PODS, 2, within=SLOWLY)
-    await jobs.wait_objects(SERVICES, 0, within=SLOWLY)
+    await jobs.wait_phase(fresh, "Running", within=THOUSAND_JOBS_TIMEOUT_SECONDS)
+    await jobs.wait_objects(PADDLE_JOBS, 1, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
+    await jobs.wait_objects(PODS, 2, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
+    await jobs.wait_objects(SERVICES, 0, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
 
     def all_are_told() -> bool:
         return Counter(jobs.facts())["JobDeleted"] >= MANY
 
-    await eventually(all_are_told, within=SLOWLY)
+    await eventually(all_are_told, within=THOUSAND_JOBS_TIMEOUT_SECONDS)
     assert Counter(jobs.facts())["JobDeleted"] == MANY
     configs = {config["metadata"]["name"] for config in await jobs.objects(CONFIG_MAPS)}
     assert configs <= {"fresh", "kube-root-ca.crt"}
@@ -146,7 +146,7 @@ def _one_of_many(index: int) -> Object:
 
 
 async def test_jobs_survive_kill_9_of_the_api_server(jobs: JobServiceHarness, control_plane: Cluster) -> None:
-    """Watches are cut and calls fail at any moment; every pod is made once, and every fact is said once."""
+    """Watches are cut and calls fail at any moment; each pod is made, each fact published once."""
     await jobs.start()
     made: dict[str, set[str]] = {}
     watching = asyncio.create_task(_remember_pods(jobs, made))

@@ -31,9 +31,9 @@ def job_of(name: str, namespace: str, workers: int, cpu: str, **ref: Any) -> Obj
         workers,
         containers=[container],
         tolerations=[toleration(namespace)],
-        # In place of the set's claim, which nobody has bound here.
+        # In place of the set's claim, which is not bound here.
         volumes=[{"name": SET, "emptyDir": {}}],
-        # Nobody here confirms that a pod on a node has ended.
+        # No kubelet confirms here that a pod has ended.
         terminationGracePeriodSeconds=0,
     )
     ref = {"name": SET, "mountPath": "/data", **ref}
@@ -91,7 +91,7 @@ async def test_workers_run_beside_their_data_spill_over_or_wait_as_asked(
 async def test_ranks_are_restarted_when_a_node_does_not_get_the_mount_of_their_data_back(
     jobs: JobServiceHarness, nodes: list[str]
 ) -> None:
-    """All of them, from the last checkpoint; a mount that comes back at once restarts nobody."""
+    """All of them, from the last checkpoint; a mount that comes back at once restarts no rank."""
     first, second, _ = nodes
     await cache_on(jobs, [first, second])
     await jobs.start()
@@ -113,18 +113,18 @@ async def test_ranks_are_restarted_when_a_node_does_not_get_the_mount_of_their_d
         now = await uids(jobs)
         return len(now) == 2 and not now & before
 
-    await eventually(all_new, what="both ranks are made anew")
+    await eventually(all_new, what="both ranks are replaced")
     await jobs.set_pods(key, "Running")
     await jobs.wait_phase(key, "Running")
 
 
 async def uids(jobs: JobServiceHarness) -> set[str]:
-    """Of all pods there are."""
+    """The uids of all pods."""
     return {pod["metadata"]["uid"] for pod in await jobs.objects(PODS)}
 
 
 async def lose_mount(jobs: JobServiceHarness, node: str, seconds_ago: float) -> None:
-    """What dataset-controller writes and publishes when an agent reports so."""
+    """Write and publish what dataset-controller does after such a report of an agent."""
     since = seconds_stamp(datetime.now(UTC) - timedelta(seconds=seconds_ago))
     lost = [{"node": node, "since": since, "reason": "MountLost", "message": "the client has ended"}]
     status = {"phase": "PartialReady", "runtimeStatus": {"readyReplicas": 1, "lostMounts": lost}}

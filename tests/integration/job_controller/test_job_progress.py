@@ -27,7 +27,7 @@ from paddlewheel.testkit.services import Service
 from paddlewheel.testkit.wait import eventually
 
 LIBRARY = Path(paddlewheel_progress.__file__).parent.parent
-# Reports a step whenever it is told one.
+# Reports each step that it reads.
 TRAINING = """
 import sys
 import paddlewheel_progress as progress
@@ -72,7 +72,7 @@ class ProgressHarness:
         return service
 
     async def environment(self, key: Key, replica: str = "") -> Environment:
-        """What the container of the job's first worker gets, with the port of the replica."""
+        """The environment of the job's first worker, with the port of the replica."""
         pod = await self.jobs.cluster.get(PODS, self.jobs.key(f"{key.name}-worker-0"))
         env = {e["name"]: e["value"] for e in pod["spec"]["containers"][0]["env"] if "value" in e}
         if replica:
@@ -87,7 +87,7 @@ class ProgressHarness:
             return answer.status, await answer.text()
 
     async def wait_progress(self, key: Key, step: int) -> dict[str, Any]:
-        """Until the status has this step."""
+        """Wait until the status has this step."""
 
         async def there() -> dict[str, Any] | None:
             progress = (await self.jobs.status(key)).get("progress") or {}
@@ -115,7 +115,7 @@ class ProgressHarness:
 
 @asynccontextmanager
 async def training(environment: Environment) -> AsyncIterator[Tell]:
-    """A script as a process; it is told which step it has done."""
+    """A script as a process. It reads the steps that it has done."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",

@@ -103,7 +103,7 @@ async def test_a_replica_killed_in_the_middle_of_gang_restarts_loses_nothing_to_
             await _run(jobs, key)
         for key in keys:
             await _fail(jobs, key)
-        # Recorded by the first pass; ended and made anew by later ones.
+        # Recorded by the first pass; ended and replaced by later ones.
         await eventually(partial(_has_restarted, jobs, shares["one"]), every=0.01)
         await one.kill()
         await eventually(partial(_have_epoch, jobs, keys), what="all jobs are in epoch 1")

@@ -1,6 +1,6 @@
 """Jobs in queues of the real Kueue, beside a real API server; the test plays the kubelets.
 
-Kueue runs without its webhooks, which need a Service: nothing but its defaults and its refusals is lost.
+Kueue runs without its webhooks, which need a Service: only its defaults and its refusals are lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EXPECTED: tuple[tuple[Resource, Object], ...] = (
     (VALIDATING, {"name": "kueue-validating-webhook-configuration"}),
     (MUTATING, {"name": "kueue-mutating-webhook-configuration"}),
 )
-"""What Kueue looks for before it starts; its configurations of webhooks name none."""
+"""Kueue looks for it before it starts; its configurations of webhooks name none."""
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +146,7 @@ async def make_queue(jobs: JobServiceHarness, cpu: int) -> Key:
 def queued_job(name: str, **spec: Any) -> Object:
     """Two workers of two cores each."""
     container = {"name": "main", "image": "example/train:1", "resources": {"requests": {"cpu": "2"}}}
-    # Nobody here confirms that a pod on a node has ended.
+    # No kubelet confirms here that a pod has ended.
     worker = make_role(2, containers=[container], terminationGracePeriodSeconds=0)
     job = make_paddle_job(name, **{"cleanPodPolicy": "Always", "worker": worker, **spec})
     job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": QUEUE}

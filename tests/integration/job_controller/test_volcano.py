@@ -50,7 +50,7 @@ POD_GROUP_CRD: Object = {
                 "name": VOLCANO_POD_GROUPS.version,
                 "served": True,
                 "storage": True,
-                # As published: the status is no subresource.
+                # The published CRD has no subresource either.
                 "subresources": {},
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": _PARTS}},
             }

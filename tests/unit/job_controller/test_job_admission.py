@@ -1,4 +1,4 @@
-"""What lets a job in: a sensible manifest, a ready data set, free host ports; and what lets it go."""
+"""The admission of a job: a sensible manifest, a ready data set, free host ports. And its release."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus, RoleStatus
 from job_controller.core.model import Observed, Options
 from job_controller.core.parse import parse_job
-from job_controller.core.parts import PortClaim, SampleSet
+from job_controller.core.parts import PortBlock, PortClaim, SampleSet
 from job_controller.features.dataset.rules import decide_gate, needs_sample_set
-from job_controller.features.host_ports.rules import PortBlock, claim_ports
+from job_controller.features.host_ports.rules import claim_ports
 from paddlewheel.contracts.conditions import Condition
 from paddlewheel.contracts.keys import Key
 from paddlewheel.operator.domain.plan import Trouble
@@ -133,10 +133,6 @@ def test_host_ports_are_deterministic_and_never_overlap() -> None:
     other = claim_ports(Observed(job, port_claims=claims), (35000, 65000)).port
     assert other is not None
     assert abs(other - (first + 7)) >= 20
-
-
-def test_other_networks_use_the_base_port() -> None:
-    assert claim_ports(Observed(make_job(worker=make_role())), (35000, 65000)) == PortBlock(36000)
 
 
 def test_host_ports_run_out() -> None:

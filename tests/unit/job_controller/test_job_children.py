@@ -259,16 +259,16 @@ async def test_a_deleted_pod_that_does_not_go_is_named_with_the_remedy(harness: 
     await harness.catch_up()
     await harness.advance(0.2)
     assert (await harness.status(key))["reason"] == "Restarting", "it has its grace period"
-    # Nothing more happens, so nothing but the clock can wake the job.
+    # Nothing more happens, so only the clock can wake the job.
     await harness.advance(31)
     status = await harness.status(key)
     assert (status["phase"], status["reason"]) == ("Restarting", "PodStuckTerminating")
     assert status["message"] == (
         "pod demo-worker-1 was deleted and should be gone since 2026-01-01T00:00:00Z, but has the finalizers"
-        " example.com/held, which whoever set them has to remove"
+        " example.com/held, which their owners have to remove"
     )
     warnings = [event for event in await harness.kubernetes_events() if event.type == "Warning"]
-    lost = "all pods are made anew: pod demo-worker-1 was deleted"
+    lost = "all pods are replaced: pod demo-worker-1 was deleted"
     assert {(event.reason, event.message) for event in warnings} == {
         ("Restarted", lost),
         (status["reason"], status["message"]),
@@ -486,7 +486,7 @@ async def test_a_pod_that_waits_for_names_no_more_is_not_told(open_harness: Open
 
 
 async def old_service(harness: JobHarness, key: Key, name: str) -> None:
-    """As the original operator made them, for every pod in every network: the job's, without labels."""
+    """Services like those of the original operator, for every pod in every network, without labels."""
     job = await harness.get(key)
     owner = {
         "apiVersion": "batch.paddlepaddle.org/v1",
@@ -553,7 +553,7 @@ async def test_a_config_map_that_is_deleted_by_hand_is_made_again_and_restarts_n
     assert await harness.config(key) == before
     assert await harness.restarts(key) == (0, {})
     assert list(map(uid_of, await harness.objects(PODS))) == list(map(uid_of, pods))
-    # A container that is started now finds what the others were told, so a lost pod restarts them as before.
+    # A container that is started now finds what the others have read, so a lost pod restarts them as before.
     await harness.delete(key, CONFIG_MAPS)
     await harness.delete(Key("default", WORKERS[0]), PODS)
     await harness.settle(key)

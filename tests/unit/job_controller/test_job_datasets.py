@@ -9,7 +9,6 @@ import pytest
 from tests.unit.job_controller.conftest import JobHarness, OpenHarness
 
 from job_controller.observe import JobObserver
-from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.envelope import Event
 from paddlewheel.contracts.events import make_event
 from paddlewheel.contracts.generated.common_v1 import ObjectRef
@@ -40,6 +39,21 @@ def ready_fact(name: str = "digits") -> Event:
     ref = ObjectRef(namespace="default", name=name, uid="s-1")
     data = SampleSetReady(sample_set=ref, partitions=2)
     return make_event(data, id=f"s-1/{name}", source="test", namespace="default", uid="s-1", time=NOW)
+
+
+async def test_a_foreign_config_map_is_looked_for_when_the_set_is_ready(harness: JobHarness) -> None:
+    await make_sample_set(harness.cluster, SET, partitions=2)
+    await set_sample_set_phase(harness.cluster, SET, "Syncing")
+    key = await harness.create(job_with_data())
+    with harness.recorded_calls() as calls:
+        await harness.settle(key)
+    assert ("get", "samplesets", "digits") in calls
+    assert ("get", "configmaps", "demo") not in calls
+
+    await set_sample_set_phase(harness.cluster, SET, "Ready")
+    with harness.recorded_calls() as calls:
+        await harness.settle(key)
+    assert ("get", "configmaps", "demo") in calls
 
 
 async def test_pods_wait_for_the_set_and_then_prefer_their_partitions(harness: JobHarness) -> None:
@@ -139,10 +153,7 @@ async def test_facts_of_the_minute_before_the_start_are_read(
     """One that is published between the first look at a data set and the first read from the bus."""
     read: list[str] = []
 
-    async def note(_: JobObserver, delivery: Delivery) -> None:
-        read.append(delivery.event.id)
-
-    monkeypatch.setattr(JobObserver, "sample_set_changed", note)
+    monkeypatch.setattr(JobObserver, "received", lambda _, delivery: read.append(delivery.event.id))
     await fakes.bus.publish(ready_fact("old"))
     await fakes.clock.advance(61)
     await fakes.bus.publish(ready_fact("new"))
@@ -177,7 +188,7 @@ async def lose_mount(
     reason: str = "MountLost",
     phase: str = "PartialReady",
 ) -> None:
-    """As dataset-controller says it."""
+    """Write the status and the fact of dataset-controller."""
     since = harness.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     lost = {"partition": 1, "node": node, "since": since, "reason": reason, "message": "juicefs mount ended"}
     status = {"phase": phase, "runtimeStatus": {"readyReplicas": mounted, "lostMounts": [lost]}}
@@ -252,6 +263,16 @@ async def test_a_mount_that_was_stopped_on_purpose_gets_the_time_that_a_roll_out
     await harness.advance(61)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"MountLost": 1}), "it does not come back"
+
+
+async def test_a_job_with_a_wrong_spec_does_not_check_its_data_set(harness: JobHarness) -> None:
+    key = await running_on_nodes(harness)
+    await lose_mount(harness, "node-1")
+    await harness.settle(key)
+    await harness.patch(key, {"spec": {"backoffLimit": -1}})
+    await harness.settle(key)
+    await harness.advance(600)
+    assert (await harness.settle(key)).requeue_after is None
 
 
 async def test_ranks_left_on_a_node_are_restarted_though_the_set_is_ready_on_others(

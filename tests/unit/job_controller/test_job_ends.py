@@ -74,7 +74,7 @@ async def test_a_worker_that_has_succeeded_is_not_run_again_when_its_pod_is_gone
     key = await harness.to_running(collective())
     await harness.end_pods("demo-worker-0", message='{"accuracy": 0.97}')
     await harness.settle(key)
-    # As by the garbage collection of terminated pods, or by a drain.
+    # The garbage collection of terminated pods and a drain do this.
     await harness.delete(Key("default", "demo-worker-0"), PODS)
     await harness.settle(key)
     assert await harness.pod_names() == ["demo-worker-1"]
@@ -107,7 +107,7 @@ async def test_a_worker_that_succeeded_does_not_hide_the_failure_of_another(harn
 
 
 async def test_a_worker_that_a_drain_ends_has_not_succeeded(harness: JobHarness) -> None:
-    """It ends with 0 because it was told to."""
+    """It ends with 0 because of its deletion."""
     worker = make_role(2)
     worker["template"]["metadata"] = {"finalizers": ["example.com/held"]}
     key = await harness.to_running(collective(worker=worker))

@@ -194,7 +194,7 @@ def test_host_network_uses_the_jobs_block_everywhere() -> None:
 
 
 def own_port(config: Mapping[str, str], pod: Object) -> str:
-    """What the kubelet makes of the pod's PADDLE_PORT."""
+    """The value that the kubelet gives the pod's PADDLE_PORT."""
     ref = env_of(pod)["PADDLE_PORT"]["configMapKeyRef"]
     assert ref["name"] == "demo"
     return config[ref["key"]]
@@ -218,7 +218,7 @@ def test_pods_of_a_job_on_one_node_have_different_ports_and_all_others_know_them
 def test_a_trainer_on_the_hosts_network_finds_itself_in_the_list() -> None:
     env = env_of(render(make_job(intranet="Host", worker=make_role(2)), index=1, port=40020))
     assert env["PADDLE_CURRENT_ENDPOINT"] == "$(POD_IP):$(PADDLE_PORT)"
-    # A variable is expanded only where those it names stand before it.
+    # A variable is expanded only after the variables that it names.
     assert list(env).index("PADDLE_PORT") < list(env).index("PADDLE_CURRENT_ENDPOINT")
 
 
@@ -295,5 +295,5 @@ def test_users_environment_wins_over_the_config_and_loses_to_the_direct_one() ->
     ]
     assert container["env"][0]["value"] == "1"
     assert container["env"][3]["value"] == "0"
-    # Of two sources with one key the later wins.
+    # The later one of two sources with one key wins.
     assert container["envFrom"] == [{"secretRef": {"name": "own"}}, {"configMapRef": {"name": "demo"}}]

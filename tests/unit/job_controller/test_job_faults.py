@@ -1,4 +1,4 @@
-"""What fails at one child, at the data set or in the code itself: shown as a condition, tried again later."""
+"""Failures at one child, at the data set or in the code itself: shown as a condition, tried again later."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_one_pod_that_cannot_be_created_hides_no_other(
         assert await blocked_by(harness, key) == ("True", "FailedCreate")
         message = (await harness.condition(key, "Blocked"))["message"]
         assert message == f"Pod default/demo-worker-2: {said}"
-        # Those that are there are followed: the trouble does not keep the counts from being written.
+        # The status follows the present pods: the trouble does not keep the counts from being written.
         await harness.run_pods()
         await harness.advance(0.2)
         assert (await harness.status(key))["worker"]["running"] == 4
@@ -264,7 +264,7 @@ async def test_a_deleted_job_that_cannot_be_parsed_goes(harness: JobHarness) -> 
 CUT = [
     pytest.param({"phase": "Failed", "reason": "Evicted"}, False, {"Evicted": 1}, id="failed"),
     pytest.param({}, True, {"PodDeleted": 1}, id="deleted"),
-    # What the pod said after the cut is not known, since it is gone.
+    # The output of the pod after the cut is not known, since it is gone.
     pytest.param({"phase": "Failed", "reason": "Evicted"}, True, {"PodDeleted": 1}, id="failed and deleted"),
 ]
 

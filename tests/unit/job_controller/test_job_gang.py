@@ -1,4 +1,4 @@
-"""Gangs: which kind of PodGroup a job gets, what is in it, which pods take part, what is said about it."""
+"""Gangs: the kind of PodGroup of a job, its content, which pods take part, what is reported about it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from job_controller.core.job import Job
 from job_controller.core.job_status import GangStatus, JobStatus, RoleStatus
 from job_controller.core.model import Observed, Options
 from job_controller.core.parse import parse_job, parse_pod_group
-from job_controller.core.parts import PodGroup
+from job_controller.core.parts import Gang, PodGroup
 from job_controller.core.pods import Pod, PodState
 from job_controller.core.render import Frame, render_pod
 from job_controller.features import with_features
-from job_controller.features.gang.choice import Gang, choose_gang, decide_gang
+from job_controller.features.gang.choice import choose_gang, decide_gang
 from job_controller.features.gang.ignored import gang_events
 from job_controller.features.gang.render import pod_shape, render_pod_group
 from job_controller.features.gang.resources import are_equal, least_resources
@@ -126,7 +126,7 @@ def test_the_gang_of_an_elastic_job_is_what_it_can_train_with() -> None:
 
 
 def seen_of(job: Job, *pods: Pod, recorded: GangKind | None = None, **fields: Any) -> Observed:
-    """With what the status says about the gang."""
+    """An observation with the gang of the status."""
     gang = None if recorded is None else GangStatus(recorded, "demo", len(job.pod_ids))
     job = replace(job, status=replace(job.status, gang=gang))
     return with_features(Observed(job, pods, **({"gang_kinds": BOTH} | fields)))
@@ -139,9 +139,9 @@ def group_of(kind: GangKind, size: int = 2, **fields: Any) -> PodGroup:
 
 def test_pods_keep_the_kind_that_they_were_made_with() -> None:
     job, pod = make_job(**(PLAIN | QUEUED)), make_pod("worker", 0)
-    assert decide_gang(seen_of(job, recorded=NATIVE), "Auto").kind is VOLCANO, "there are no pods"
-    assert decide_gang(seen_of(job, pod, recorded=NATIVE), "Auto").kind is NATIVE
-    late = decide_gang(seen_of(job, pod), "Auto")
+    assert decide_gang(seen_of(job, recorded=NATIVE)).kind is VOLCANO, "there are no pods"
+    assert decide_gang(seen_of(job, pod, recorded=NATIVE)).kind is NATIVE
+    late = decide_gang(seen_of(job, pod))
     assert late.kind is NONE
     assert "no effect yet" in late.ignored
     assert "paddlepaddle.org/restart" in late.ignored
@@ -149,7 +149,7 @@ def test_pods_keep_the_kind_that_they_were_made_with() -> None:
 
 def test_pods_made_before_a_crash_belong_to_the_pod_group_that_is_there() -> None:
     seen = seen_of(make_job(**(PLAIN | ASKED)), make_pod("worker", 0), pod_groups=(group_of(NATIVE),))
-    assert decide_gang(seen, "Auto").kind is NATIVE
+    assert decide_gang(seen).kind is NATIVE
 
 
 # What is in it
@@ -345,7 +345,7 @@ def test_a_native_gang_of_another_size_is_made_anew_before_it_has_run() -> None:
     assert find_change(begun) is None
 
 
-# What is said
+# Reports
 
 LACKS = "0/1 nodes are available: 1 Insufficient {}. preemption: 0/1 nodes are available: 1 No victims."
 HAS_ROOM = (

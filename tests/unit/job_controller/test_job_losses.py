@@ -1,4 +1,4 @@
-"""What a lost pod counts as, its own end or its deletion; which of two decides; how long restarts wait."""
+"""The cause of a lost pod, its own end or its deletion; which of two decides; how long restarts wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def collective(**spec: Any) -> Object:
 
 
 async def end(harness: JobHarness, pod: Key, exit_code: int = 0, **status: Any) -> None:
-    """Nobody looks yet."""
+    """There is no pass yet."""
     await harness.set_status(pod, ended_status(exit_code=exit_code, **status), PODS)
 
 

@@ -39,6 +39,9 @@ def sizes(root: object) -> dict[str, int]:
         known.add(id(value))
         if isinstance(value, Sized) and isinstance(value, Mapping | set | list):
             found[path] = len(value)
+        elif isinstance(value, tuple):
+            for index, part in enumerate(value):
+                look(f"{path}[{index}]", part)
         elif type(value).__module__.startswith(OWN):
             for name, part in _parts(value):
                 look(f"{path}.{name}", part)
@@ -94,17 +97,38 @@ async def die(harness: JobHarness, number: int) -> None:
     await harness.advance(120)
 
 
-async def test_a_replica_forgets_a_thousand_objects(
-    open_harness: OpenHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kinds: list[PaddleJobKind] = []
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> list[PaddleJobKind]:
+    """The services that were started."""
+    started: list[PaddleJobKind] = []
 
     class Kind(PaddleJobKind):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            kinds.append(self)
+            started.append(self)
 
     monkeypatch.setattr(app, "PaddleJobKind", Kind)
+    return started
+
+
+async def test_a_data_set_that_no_job_uses_is_forgotten(
+    open_harness: OpenHarness, kinds: list[PaddleJobKind]
+) -> None:
+    async with open_harness() as harness:
+        for name in ("one", "two"):
+            await make_sample_set(harness.cluster, Key("default", name))
+            await set_sample_set_phase(harness.cluster, Key("default", name), "Ready")
+        data = {"name": "one", "mountPath": "/data"}
+        key = await harness.to_running(make_paddle_job(worker=make_role(1), sampleSetRef=data))
+        await harness.patch(key, {"spec": {"sampleSetRef": {"name": "two"}}})
+        await harness.settle(key)
+        found = {path: size for path, size in sizes(kinds[0]).items() if path.endswith("._well_sets")}
+        assert list(found.values()) == [1], found
+
+
+async def test_a_replica_forgets_a_thousand_objects(
+    open_harness: OpenHarness, kinds: list[PaddleJobKind]
+) -> None:
     async with open_harness() as harness:
         with harness.intercepted(forbid_sets):
             before = sizes(kinds[0])

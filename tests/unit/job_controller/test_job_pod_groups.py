@@ -36,12 +36,12 @@ async def let_in(harness: JobHarness, phase: str = "Inqueue") -> None:
 
 
 async def protect(harness: JobHarness) -> None:
-    """As the API server does: the PodGroup stays as long as it has pods."""
+    """Play the API server: the PodGroup stays as long as it has pods."""
     await harness.patch(KEY, {"metadata": {"finalizers": [PROTECTED]}}, POD_GROUPS)
 
 
 async def release(harness: JobHarness) -> None:
-    """As the controller manager does once the pods are gone."""
+    """Play the controller manager once the pods are gone."""
     await harness.patch(KEY, {"metadata": {"finalizers": []}}, POD_GROUPS)
 
 
@@ -343,6 +343,18 @@ async def test_a_kind_that_the_administrator_demands_and_that_is_missing_blocks(
         blocked = await harness.condition(KEY, "Blocked")
         assert (blocked["status"], blocked["reason"]) == ("True", "FailedCreate")
         assert "Volcano PodGroup default/demo" in blocked["message"]
+
+
+async def test_a_running_job_shows_at_once_that_the_administrator_demands_a_gang_now(
+    open_harness: OpenHarness,
+) -> None:
+    async with open_harness() as harness:
+        await harness.to_running(make_paddle_job(worker=make_role(2)))
+    async with open_harness(gang_scheduling="Volcano") as harness:
+        await harness.settle(KEY)
+        ignored = await harness.condition(KEY, "SchedulingPolicyIgnored")
+        assert ignored["status"] == "True"
+        assert "spec.schedulingPolicy has no effect yet" in ignored["message"]
 
 
 async def test_what_is_not_wanted_is_not_even_watched(open_harness: OpenHarness) -> None:

@@ -49,7 +49,7 @@ def gate_status(state: Object) -> Object:
         (gate_status({"terminated": {"exitCode": 0}}), PodState.STARTING),
         (running_status("10.0.0.1", ready=False), PodState.STARTING),
         ({"phase": "Running"}, PodState.STARTING),
-        # The kubelet says for a second that a container has ended before it says that the pod has.
+        # The kubelet reports the end of a container a second before the end of the pod.
         (ended_status() | {"phase": "Running"}, PodState.RUNNING),
         (ended_status(exit_code=1) | {"phase": "Running"}, PodState.STARTING),
         (running_status("10.0.0.1"), PodState.RUNNING),

@@ -19,7 +19,7 @@ from job_controller.core.phase import decide_phase
 from job_controller.core.pods import Failure, PodState
 from job_controller.core.restart_policy import restart_policy
 from job_controller.core.results import decide_results
-from job_controller.features.stuck.overdue import overdue_in, overdue_message, overdue_pod
+from job_controller.features.stuck.overdue import overdue_message, overdue_pod, overdue_times
 from job_controller.features.words.rules import unknown_words
 from paddlewheel.testkit.paddlejobs import make_role
 
@@ -195,7 +195,8 @@ def test_a_deleted_pod_is_overdue_half_a_minute_after_its_grace_period(
     leaving = make_pod("worker", 1, state=P, terminating=True, ends_by="2026-01-01T00:00:00Z")
     seen = Observed(make_job(worker=make_role(2)), (make_pod("worker", 0), leaving))
     assert (overdue_pod(seen, ends + timedelta(seconds=after)) == leaving) is found
-    assert overdue_in(seen, ends + timedelta(seconds=after)) == left
+    at = ends + timedelta(seconds=after)
+    assert seen.looking_at(overdue_times(seen), at).next_look == left
 
 
 def test_a_pod_whose_place_nobody_needs_is_never_overdue() -> None:
@@ -205,4 +206,4 @@ def test_a_pod_whose_place_nobody_needs_is_never_overdue() -> None:
     done = JobStatus(roles={"worker": RoleStatus(succeeded_indexes=(1,))})
     finished = Observed(replace(make_job(worker=make_role(2)), status=done), (leaving,))
     for seen in (surplus, finished):
-        assert (overdue_pod(seen, late), overdue_in(seen, late)) == (None, None)
+        assert (overdue_pod(seen, late), list(overdue_times(seen))) == (None, [])

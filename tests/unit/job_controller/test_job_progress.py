@@ -1,4 +1,4 @@
-"""Reports of training programs: who may send them, what they become, and what is said when none comes."""
+"""Reports of training programs: who may send them, what they become, and the status when none comes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_key_that_cannot_be_used_names_the_variable(tmp_path: Path) -> None:
     assert settings.read_progress_access() == ProgressAccess("http://x:8080", KEY)
 
 
-# What a report says
+# The content of a report
 
 
 def test_a_report_becomes_progress_and_a_fact() -> None:
@@ -234,7 +234,7 @@ async def test_jobs_that_are_quiet_may_report_again_and_are_forgotten() -> None:
     assert len(limit) == 1
 
 
-# When none comes any more
+# No further reports
 
 REPORTED = NOW - timedelta(seconds=100)
 
@@ -272,7 +272,7 @@ def left_of(
         ({"progress": {"stallSeconds": 30}}, 0),
         ({"phase": "Starting"}, None),
         ({"phase": "Completed"}, None),
-        # Of the pods before: these may load for long. Or before this service could have heard it.
+        # A report of former pods: the present ones may load for long. Or this service did not listen yet.
         ({"running_since": NOW - timedelta(seconds=10)}, None),
         ({"listening_since": NOW - timedelta(seconds=5)}, 115),
     ],
@@ -308,7 +308,7 @@ async def uid_of(harness: JobHarness, key: Key) -> str:
 
 
 def posts(replica: OperatorReplica) -> list[web.RouteDef]:
-    """Where reports are received."""
+    """The routes that receive reports."""
     return [route for route in replica.operator.routes if route.method == "POST"]
 
 
@@ -321,7 +321,7 @@ async def post(
     token: str | None = None,
     length: int | None = None,
 ) -> int:
-    """The status of the answer. `epoch`: of the pod. `length`: what the request says of its body."""
+    """The status of the answer. `epoch`: the pod's. `length`: the header of the request."""
     body = report if isinstance(report, bytes) else json.dumps(report).encode()
     stream = StreamReader(Mock(), 2**16, loop=asyncio.get_running_loop())
     stream.feed_data(body)
@@ -379,7 +379,7 @@ async def test_reports_are_written_seldom_and_the_newest_counts(harness: JobHarn
             assert await post(harness, uid, {"step": second}) == 204
             await harness.advance(1.0)
 
-    # At 0, 10 and 20 s: the watch tells a moment later what was written.
+    # At 0, 10 and 20 s: the watch shows a write a moment later.
     assert 3 <= writes["patch-status", "paddlejobs"] <= 4
     assert [fact.step for fact in told(harness)] == sorted({fact.step for fact in told(harness)})
     await harness.advance(10.0)
@@ -460,7 +460,7 @@ async def test_a_report_that_waits_while_the_job_restarts_is_dropped(harness: Jo
 
 
 async def test_a_late_report_does_not_take_the_place_of_a_newer_epochs(harness: JobHarness) -> None:
-    """As in a replica whose cache does not show the restart yet."""
+    """The cache of a replica may not show the restart yet."""
     key, uid = await to_running(harness, backoffLimit=1)
     assert await post(harness, uid, {"step": 7}, epoch=1) == 204
     assert await post(harness, uid, {"step": 120}, epoch=0) == 204

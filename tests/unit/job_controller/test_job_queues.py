@@ -41,7 +41,7 @@ def condition(type_: str, status: bool, reason: str, message: str = "") -> Objec
 
 
 async def decide(harness: JobHarness, *conditions: Object, flavor: str = "") -> None:
-    """What Kueue writes."""
+    """The status that Kueue writes."""
     assigned = {"name": "worker", "count": 2, "flavors": {"cpu": flavor}}
     admission = {"clusterQueue": "all", "podSetAssignments": [assigned]} if flavor else None
     await harness.set_status(WORKLOAD, {"admission": admission, "conditions": [*conditions]}, WORKLOADS)

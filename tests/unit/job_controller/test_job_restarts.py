@@ -427,7 +427,7 @@ async def test_servers_end_when_the_workers_have_succeeded_though_pods_are_kept(
 
 
 async def test_annotations_of_a_template_are_not_taken_for_our_own(harness: JobHarness) -> None:
-    """As `kubectl rollout restart` writes one, or a user copies them from a pod."""
+    """`kubectl rollout restart` writes one, and users copy annotations from pods."""
     worker = make_role(2)
     ours = {
         "paddlepaddle.org/restart": "2026",
@@ -446,7 +446,7 @@ async def test_annotations_of_a_template_are_not_taken_for_our_own(harness: JobH
 
 
 async def test_a_size_that_pods_may_have_read_is_not_changed_under_them(harness: JobHarness) -> None:
-    """Containers read the ConfigMap before their kubelet says that they run."""
+    """Containers read the ConfigMap before their kubelet reports that they run."""
     key = await harness.create(collective(worker=make_role(3)))
     await harness.settle(key)
     for index in range(3):

@@ -1,4 +1,4 @@
-"""A job that somebody must help says so once per cause: as a fact, an event and in its status."""
+"""A job that its user must help has each cause once: as a fact, an event and in its status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def waiting(reason: str, message: str = "", last_state: Object | None = None) -> Object:
-    """Of a pod whose container waits."""
+    """The status of a pod whose container waits."""
     container = {
         "name": "main",
         "image": "example/train:1",
@@ -165,7 +165,7 @@ async def be_unprepared(harness: JobHarness, pod: Key) -> None:
 
 
 async def tell_about(harness: JobHarness, pod: Key, message: str, reason: str = "FailedMount") -> None:
-    """What a kubelet writes."""
+    """The Event that a kubelet writes."""
     about = {"uid": (await harness.get(pod, PODS))["metadata"]["uid"]}
     count = len(await harness.objects(EVENTS))
     event = {"type": "Warning", "reason": reason, "message": message, "involvedObject": about}

@@ -1,4 +1,4 @@
-"""What `kubectl get pdj` shows: reason, message, ready and duration, without a write of their own."""
+"""The columns of `kubectl get pdj`: reason, message, ready and duration, without a write of their own."""
 
 from __future__ import annotations
 

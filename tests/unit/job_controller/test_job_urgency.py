@@ -1,4 +1,4 @@
-"""Which change of a pod is acted on without waiting for others, found out in constant time."""
+"""A change of a pod that does not wait for other changes is found in constant time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_only_what_may_change_the_phase_is_urgent(
 
 
 class Tallied:
-    """A tally that has taken in what the test says."""
+    """A tally with the changes of a test."""
 
     def __init__(self) -> None:
         self.tally = PodTally()

@@ -49,7 +49,8 @@ def build(settings: Settings, host: Host) -> Operator:
     watch = make_watch(host.api, settings.namespace, host.clock, settings.gang_scheduling)
     operator = Operator(names.SERVICE, settings, host, watch=watch, component=names.COMPONENT)
     metrics, access = ControllerMetrics("jobs"), settings.read_progress_access()
-    observer = JobObserver(watch, host.api, Reads(host.clock), host.clock, since=host.clock.now())
+    reads, now = Reads(host.clock), host.clock.now()
+    observer = JobObserver(watch, host.api, reads, host.clock, settings.gang_scheduling, since=now)
     executor = Executor(host.api, RESOURCES, watch.stores, host.clock, claim)
     options = replace(settings.options, progress=access)
     kind = PaddleJobKind(observer, executor, options, metrics)
@@ -62,7 +63,7 @@ def build(settings: Settings, host: Host) -> Operator:
     )
 
     async def sample_set_changed(delivery: Delivery) -> None:
-        await observer.sample_set_changed(delivery)
+        observer.received(delivery)
         await wakes.sample_set_changed(delivery)
 
     # Every replica needs every fact.

@@ -76,7 +76,6 @@ class Settings(OperatorSettings):
             elastic_server=self.elastic_server,
             deletion_patience=self.deletion_patience,
             gate_recheck=self.gate_recheck,
-            gang_scheduling=self.gang_scheduling,
         )
 
     def read_progress_access(self) -> ProgressAccess | None:

@@ -97,6 +97,8 @@ class Leases:
         """Read each Lease that was not read lately."""
         now = self._clock.monotonic()
         due = [k for k in keys if k not in self._asked_at or now >= self._asked_at[k] + self._interval]
+        if not due:
+            return
         self._asked_at |= dict.fromkeys(due, now)
         listed = frozenset(await self._list(due))
         await gather_bounded(self._ask(key) for key in due if key not in listed)

@@ -6,38 +6,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from job_controller.core import names
 from job_controller.core.environment import epoch_of
-from job_controller.core.feature import Feature
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus
 from job_controller.core.model import Observed, with_pods
 from job_controller.core.parse import parse_job, parse_pod_group, parse_workload
 from job_controller.core.phase import missing_pods, needs_config_name, service_names
 from job_controller.core.pods import Pod
-from job_controller.features import with_features
-from job_controller.features.dataset import DataSet
-from job_controller.features.dataset.observe import SampleSets
-from job_controller.features.elastic import Elastic
-from job_controller.features.elastic.observe import RoomOfOthers
+from job_controller.features import FEATURES, with_features
+from job_controller.features.dataset.rules import decide_gate
 from job_controller.features.gang.children import CHILD
-from job_controller.features.host_ports import HostPorts
-from job_controller.features.host_ports.observe import PortClaims
-from job_controller.features.kept_logs import KeptLogs
-from job_controller.features.kept_logs.observe import LastLines
-from job_controller.features.kueue import Kueue
-from job_controller.features.kueue.observe import QueueObjects
 from job_controller.features.kueue.rules import workload_key
-from job_controller.features.silent_nodes import SilentNodes
-from job_controller.features.silent_nodes.observe import NodeLeases
-from job_controller.features.start_gate import StartGate
-from job_controller.features.start_gate.observe import OpenGates
-from job_controller.features.stuck import Stuck
-from job_controller.features.stuck.observe import PodEvents, Schedulers
 from job_controller.last_seen import Departures, Endings
 from job_controller.rank_delays import RankDelays
-from job_controller.reading import Reader
+from job_controller.reading import Reader, Sources
 from job_controller.watch import BY_OWNER, JOB, owner_of
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.keys import Key
@@ -46,6 +31,7 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import NotFound, Permanent
 from paddlewheel.kube.objects import controller_uid, id_of, uid_of
 from paddlewheel.kube.ports import CONFIG_MAPS, Change, Cluster, Object
+from paddlewheel.operator.domain.plan import Applied
 from paddlewheel.operator.memo import Memo
 from paddlewheel.operator.reads import Reads
 from paddlewheel.operator.watch import Watch
@@ -59,36 +45,30 @@ class JobObserver:
     Args:
         cluster: where objects are read that are not watched.
         reads: backs off for objects that cannot be read.
+        gang_scheduling: Auto, None, Volcano or Native.
         since: when this service began to receive reports of progress.
     """
 
     def __init__(
-        self, watch: Watch, cluster: Cluster, reads: Reads, clock: Clock, since: datetime | None = None
+        self,
+        watch: Watch,
+        cluster: Cluster,
+        reads: Reads,
+        clock: Clock,
+        gang_scheduling: str = "Auto",
+        *,
+        since: datetime | None = None,
     ) -> None:
         self._watch = watch
+        self._gang_scheduling = gang_scheduling
         self._since = since
         self._parse_job: Memo[Job] = Memo(parse_job)
         self._endings = Endings(clock)
         self._departures = Departures(watch.of(JOB), self._endings.parse)
         self._delays = RankDelays(clock)
         self._configs = Configs(cluster, reads)
-        self._sample_sets = SampleSets(watch, cluster, reads)
-        self._last_lines = LastLines(cluster)
-        self._leases: tuple[tuple[type[Feature], Reader], ...] = (
-            (Stuck, Schedulers(cluster, clock)),
-            (SilentNodes, NodeLeases(cluster, clock)),
-        )
-        self._by_feature: tuple[tuple[type[Feature], Reader], ...] = (
-            (HostPorts, PortClaims(watch, self._parsed)),
-            (StartGate, OpenGates(clock)),
-            (Elastic, RoomOfOthers(watch, clock, self._parsed, self._pods)),
-            (DataSet, self._sample_sets),
-            (Kueue, QueueObjects(cluster, reads)),
-            (Stuck, PodEvents(cluster, clock)),
-            *self._leases,
-            (KeptLogs, self._last_lines),
-        )
-        """The order is the order of the reads."""
+        sources = Sources(watch, cluster, reads, clock, self._parsed, self._pods)
+        self._by_feature = {listed.feature: listed.readers(sources) for listed in FEATURES}
         self._in_use: dict[Key, list[Reader]] = {}
         """The readers of the last pass over each job. A reader that is no longer needed forgets the job."""
         self._readers = (
@@ -96,50 +76,23 @@ class JobObserver:
             self._departures,
             self._endings,
             self._delays,
+            *chain.from_iterable(self._by_feature.values()),
             self._configs,
-            *(reader for _, reader in self._by_feature),
         )
 
     async def observe(self, key: Key) -> Observed | None:
         """None when the job is gone. Raises Permanent when it cannot be parsed."""
-        seen = self.observe_cached(key)
+        seen = self._with_caches(key)
         if seen is None:
             return None
-        is_live = seen.job.deleted_at is None and not seen.status.final
-        readers = [r for r in _applying(seen, self._by_feature) if is_live or r.reads_ended_jobs]
+        applying = (*self._applying(seen), self._configs)
+        readers = [reader for reader in applying if seen.job.is_live or reader.reads_ended_jobs]
         for reader in self._in_use.pop(key, ()):
             if reader not in readers:
                 reader.forget(key, seen.job.uid)
         self._in_use[key] = readers
-        if is_live:
-            seen = await self._configs.read(seen)
         for reader in readers:
             seen = await reader.read(seen)
-        return seen
-
-    async def with_leases(self, seen: Observed) -> Observed:
-        """The same, with schedulers and nodes whose Leases the decision depends on."""
-        for reader in _applying(seen, self._leases):
-            seen = await reader.read(seen)
-        return seen
-
-    def observe_cached(self, key: Key) -> Observed | None:
-        """The same without what has to be asked for: the data set, a foreign ConfigMap, Leases, logs."""
-        obj = self._watch.of(JOB).get(key)
-        if obj is None:
-            return None
-        job = self._parse_job(obj)
-        # First all caches, as they are at one time.
-        seen = Observed(job, services=self._services(job), listening_since=self._since)
-        if job.status.restarts:
-            seen = self._delays.cached(seen)
-        seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
-        seen = self._with_workload(self._with_pod_groups(seen))
-        if job.deleted_at is None and not job.status.final:
-            seen = self._with_former(seen)
-        seen = with_features(seen)
-        for reader in _applying(seen, self._by_feature):
-            seen = reader.cached(seen)
         return seen
 
     def heard(self, kind: str, change: Change) -> None:
@@ -149,14 +102,20 @@ class JobObserver:
         if change.type == "DELETED":
             self._parse_job.forget(change.obj)
 
+    def received(self, delivery: Delivery) -> None:
+        """A fact of another service has come."""
+        for reader in self._readers:
+            reader.received(delivery)
+
+    def applied(self, seen: Observed, applied: Applied) -> None:
+        """The actions of the pass with that observation were tried."""
+        for reader in self._readers:
+            reader.applied(seen, applied)
+
     def recorded(self, seen: Observed, status: JobStatus) -> None:
         """This status was written after that observation."""
         for reader in self._readers:
             reader.recorded(seen, status)
-
-    def done_with_logs(self, job_uid: str) -> None:
-        """They were kept, or never can be: they are not read again."""
-        self._last_lines.done(job_uid)
 
     def forget_job(self, key: Key, job_uid: str) -> None:
         """The job is gone, or belongs to another replica."""
@@ -164,9 +123,27 @@ class JobObserver:
         for reader in self._readers:
             reader.forget(key, job_uid)
 
-    async def sample_set_changed(self, delivery: Delivery) -> None:
-        """A fact about a data set has come, so the set is read again."""
-        await self._sample_sets.sample_set_changed(delivery)
+    def _with_caches(self, key: Key) -> Observed | None:
+        """All caches, as they are at one time."""
+        obj = self._watch.of(JOB).get(key)
+        if obj is None:
+            return None
+        job = self._parse_job(obj)
+        services, setting = self._services(job), self._gang_scheduling
+        seen = Observed(job, services=services, listening_since=self._since, gang_scheduling=setting)
+        if job.status.restarts:
+            seen = self._delays.cached(seen)
+        seen = self._with_config(with_pods(seen, self._pods(job), self._departures.of(job.uid)))
+        seen = self._with_workload(self._with_pod_groups(seen))
+        if job.is_live:
+            seen = self._with_former(seen)
+        seen = with_features(seen)
+        for reader in self._applying(seen):
+            seen = reader.cached(seen)
+        return seen
+
+    def _applying(self, seen: Observed) -> Iterator[Reader]:
+        return chain.from_iterable(self._by_feature[feature] for feature in seen.features)
 
     def _pods(self, job: Job) -> tuple[Pod, ...]:
         parsed = (self._endings.parse(raw) for raw in self._children(names.POD, job))
@@ -233,11 +210,6 @@ class JobObserver:
             return None
 
 
-def _applying(seen: Observed, readers: Iterable[tuple[type[Feature], Reader]]) -> Iterator[Reader]:
-    kinds = {type(feature) for feature in seen.features}
-    return (reader for kind, reader in readers if kind in kinds)
-
-
 class Configs(Reader):
     """Looks for a foreign ConfigMap, which is not watched without our label. Nothing is remembered."""
 
@@ -247,7 +219,8 @@ class Configs(Reader):
 
     async def read(self, seen: Observed) -> Observed:
         """Before the first pods of a job are made, which could never start beside a foreign ConfigMap."""
-        if seen.trouble is not None or not needs_config_name(seen):
+        is_due = needs_config_name(seen) and decide_gate(seen).is_open
+        if seen.trouble is not None or not is_due:
             return seen
         key = seen.job.key
         found = await self._reads.attempt(names.CONFIG_MAP, key, partial(self._check_config, seen.job))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from job_controller.core import names
 from job_controller.core.conclude import conclude
 from job_controller.core.facts import FACTS, Case
 from job_controller.core.job_status import JobStatus, Plan
@@ -41,8 +40,7 @@ class PaddleJobKind:
         owner = Owner(seen.job.uid, seen.job.generation)
         applied = await self._executor.apply(owner, todo.actions)
         self._metrics.created(applied.created)
-        if seen.logs and not any(t.kind == names.KEPT_LOGS and not t.is_refusal for t in applied.troubles):
-            self._observer.done_with_logs(seen.job.uid)
+        self._observer.applied(seen, applied)
         return applied
 
     def conclude(self, seen: Observed, todo: Plan, applied: Applied, now: datetime) -> Plan:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -18,19 +20,19 @@ from job_controller.core.facts import FACTS, Case
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus, Plan
 from job_controller.core.model import Observed, Options
-from job_controller.core.parts import SampleSet
 from job_controller.core.plan import plan
-from job_controller.features.dataset.rules import needs_sample_set
-from job_controller.features.kept_logs.rules import pods_to_read
-from job_controller.features.silent_nodes.observe import NAMESPACE
 from job_controller.observe import JobObserver
 from job_controller.watch import Wakes, make_watch
+from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.announcements import Announcement, Announcements, confirm, pending
+from paddlewheel.contracts.events import make_event
+from paddlewheel.contracts.generated.common_v1 import ObjectRef
+from paddlewheel.contracts.generated.datasets_v1 import SampleSetReady
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.merge_patch import merge_patch
-from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent
+from paddlewheel.core.errors import AlreadyExists, Conflict, NotFound, Permanent, Retry
 from paddlewheel.kube.objects import uid_of, version_of
-from paddlewheel.kube.ports import LEASES, Change, Object, Resource
+from paddlewheel.kube.ports import CONFIG_MAPS, LEASES, SAMPLE_SETS, Change, Object, Resource
 from paddlewheel.operator.domain.plan import Action, Applied, Create, Delete, Patch, Trouble, earliest
 from paddlewheel.operator.outbox import CONFIRM_GRACE_SECONDS
 from paddlewheel.operator.reads import Reads
@@ -38,38 +40,69 @@ from paddlewheel.operator.reconciler import object_ref
 from paddlewheel.operator.watch import Watch
 from paddlewheel.testkit.memory_cluster import MemoryCluster
 
-AT_ONCE = 0.25
-"""Seconds: a wake that only waits for others of its burst counts as due."""
-_RETRY_AFTER = 1.0
-_PUBLISH_RETRY = 5.0
+BURST_GRACE_SECONDS = 0.25
+"""A wake that only waits for other wakes of its burst counts as due."""
+_RETRY_INTERVAL_SECONDS = 1.0
+_PUBLISH_INTERVAL_SECONDS = 5.0
+DATA_SET = Key("default", "data")
+"""The data set of all jobs."""
 
 
-class NodeCluster(MemoryCluster):
-    """Has the Leases of nodes."""
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """The same loop for all observations: a new one for each would take longer than the observation."""
+    return asyncio.new_event_loop()
 
-    def __init__(self, kubelet: Kubelet) -> None:
-        super().__init__()
-        self._kubelet = kubelet
 
-    async def get(self, resource: Resource, key: Key) -> Object:
-        if resource is LEASES and key.namespace == NAMESPACE:
-            return self._kubelet.lease_of(key.name)
-        return await super().get(resource, key)
+def _report() -> Delivery:
+    """A fact about the data set."""
+    ref, at = ObjectRef(namespace=DATA_SET.namespace, name=DATA_SET.name, uid="s-1"), datetime.now(UTC)
+    ready = SampleSetReady(sample_set=ref, partitions=2)
+    event = make_event(ready, id="s-1/0", source="test", namespace=ref.namespace, uid=ref.uid, time=at)
+    return Delivery(event, subject="", attempt=1, sequence=1, published_at=at)
 
 
 class Surroundings:
-    """What a pass depends on beside the API server."""
+    """The parts of the world that are neither jobs nor pods."""
 
     def __init__(self) -> None:
         self.bus_up = True
-        self.sample_set: SampleSet | None = None
+        self.sample_set: Object | None = None
         self.readable = True
+        """The API server answers reads of the data set."""
         self.refused: set[tuple[type, str]] = set()
-        """Actions by kind that the API server refuses, as with a quota."""
+        """Actions by kind that the API server refuses, for example because of a quota."""
         self.published: dict[str, Any] = {}
-        """Facts by id, in order: what the bus holds."""
+        """Facts by id, in order: the content of the bus."""
         self.given_up: set[str] = set()
-        """Uids of jobs that were let go with facts that the bus does not hold."""
+        """Uids of jobs that were released with facts that the bus does not have."""
+
+
+class ModelCluster(MemoryCluster):
+    """The objects that an observation reads, because they are not watched."""
+
+    def __init__(self, server: Server, around: Surroundings, kubelet: Kubelet) -> None:
+        super().__init__()
+        self._server, self._around, self._kubelet = server, around, kubelet
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        if resource is LEASES:
+            return self._kubelet.lease_of(key)
+        if resource is CONFIG_MAPS:
+            return self._server.get(names.CONFIG_MAP, key)
+        if resource is SAMPLE_SETS:
+            return self._read_sample_set(key)
+        return await super().get(resource, key)
+
+    def _read_sample_set(self, key: Key) -> Object:
+        if not self._around.readable:
+            raise Retry("InternalError", "etcd is slow")
+        if self._around.sample_set is None:
+            raise NotFound(f"SampleSet {key}")
+        return self._around.sample_set
+
+    async def read_log(self, pod: Key, *, container: str, lines: int, limit_bytes: int) -> str:
+        return "the last lines\n"
 
 
 class Controller:
@@ -79,7 +112,7 @@ class Controller:
         self, server: Server, clock: ModelClock, around: Surroundings, options: Options, kubelet: Kubelet
     ) -> None:
         self._server = server
-        cluster = NodeCluster(kubelet)
+        cluster = ModelCluster(server, around, kubelet)
         self.watch = make_watch(cluster, "", clock)
         self._observer = JobObserver(self.watch, cluster, Reads(clock), clock)
         self._wakes = Wakes(self.watch, self._wake, clock)
@@ -110,9 +143,14 @@ class Controller:
             self.deliver(kind)
 
     def retry(self) -> None:
-        """The bus reports on a data set, or what has failed is due again."""
+        """All jobs are woken."""
         for key in self.jobs:
             self._wake(key, 0.0)
+
+    def report_data_set(self) -> None:
+        """The bus reports that the data set has changed."""
+        self._observer.received(_report())
+        loop().run_until_complete(self._wakes.sample_set_changed(_report()))
 
     def _wake(self, key: Key, delay: float) -> None:
         self.jobs[key].wake(delay)
@@ -178,7 +216,6 @@ class Passes:
         self._woken: list[float] = [self._clock.monotonic()]
         self._wish: float | None = None
         self._unconfirmed: dict[Announcement, float] = {}
-        self._done_with_logs: set[str] = set()
         self._uid = ""
         self._pass: Iterator[None] | None = None
         self.seen: Observed | None = None
@@ -198,7 +235,7 @@ class Passes:
 
     @property
     def is_due(self) -> bool:
-        return self._pass is not None or (self.due_in is not None and self.due_in <= AT_ONCE)
+        return self._pass is not None or (self.due_in is not None and self.due_in <= BURST_GRACE_SECONDS)
 
     @property
     def is_working(self) -> bool:
@@ -222,38 +259,25 @@ class Passes:
         while self._pass is not None:
             self.step()
 
-    def observe(self) -> Observed | None:
-        seen = self._observer.observe_cached(self.key)
-        if seen is None:
-            return None
-        if seen.job.deleted_at is None and needs_sample_set(seen):
-            seen = self._with_sample_set(seen)
-        is_live = seen.job.deleted_at is None and not seen.job.status.final
-        if is_live and any(pod.failure for pod in seen.known_pods):
-            seen = asyncio.run(self._observer.with_leases(seen))
-        if seen.job.uid not in self._done_with_logs and (pods := pods_to_read(seen)):
-            return replace(seen, logs={pod.name: "last words\n" for pod in pods})
+    def _observe(self) -> Observed | None:
+        seen = loop().run_until_complete(self._observer.observe(self.key))
+        uid = seen.job.uid if seen else ""
+        if self._uid not in ("", uid):
+            self.forget()
+        self._uid = uid
         return seen
 
-    def _forget(self) -> None:
-        self._wish = None
+    def forget(self) -> None:
+        """The job is gone, or belongs to another replica."""
+        self._observer.forget_job(self.key, self._uid)
+        self._uid, self._wish = "", None
         self._unconfirmed.clear()
 
-    def _with_sample_set(self, seen: Observed) -> Observed:
-        if self._around.readable:
-            return replace(seen, sample_set=self._around.sample_set)
-        trouble = Trouble("read", "SampleSet", self.key, "InternalError", "etcd is slow")
-        return replace(seen, trouble=trouble, retry_after=_RETRY_AFTER)
-
     def _run_pass(self) -> Iterator[None]:
-        self._woken = [at for at in self._woken if at > self._clock.monotonic() + AT_ONCE]
-        self.seen = seen = self.observe()
+        self._woken = [at for at in self._woken if at > self._clock.monotonic() + BURST_GRACE_SECONDS]
+        self.seen = seen = self._observe()
         if seen is None:
-            self._forget()
             return
-        if seen.job.uid != self._uid:
-            self._forget()
-            self._uid = seen.job.uid
         now = self._clock.now()
         todo = plan(seen, self._options, now)
         yield
@@ -296,7 +320,7 @@ class Passes:
             raise Conflict("has been modified")
 
     def _apply(self, seen: Observed, actions: Iterable[Action]) -> Generator[None, None, Applied]:
-        """As the Executor does."""
+        """Execute the actions one by one. The real Executor runs actions of a kind at the same time."""
         created: list[str] = []
         troubles: list[Trouble] = []
         for _, group in groupby(actions, key=lambda a: (type(a), a.kind)):
@@ -308,9 +332,9 @@ class Passes:
                 elif isinstance(action, Create):
                     created.append(action.kind)
                 yield
-        if seen.logs and not any(t.kind == names.KEPT_LOGS for t in troubles):
-            self._done_with_logs.add(seen.job.uid)
-        return Applied(tuple(created), tuple(troubles), _RETRY_AFTER if troubles else None)
+        applied = Applied(tuple(created), tuple(troubles), _RETRY_INTERVAL_SECONDS if troubles else None)
+        self._observer.applied(seen, applied)
+        return applied
 
     def _perform(self, job: Job, action: Action) -> Trouble | None:
         verbs = {Create: "create", Patch: "patch", Delete: "delete"}
@@ -371,7 +395,7 @@ class Passes:
 
     def _outbox_wish(self, is_settled: bool) -> float | None:
         if not is_settled:
-            return _PUBLISH_RETRY
+            return _PUBLISH_INTERVAL_SECONDS
         since = min(self._unconfirmed.values(), default=None)
         return None if since is None else max(0.0, since + CONFIRM_GRACE_SECONDS - self._clock.monotonic())
 

@@ -1,4 +1,4 @@
-"""What kubelets, the scheduler and other controllers make of the pods."""
+"""The kubelets, the scheduler and other controllers, which write to the pods."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from paddlewheel.kube.objects import controller_of, controller_uid, key_of, uid_
 from paddlewheel.kube.ports import Object
 
 NODES = ("node-0", "node-1")
+SCHEDULER = "kube-scheduler"
 EVICTION_GRACE_SECONDS = 340.0
 """Kubernetes deletes the pods of a node that sends no heartbeat for this long."""
 RENEWAL_INTERVAL_SECONDS = 10.0
@@ -38,7 +39,7 @@ def is_going(pod: Object) -> bool:
 
 
 def is_alive(pod: Object) -> bool:
-    """It runs or may run, and nothing has told it to end."""
+    """It runs or may run, and its deletion was not requested."""
     return not is_going(pod) and phase_of(pod) not in ENDED
 
 
@@ -72,7 +73,7 @@ class Kubelet:
         self.slots: dict[str, int] = {}
         """Pods that fit on each node; without any node every pod finds room."""
         self.dead: dict[str, float] = {}
-        """Nodes that send no heartbeat, and since when."""
+        """Nodes that send no heartbeat, and since when. The scheduler may be one of them."""
         self.ahead: dict[str, float] = {}
         """Seconds that the clock of a node is ahead."""
         self.cannot_reach_server = False
@@ -89,10 +90,12 @@ class Kubelet:
     def pods(self) -> list[Object]:
         return list(self._server.objects[names.POD].values())
 
-    def lease_of(self, node: str) -> Object:
-        """Its kubelet renews it every 10 s while the node lives and the API server answers."""
+    def lease_of(self, key: Key) -> Object:
+        """The Lease of a node, or of the scheduler. Its owner renews it every 10 s while the owner works and
+        the API server answers."""
         if self.cannot_reach_server:
             raise Retry("away")
+        node = key.name
         last = self.dead.get(node, self._clock.elapsed) // RENEWAL_INTERVAL_SECONDS * RENEWAL_INTERVAL_SECONDS
         while any(begin < last < end for begin, end in self.outages):
             last -= RENEWAL_INTERVAL_SECONDS
@@ -139,7 +142,7 @@ class Kubelet:
             self._say(pod, phase="Succeeded", containerStatuses=[_container({"terminated": ended})])
 
     def fail(self, pod: Object, how: str) -> None:
-        """Its container ends with an error; where its policy says so, it is started again."""
+        """Its container ends with an error; it is started again if its policy allows that."""
         if phase_of(pod) != "Running":
             return
         reason = "OOMKilled" if how == "oom" else "Error"
@@ -159,7 +162,7 @@ class Kubelet:
             self._say(pod, phase="Failed", reason=reason, message="the node was low on resource")
 
     def disrupt(self, pod: Object, reason: str) -> None:
-        """Somebody needs its node or its room: it is marked and deleted."""
+        """Its node or its room is needed: it is marked and deleted."""
         if phase_of(pod) in ENDED or is_going(pod):
             return
         target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
@@ -182,7 +185,7 @@ class Kubelet:
             self._server.confirm(key_of(pod))
 
     def let_go(self, pod: Object) -> None:
-        """Whoever set finalizers removes them."""
+        """The owners of its finalizers remove them."""
         if pod["metadata"].get("finalizers"):
             self._server.patch(names.POD, key_of(pod), {"metadata": {"finalizers": None}})
 
@@ -213,7 +216,7 @@ class Kubelet:
 
     def _schedule(self) -> None:
         """The pod that waits longest first."""
-        for pod in self.pods:
+        for pod in self.pods if SCHEDULER not in self.dead else ():
             if not is_alive(pod) or node_of(pod):
                 continue
             if not self.slots:
@@ -239,7 +242,7 @@ class Kubelet:
         return annotation(pod, names.ANNOTATION_RELEASED) == "true"
 
     def _is_told(self, pod: Object) -> bool:
-        """What the service answers to the gate."""
+        """The answer of the service to the gate."""
         config = self._server.objects[names.CONFIG_MAP].get(job_of(pod))
         if config is None or controller_uid(config) != controller_uid(pod):
             return False

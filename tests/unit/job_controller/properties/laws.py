@@ -1,4 +1,4 @@
-"""What must be true of every single write, whatever happened before."""
+"""The laws of every single write, whatever happened before."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CHANGES = {
 
 @dataclass
 class History:
-    """What has happened to one job."""
+    """The history of one job."""
 
     uid: str = ""
     facts: list[tuple[str, int]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class History:
     """The message of each fact by its id, as it was first recorded."""
     is_deleted_by_user: bool = False
     lost: set[str] = field(default_factory=set)
-    """Uids of pods that failed, or that somebody else deleted."""
+    """Uids of pods that failed, or that another client deleted."""
     made: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """The uid of the last pod of each role, rank and epoch."""
     released: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class Laws:
 
     @property
     def seen(self) -> Observed | None:
-        """What the controller's present pass was planned from."""
+        """The observation of the controller's present pass."""
         return self.controller.at_work.seen if self.controller else None
 
     def look(self, kind: str, old: Object | None, new: Object | None) -> None:

@@ -16,11 +16,11 @@ from paddlewheel.kube.ports import Change, Object
 from paddlewheel.testkit.memory_cluster.merge import merge
 
 KEY, RIVAL = Key("default", "demo"), Key("default", "rival")
-"""Of the job, and of another one that some histories have."""
+"""The keys of the job, and of another job that some histories have."""
 KEYS = (KEY, RIVAL)
 KINDS = (names.JOB, names.POD, names.SERVICE_KIND, names.CONFIG_MAP)
-GRACE = 30
-"""Seconds between the deletion of a pod and its end, unless the deletion says otherwise."""
+POD_GRACE_SECONDS = 30
+"""The time between the deletion of a pod and its end, unless the deletion has another."""
 _ENDED = ("Failed", "Succeeded")
 
 Law = Callable[[str, Object | None, Object | None], None]
@@ -102,8 +102,8 @@ class Server:
         self._end(kind, stored)
         return stored
 
-    def delete(self, kind: str, key: Key, uid: str = "", grace: int = GRACE) -> None:
-        """What is gone, or is another object, is left alone."""
+    def delete(self, kind: str, key: Key, uid: str = "", grace: int = POD_GRACE_SECONDS) -> None:
+        """An object that is gone, or that has another uid, is not an error."""
         old = self.objects[kind].get(key)
         if old is None or (uid and uid_of(old) != uid):
             return
@@ -121,7 +121,7 @@ class Server:
         self._remove(kind, old)
 
     def confirm(self, key: Key) -> None:
-        """The kubelet says that the containers of a deleted pod have ended."""
+        """The kubelet reports that the containers of a deleted pod have ended."""
         pod = self.get(names.POD, key)
         meta = pod["metadata"]
         ends = parse_stamp(meta["deletionTimestamp"])
@@ -131,7 +131,7 @@ class Server:
         self._end(names.POD, self._store(names.POD, pod, {**pod, "metadata": {**meta, **ended}}))
 
     def children(self, kind: str, uid: str) -> list[Object]:
-        """What the object of that uid controls."""
+        """The objects that the object of that uid controls."""
         return [obj for obj in self.objects[kind].values() if controller_uid(obj) == [uid]]
 
     def _store(self, kind: str, old: Object | None, new: Object) -> Object:

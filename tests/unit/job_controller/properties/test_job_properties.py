@@ -19,17 +19,18 @@ from tests.unit.job_controller.properties.kubelet import (
     DISRUPTIONS,
     ENDED,
     NODES,
+    SCHEDULER,
     epoch_of,
     is_going,
     node_of,
     phase_of,
 )
-from tests.unit.job_controller.properties.server import KEY, KINDS, RIVAL
-from tests.unit.job_controller.properties.world import READY, Pick, World
+from tests.unit.job_controller.properties.server import KEY, KEYS, KINDS, RIVAL
+from tests.unit.job_controller.properties.world import READY, Pick, World, make_sample_set
 
 from job_controller.core import names
 from job_controller.core.model import Options
-from job_controller.core.parts import SampleSet
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import seconds_stamp
 from paddlewheel.kube.objects import key_of, uid_of, version_of
 from paddlewheel.kube.ports import Object
@@ -55,8 +56,8 @@ SAMPLE_SETS = st.sampled_from(
         None,
         READY,
         READY,
-        SampleSet("Syncing", 2, "40 %"),
-        SampleSet("Failed", 2, "no bucket", "SyncFailed"),
+        make_sample_set("Syncing", "40 %"),
+        make_sample_set("Failed", "no bucket", "SyncFailed"),
     ]
 )
 REFUSABLE = [
@@ -82,7 +83,7 @@ CHANCES = {
     "sampleSetRef": 5,
     "withGloo": 5,
 }
-"""Of an optional field: one in so many jobs has it."""
+"""One in so many jobs has the optional field."""
 
 
 @st.composite
@@ -128,7 +129,7 @@ with_pods = precondition(lambda self: bool(self.kubelet.pods))
 
 
 class JobMachine(World, RuleBasedStateMachine):
-    """What may happen to a job. Rules whose names begin with `the_user` are its user's deeds."""
+    """The rules of a job's world. Rules whose names begin with `the_user` are its user's deeds."""
 
     def __init__(self) -> None:
         World.__init__(self)
@@ -142,7 +143,7 @@ class JobMachine(World, RuleBasedStateMachine):
         self,
         spec: Object,
         gate: Options,
-        sample_set: SampleSet | None,
+        sample_set: Object | None,
         rounds: int,
         rival: Object | None = None,
         room: int = 0,
@@ -218,6 +219,15 @@ class JobMachine(World, RuleBasedStateMachine):
     def set_clock_of_node(self, node: str, seconds: int) -> None:
         self.kubelet.ahead[node] = seconds
 
+    @rule(chance=st.integers(0, 3))
+    def scheduler_stops(self, chance: int) -> None:
+        if chance == 3:
+            self.kubelet.dead.setdefault(SCHEDULER, self.clock.elapsed)
+
+    @rule()
+    def scheduler_starts(self) -> None:
+        self.kubelet.dead.pop(SCHEDULER, None)
+
     @rule(node=st.sampled_from(NODES))
     def node_comes_back(self, node: str) -> None:
         self.kubelet.dead.pop(node, None)
@@ -241,7 +251,8 @@ class JobMachine(World, RuleBasedStateMachine):
     @with_pods
     @rule(number=NUMBERS, node=st.sampled_from(NODES))
     def place(self, number: int, node: str) -> None:
-        if pod := self.pick(number):
+        pod = self.pick(number)
+        if pod is not None and SCHEDULER not in self.kubelet.dead:
             self.kubelet.place(pod, node)
 
     @with_pods
@@ -315,7 +326,7 @@ class JobMachine(World, RuleBasedStateMachine):
     @with_pods
     @rule(step=st.integers(1, 9), seconds=st.sampled_from([1.0, 60.0]))
     def report(self, step: int, seconds: float) -> None:
-        """A program has said how far it is; another writer puts that into the job's status."""
+        """A program reports its progress. Another writer records it in the job's status."""
         if self.status.get("phase") == "Running":
             at = seconds_stamp(self.clock.now())
             progress = {"step": step, "updatedAt": at, "intervalSeconds": seconds}
@@ -420,13 +431,18 @@ class JobMachine(World, RuleBasedStateMachine):
 
     @rule(bus_up=st.booleans())
     def cut_bus(self, bus_up: bool) -> None:
-        self.around.bus_up = bus_up
-        self.service.retry()
+        self.set_bus(bus_up)
 
     @rule(sample_set=SAMPLE_SETS, readable=st.booleans())
-    def change_data_set(self, sample_set: SampleSet | None, readable: bool) -> None:
-        self.around.sample_set, self.around.readable = sample_set, readable
-        self.service.retry()
+    def change_data_set(self, sample_set: Object | None, readable: bool) -> None:
+        self.set_data_set(sample_set, readable=readable)
+
+    @rule(key=st.sampled_from(KEYS))
+    def another_replica_had_the_job(self, key: Key) -> None:
+        """Nothing that is remembered of the job may be needed."""
+        if not self.service.jobs[key].is_working:
+            self.service.jobs[key].forget()
+            self.service.retry()
 
     @rule(refused=st.sets(st.sampled_from(REFUSABLE), max_size=2))
     def refuse(self, refused: set[Any]) -> None:
@@ -435,7 +451,7 @@ class JobMachine(World, RuleBasedStateMachine):
 
 
 def test_a_pod_may_wait_to_be_made_again_while_another_is_hindered() -> None:
-    """The obstacle is what the status says, since time alone does not remove it."""
+    """The status has the obstacle, since time alone does not remove it."""
     job = JobMachine()
     spec = {"worker": make_role(3), "backoffLimit": 3, "failurePolicy": {"restartScope": "Pod"}}
     job.begin(spec=spec, gate=Options(), rounds=1, sample_set=READY)
@@ -478,6 +494,18 @@ def test_a_job_may_be_deleted_before_its_first_status() -> None:
     job.hear(count=1, kind="PaddleJob")
     job.let_go(number=0)
     job.let_go(number=0)
+    job.teardown()
+
+
+def test_a_scheduler_that_stops_is_named_until_it_works_again() -> None:
+    job = JobMachine()
+    job.begin(spec={"worker": make_role(2)}, gate=Options(), rounds=0, sample_set=None)
+    job.scheduler_stops(chance=3)
+    job.all_rests(chance=3)
+    assert job.status["reason"] == "NoScheduler"
+    job.scheduler_starts()
+    job.all_rests(chance=3)
+    assert job.status["reason"] == "AllPodsRunning"
     job.teardown()
 
 

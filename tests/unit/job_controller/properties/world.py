@@ -6,7 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
-from tests.unit.job_controller.properties.controller import AT_ONCE, Controller, Surroundings
+from tests.unit.job_controller.properties.controller import (
+    BURST_GRACE_SECONDS,
+    DATA_SET,
+    Controller,
+    Surroundings,
+)
 from tests.unit.job_controller.properties.kubelet import (
     ENDED,
     Kubelet,
@@ -21,12 +26,10 @@ from tests.unit.job_controller.properties.server import KEY, ModelClock, Server
 
 from job_controller.core import names
 from job_controller.core.model import Observed, Options
-from job_controller.core.parts import SampleSet
 from job_controller.core.plan import plan
 from job_controller.core.program_end import with_program_ends
 from job_controller.core.status import has_succeeded
 from job_controller.core.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
-from job_controller.features import with_features
 from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
@@ -35,7 +38,15 @@ from paddlewheel.contracts.wire import to_json
 from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import Object
 
-READY = SampleSet("Ready", 2)
+
+def make_sample_set(phase: str, message: str = "", reason: str = "") -> Object:
+    """A data set of two partitions as the API server has it."""
+    metadata = {"namespace": DATA_SET.namespace, "name": DATA_SET.name}
+    status = {"phase": phase, "message": message, "reason": reason}
+    return {"metadata": metadata, "spec": {"partitions": 2}, "status": status}
+
+
+READY = make_sample_set("Ready")
 _PASSES = 100
 """More than any history needs until the controller rests."""
 _SHARE = 0.7
@@ -121,7 +132,7 @@ class World:
             self.step()
 
     def settle(self) -> None:
-        """Nobody else acts until the controller has nothing to do: then it is asked whether that is so."""
+        """Only the controller acts, until it has nothing to do. Then a further pass must change nothing."""
         for _ in range(_PASSES):
             self.service.deliver_all()
             if self.service.is_due:
@@ -149,12 +160,24 @@ class World:
             if not self.kubelet.round():
                 self._wait()
 
-    def heal(self) -> None:
-        """In the end all goes well: then the job runs or has ended, unless its user does not want it to."""
-        self.around.refused, self.around.bus_up, self.around.readable = set(), True, True
-        self.around.sample_set = READY
-        self.kubelet.slots, self.kubelet.dead, self.server.quota = {}, {}, None
+    def set_bus(self, up: bool) -> None:
+        """The facts of the time without a bus arrive when it is back."""
+        self.around.bus_up = up
         self.service.retry()
+        if up:
+            self.service.report_data_set()
+
+    def set_data_set(self, sample_set: Object | None, *, readable: bool) -> None:
+        """The bus reports the change."""
+        self.around.sample_set, self.around.readable = sample_set, readable
+        self.set_bus(self.around.bus_up)
+
+    def heal(self) -> None:
+        """All goes well from now on. Then the job runs or has ended, unless its user does not want it to."""
+        self.around.refused, self.server.quota = set(), None
+        self.kubelet.slots, self.kubelet.dead = {}, {}
+        self.set_bus(True)
+        self.set_data_set(READY, readable=True)
         for _ in range(_PASSES):
             self.settle()
             if not self.kubelet.round() and not self._wait():
@@ -201,7 +224,7 @@ class World:
             assert told == history.payloads, "a fact is lost, or has another's content"
 
     def _wait(self) -> bool:
-        """Until the controller wants to look again. False when nothing came of it."""
+        """Time passes until the controller's next pass. False when that changed nothing."""
         before, end = self.server.version, self.clock.elapsed + _VERDICT_TIMEOUT_SECONDS
         due = self.service.due_in
         if due is None or self._is_well:
@@ -265,7 +288,7 @@ class World:
                 self._check_pods(job, self.server.children(names.POD, uid_of(job)))
 
     def _check_reason(self, job: Object, status: Object) -> None:
-        """Whatever the job waits for is said, and is true."""
+        """The status has the reason for each wait, and the reason is true."""
         phase, reason = status["phase"], status["reason"]
         assert reason, f"no reason in phase {phase}"
         if phase in {*FINAL, "Terminating"}:
@@ -278,27 +301,23 @@ class World:
 
     def _is_held(self, job: Object) -> bool:
         """It is not known yet whether a node was lost; a suspension does not wait for that."""
-        seen = self.service.jobs[key_of(job)].observe()
+        seen = self.service.jobs[key_of(job)].seen
         is_held = seen is not None and not seen.job.status.final and isinstance(self._verdict(seen), Hold)
         assert not (is_held and job["spec"].get("suspend")), "a suspended job waits for the verdict"
         return is_held
 
     def _verdict(self, seen: Observed) -> Verdict:
         now = self.clock.now()
-        return (
-            GoOn()
-            if has_succeeded(seen)
-            else decide_verdict(with_program_ends(with_features(seen), now), now)
-        )
+        return GoOn() if has_succeeded(seen) else decide_verdict(with_program_ends(seen, now), now)
 
     def _check_patience(self, key: Key) -> None:
         """Nothing that time alone changes is missed: the pass is asked for before it is needed."""
         passes = self.service.jobs[key]
-        seen = passes.observe()
+        seen = passes.seen
         if seen is None or not self._is_free or (len(self.jobs) > 1 and self._is_small(key)):
             return
         due = passes.due_in
-        for wait in _DAYS if due is None else [max(0.0, due - AT_ONCE)]:
+        for wait in _DAYS if due is None else [max(0.0, due - BURST_GRACE_SECONDS)]:
             todo = plan(seen, self.options, self.clock.now() + timedelta(seconds=wait))
             assert not todo.actions, f"{todo.actions} would be due in {wait} s, unasked"
             assert todo.status in (None, seen.status), f"the status would change in {wait} s, unasked"
@@ -327,12 +346,12 @@ class World:
 
     def _delayed(self, job: Object) -> set[str]:
         """Pods that wait because pods of their places were lost several times, or all of a new epoch."""
-        seen = self.service.jobs[key_of(job)].observe()
+        seen = self.service.jobs[key_of(job)].seen
         assert seen is not None
         return {seen.job.pod_name(place) for place in start_times(seen, self.clock.now())}
 
     def _check_missing(self, job: Object, pods: list[Object]) -> None:
-        """Unless something that is said is in the way, every wanted pod is there."""
+        """Every wanted pod exists, unless the status has a reason against it."""
         status: Object = job["status"]
         is_gated = condition(status, "Admitted")["status"] != "True"
         if is_gated or status["reason"] in _WAITS or any(map(is_going, pods)):

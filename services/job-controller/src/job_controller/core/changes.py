@@ -31,9 +31,9 @@ def find_change(seen: Observed) -> Change | None:
     if any(pod.restart != seen.job.restart_request for pod in seen.pods if pod.template):
         return Change(Reason.RESTART_REQUESTED, "the annotation paddlepaddle.org/restart was set")
     if changed := _changed_role(seen):
-        return Change(Reason.TEMPLATE_CHANGED, f"what spec.{changed} says of its pods was changed")
+        return Change(Reason.TEMPLATE_CHANGED, f"the template of spec.{changed} was changed")
     if is_resized(seen):
-        return Change(Reason.SCALED, "the number of pods was changed, which those that run were not told")
+        return Change(Reason.SCALED, "the number of pods was changed after they had started")
     return next(filter(None, (feature.change(seen) for feature in seen.features)), None)
 
 

@@ -297,7 +297,7 @@ def crowded_node(seen: Observed) -> str:
     for node, pods in _pods_by_node(seen).items():
         if len(pods) > _PODS_PER_NODE:
             return (
-                f"{len(pods)} pods of the job are on node {node}, and its host ports suffice for "
+                f"{len(pods)} pods of the job are on node {node}, and its host ports are enough for "
                 f"{_PODS_PER_NODE}; spread them by a podAntiAffinity or topologySpreadConstraints"
             )
     return ""

@@ -37,7 +37,7 @@ def gate_events(job: Job, gate: Gate) -> tuple[KubernetesEvent, ...]:
 def restart_event(why: Restart) -> KubernetesEvent:
     """Pods are replaced. The Event is a warning unless a change by the user is the cause."""
     lost = "the lost pod is" if len(why.only) == 1 else f"{len(why.only)} lost pods are"
-    what = f"{lost} replaced" if why.only else "all pods are made anew"
+    what = f"{lost} replaced" if why.only else "all pods are replaced"
     return KubernetesEvent(
         "Warning" if why.is_failure else "Normal", Reason.RESTARTED, f"{what}: {why.message}"
     )

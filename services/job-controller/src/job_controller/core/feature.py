@@ -42,10 +42,11 @@ class Feature:
     feature that does not apply gets no other question.
     """
 
-    # What time changes
+    # Once in each pass
 
-    def adjusted(self, seen: Observed, now: datetime) -> Observed:
-        """The observation with what time alone has changed. It includes the time of the next look."""
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
+        """The observation with the results of rules that several questions need, and with what time alone has
+        changed. It includes the time of the next look."""
         return seen
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
@@ -54,11 +55,11 @@ class Feature:
 
     # Whether pods may be created
 
-    def gate(self, seen: Observed, options: Options) -> Gate | None:
+    def gate(self, seen: Observed) -> Gate | None:
         """A closed gate keeps pods from being created. The first closed gate of all features counts."""
         return None
 
-    def must_wait(self, seen: Observed, options: Options) -> bool:
+    def must_wait(self, seen: Observed) -> bool:
         """Children are created in a later pass, though no gate is closed."""
         return False
 
@@ -108,13 +109,11 @@ class Feature:
         """The message of a job that runs, "" for none."""
         return ""
 
-    def recorded(self, seen: Observed, status: JobStatus, options: Options, now: datetime) -> JobStatus:
+    def recorded(self, seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
         """The status with the fields of this feature."""
         return status
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         """The conditions of this feature."""
         return []
 
@@ -122,19 +121,17 @@ class Feature:
         """The cause that does not pass by itself."""
         return None
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
         """Kubernetes Events, each once."""
         return ()
 
     # Children and metadata
 
-    def annotations(self, seen: Observed, gate: Gate, options: Options) -> Mapping[str, str | None]:
+    def annotations(self, seen: Observed, gate: Gate) -> Mapping[str, str | None]:
         """Annotations of the job that are set, or removed by None."""
         return {}
 
-    def children(self, seen: Observed, options: Options) -> tuple[Action, ...]:
+    def children(self, seen: Observed) -> tuple[Action, ...]:
         """Actions before pods are created."""
         return ()
 
@@ -150,9 +147,7 @@ class Feature:
         """Adds this feature to new pods."""
         return None
 
-    def children_while_gated(
-        self, seen: Observed, gate: Gate, options: Options, now: datetime
-    ) -> tuple[Action, ...]:
+    def children_while_gated(self, seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ...]:
         """Actions while a gate is closed."""
         return ()
 

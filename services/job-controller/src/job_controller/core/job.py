@@ -101,6 +101,11 @@ class Job:
         return bool(self.spec.elastic)
 
     @property
+    def is_live(self) -> bool:
+        """It has not ended and is not being deleted."""
+        return self.deleted_at is None and not self.status.final
+
+    @property
     def is_anothers(self) -> bool:
         """`managedBy` names another controller."""
         return self.spec.managed_by not in ("", OWN_CONTROLLER)

@@ -14,8 +14,10 @@ from job_controller.core.job_status import JobStatus
 from job_controller.core.parts import (
     Delay,
     Flavor,
+    Gang,
     NodeLife,
     PodGroup,
+    PortBlock,
     PortClaim,
     Priority,
     Rivals,
@@ -51,11 +53,14 @@ class Observed:
         trouble: why the data set, or what Kueue needs, could not be read.
         retry_after: seconds until it should be read again.
         port_claims: host ports of the other jobs.
+        port_block: the block of ports that the job is to claim.
         is_reported: the watch has reported every write of ours to the job, and so every claim before its own.
         logs: last lines by pod, of a finished job whose pods are to be deleted.
         listening_since: when this service began to receive reports of progress.
         pod_groups: those of the job's name, at most one of each kind.
         gang_kinds: kinds of PodGroups that the cluster's API has.
+        gang_scheduling: the installation's choice of PodGroups: Auto, None, Volcano or Native.
+        gang: how the pods are scheduled.
         workload: None when there is none of the job.
         has_kueue: the cluster's API has Workloads.
         flavors: the ResourceFlavors of pods to be made now, by name.
@@ -85,11 +90,14 @@ class Observed:
     trouble: Trouble | None = None
     retry_after: float | None = None
     port_claims: tuple[PortClaim, ...] = ()
+    port_block: PortBlock = field(default_factory=PortBlock)
     is_reported: bool = True
     logs: Mapping[str, str] = field(default_factory=dict)
     listening_since: datetime | None = None
     pod_groups: tuple[PodGroup, ...] = ()
     gang_kinds: frozenset[GangKind] = frozenset()
+    gang_scheduling: str = "Auto"
+    gang: Gang = field(default_factory=Gang)
     workload: Workload | None = None
     has_kueue: bool = False
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
@@ -241,5 +249,3 @@ class Options:
     gate_recheck: float = 30.0
     progress: ProgressAccess | None = None
     """None: programs do not report their progress."""
-    gang_scheduling: str = "Auto"
-    """The kind of PodGroups: Auto, None, Volcano or Native."""

@@ -170,3 +170,34 @@ class Flavor:
 
     node_labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class PortBlock:
+    """The block of ports that a job is to claim.
+
+    Args:
+        port: its first port; None claims nothing.
+        is_firm: no other job can have it, so pods may use it.
+        is_exhausted: pods wait until another job leaves a block.
+    """
+
+    port: int | None = None
+    is_firm: bool = True
+    is_exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class Gang:
+    """How the pods of a job are scheduled.
+
+    Args:
+        least: how many pods are scheduled all together or not at all.
+        why: it is of this kind.
+        ignored: the part of the user's wish without effect, why, and what to do; "" for none.
+    """
+
+    kind: GangKind = GangKind.NONE
+    least: int = 0
+    why: str = ""
+    ignored: str = ""

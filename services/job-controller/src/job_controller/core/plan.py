@@ -78,10 +78,11 @@ def plan(seen: Observed, options: Options, now: datetime) -> Plan:
         return Plan()
     seen = with_program_ends(seen, now)
     for feature in seen.features:
-        seen = feature.adjusted(seen, now)
+        seen = feature.adjusted(seen, options, now)
     todo = _plan(seen, options, now)
-    is_over = seen.job.status.final or seen.job.deleted_at is not None
-    return todo if is_over else replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
+    if not seen.job.is_live:
+        return todo
+    return replace(todo, requeue_after=earliest(todo.requeue_after, seen.next_look))
 
 
 def _plan(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -156,10 +157,9 @@ def _plan_refused(seen: Observed, now: datetime) -> Plan:
     status = refused_status(seen, verdict, now)
     if status.final:
         return Plan(status, events=(*events, end_event(status)), requeue_after=0.0)
-    next_look = earliest(_seconds_until(ends_at(job), now), *_feature_looks(seen, status, now))
     released = (action for feature in seen.features for action in feature.children_when_refused(seen))
     actions = (*_end_old_world(seen), *released)
-    return Plan(status, actions, events=events, requeue_after=next_look)
+    return Plan(status, actions, events=events, requeue_after=_seconds_until(ends_at(job), now))
 
 
 def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
@@ -171,27 +171,27 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
         return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart) and not is_first:
         return _plan_restart(seen, verdict, now)
-    gate = _gate(seen, options, has_ended=is_done or isinstance(verdict, End))
+    gate = _gate(seen, has_ended=is_done or isinstance(verdict, End))
     if isinstance(verdict, Restart | Hold):
         # The facts begin with JobAccepted, and no job is without a status while its verdict waits.
-        return Plan(active_status(seen, gate, GoOn(), now, options), requeue_after=0.0)
-    status = active_status(seen, gate, verdict, now, options)
-    base = Plan(status, metadata=_metadata_patch(seen, gate, options))
+        return Plan(active_status(seen, gate, GoOn(), now), requeue_after=0.0)
+    status = active_status(seen, gate, verdict, now)
+    base = Plan(status, metadata=_metadata_patch(seen, gate))
     if status.final:
         return replace(base, events=(end_event(status),), requeue_after=0.0)
-    events = (event for feature in seen.features for event in feature.events(seen, status, gate, options))
+    events = (event for feature in seen.features for event in feature.events(seen, status, gate))
     base = replace(base, events=tuple(events), requeue_after=_next_look(seen, status, now))
     if not gate.is_open:
         return _plan_gated(base, seen, gate, options, now)
-    if any(feature.must_wait(seen, options) for feature in seen.features):
+    if any(feature.must_wait(seen) for feature in seen.features):
         return base
     return _with_children(base, seen, options, now)
 
 
-def _gate(seen: Observed, options: Options, *, has_ended: bool) -> Gate:
+def _gate(seen: Observed, *, has_ended: bool) -> Gate:
     """The first closed gate. When no gate is closed, an open gate with its reason. A job that has ended waits
     for nothing."""
-    gates = [gate for feature in seen.features if (gate := feature.gate(seen, options))]
+    gates = [gate for feature in seen.features if (gate := feature.gate(seen))]
     closed = (gate for gate in gates if not gate.is_open and not has_ended)
     return next(closed, next((gate for gate in gates if gate.is_open), _PASSED))
 
@@ -209,7 +209,7 @@ def _plan_hold(seen: Observed, why: Hold, now: datetime) -> Plan:
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, now: datetime) -> Plan:
     """Nothing is created; what was given up ends all the same."""
     surplus = surplus_pods(seen)
-    waiting = (f.children_while_gated(seen, gate, options, now) for f in seen.features)
+    waiting = (f.children_while_gated(seen, gate, now) for f in seen.features)
     return replace(
         base,
         actions=(
@@ -226,11 +226,7 @@ def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, now: d
 def _next_look(seen: Observed, status: JobStatus, now: datetime) -> float | None:
     """Seconds until time alone changes something."""
     waits = (_seconds_until(at, now) for at in (ends_at(seen.job), next_start(seen, now)))
-    return earliest(*waits, *_feature_looks(seen, status, now))
-
-
-def _feature_looks(seen: Observed, status: JobStatus, now: datetime) -> Iterable[float | None]:
-    return (feature.next_look(seen, status, now) for feature in seen.features)
+    return earliest(*waits, *(feature.next_look(seen, status, now) for feature in seen.features))
 
 
 def _seconds_until(at: datetime | None, now: datetime) -> float | None:
@@ -247,11 +243,11 @@ def _end_old_world(seen: Observed) -> tuple[Action, ...]:
     return (*config, *_delete_pods(job, pods))
 
 
-def _metadata_patch(seen: Observed, gate: Gate, options: Options) -> Mapping[str, Any] | None:
+def _metadata_patch(seen: Observed, gate: Gate) -> Mapping[str, Any] | None:
     patch: dict[str, Any] = {}
     if names.FINALIZER not in seen.job.finalizers:
         patch["finalizers"] = [*seen.job.finalizers, names.FINALIZER]
-    found = (feature.annotations(seen, gate, options) for feature in seen.features)
+    found = (feature.annotations(seen, gate) for feature in seen.features)
     if annotations := {name: value for each in found for name, value in each.items()}:
         patch["annotations"] = annotations
     return patch or None
@@ -263,7 +259,7 @@ def _with_children(base: Plan, seen: Observed, options: Options, now: datetime) 
     scaled = scale_events(job, missing, surplus) if missing or surplus else ()
     port = told_port(job)
     data = config_data(seen, port)
-    before = (feature.children(seen, options) for feature in seen.features)
+    before = (feature.children(seen) for feature in seen.features)
     after = (feature.updates(seen, has_addresses=data is not None) for feature in seen.features)
     return replace(
         base,

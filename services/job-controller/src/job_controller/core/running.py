@@ -7,12 +7,11 @@ from datetime import datetime
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.hindrances import hindered_pod
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus, RoleStatus
 from job_controller.core.losses import in_place_message
 from job_controller.core.model import Observed
-from job_controller.core.pods import PodState
+from job_controller.core.pods import Pod, PodState
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import seconds_stamp
@@ -85,6 +84,13 @@ def _why_not_all(seen: Observed, status: JobStatus, begins: datetime | None) -> 
     last = delay.why if delay else status.last_restart.message if status.last_restart else ""
     why = f": {last}" if last else ""
     return Reason.RESTARTING, shorten(f"{progress}; others are made at {seconds_stamp(begins)}{why}")
+
+
+def hindered_pod(seen: Observed) -> Pod | None:
+    """The first hindered pod of the pods that train together. A pod that keeps all others from running comes
+    before it."""
+    found = (pod for feature in seen.features if (pod := feature.hindrance(seen)))
+    return next(found, next((pod for pod in seen.world_pods if pod.hindrance), None))
 
 
 def _hindrance_message(job: Job, pod: str, hindrance: Hindrance) -> str:

@@ -13,7 +13,7 @@ from job_controller.core.gate import Gate
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus, RoleStatus
 from job_controller.core.losses import restarts_given_up
-from job_controller.core.model import Observed, Options
+from job_controller.core.model import Observed
 from job_controller.core.phase import decide_phase
 from job_controller.core.pods import ENDED, Pod, PodId, PodState
 from job_controller.core.results import decide_results, decide_saved_model, why_unpublished
@@ -32,8 +32,6 @@ from paddlewheel.contracts.crds.paddlejob import LastRestart
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import milliseconds_stamp, seconds_stamp
 from paddlewheel.operator.domain.plan import shorten
-
-_DEFAULTS = Options()
 
 
 def with_condition(job: Job, status: JobStatus, condition: Condition, now: datetime) -> JobStatus:
@@ -116,9 +114,7 @@ def _counts(seen: Observed, pods: Iterable[Pod], done: Sized) -> dict[PodState, 
     return {**{state: counts[state] for state in PodState}, PodState.SUCCEEDED: len(done)}
 
 
-def active_status(
-    seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime, options: Options = _DEFAULTS
-) -> JobStatus:
+def active_status(seen: Observed, gate: Gate, verdict: GoOn | End, now: datetime) -> JobStatus:
     """Counts, phase, times, conditions and facts of a job that had not ended before this pass."""
     job = seen.job
     roles = count_roles(seen)
@@ -142,8 +138,8 @@ def active_status(
     )
     status = with_times(status, seen, now)
     for feature in seen.features:
-        status = feature.recorded(seen, status, options, now)
-    found = (feature.conditions(seen, status, options, now) for feature in seen.features)
+        status = feature.recorded(seen, status, now)
+    found = (feature.conditions(seen, status, now) for feature in seen.features)
     current = (
         *_conditions(seen, status, gate, now),
         *(condition for conditions in found for condition in conditions),

@@ -14,19 +14,29 @@ from job_controller.core.feature import Feature
 from job_controller.core.model import Observed
 from job_controller.core.phase import is_scaled_to_nothing
 from job_controller.features.dataset import DataSet
+from job_controller.features.dataset.observe import SampleSets
 from job_controller.features.elastic import Elastic
+from job_controller.features.elastic.observe import RoomOfOthers
 from job_controller.features.gang import Gangs
 from job_controller.features.host_ports import HostPorts
+from job_controller.features.host_ports.observe import PortClaims
 from job_controller.features.kept_logs import KeptLogs
+from job_controller.features.kept_logs.observe import LastLines
 from job_controller.features.kueue import Kueue
+from job_controller.features.kueue.observe import QueueObjects
 from job_controller.features.progress import Progress
 from job_controller.features.silent_nodes import SilentNodes
+from job_controller.features.silent_nodes.observe import NodeLeases
 from job_controller.features.start_gate import StartGate
+from job_controller.features.start_gate.observe import OpenGates
 from job_controller.features.stuck import Stuck
+from job_controller.features.stuck.observe import PodEvents, Schedulers
 from job_controller.features.suspension import Suspension
 from job_controller.features.words import Words
+from job_controller.reading import Reader, Sources
 from paddlewheel.contracts.crds import WORKER, Network
 from paddlewheel.contracts.crds.admission_rules import CLEAN_POD_POLICY, INTRANET
+from paddlewheel.contracts.crds.paddlejob import GangKind
 
 
 def is_suspended(seen: Observed) -> bool:
@@ -73,10 +83,11 @@ def has_unknown_words(seen: Observed) -> bool:
 
 
 def is_in_gang(seen: Observed) -> bool:
-    """The job asks for a gang or has one. An installation may demand one for every job that gets pods."""
+    """The job asks for a gang or has one, or the installation demands one for every job."""
     asks = bool(seen.job.spec.scheduling_policy) or names.VOLCANO_SCHEDULER in seen.job.schedulers
     has = bool(seen.pod_groups) or seen.status.gang is not None
-    return asks or has or is_not_smooth(seen) or _has(seen, names.CONDITION_POLICY_IGNORED)
+    is_demanded = seen.gang_scheduling == GangKind.VOLCANO
+    return asks or has or is_demanded or _has(seen, names.CONDITION_POLICY_IGNORED)
 
 
 def is_elastic(seen: Observed) -> bool:
@@ -98,29 +109,35 @@ def _has(seen: Observed, condition: str) -> bool:
     return seen.status.condition(condition) == "True"
 
 
+def no_readers(_: Sources) -> tuple[Reader, ...]:
+    """The feature is decided from what is watched."""
+    return ()
+
+
 class Listed(NamedTuple):
-    """A feature and the condition under which it applies to a job."""
+    """A feature, the condition under which it applies to a job, and its readers."""
 
     applies_to: Callable[[Observed], bool]
     feature: Feature
+    readers: Callable[[Sources], tuple[Reader, ...]] = no_readers
 
 
 FEATURES = (
     Listed(is_suspended, Suspension()),
-    Listed(is_not_smooth, Stuck()),
+    Listed(is_not_smooth, Stuck(), lambda s: (PodEvents(s.cluster, s.clock), Schedulers(s.cluster, s.clock))),
     Listed(reports_progress, Progress()),
-    Listed(has_data_set, DataSet()),
-    Listed(uses_host_ports, HostPorts()),
-    Listed(is_queued, Kueue()),
-    Listed(has_gates, StartGate()),
+    Listed(has_data_set, DataSet(), lambda s: (SampleSets(s.cluster, s.reads),)),
+    Listed(uses_host_ports, HostPorts(), lambda s: (PortClaims(s.watch, s.parse_job),)),
+    Listed(is_queued, Kueue(), lambda s: (QueueObjects(s.cluster, s.reads),)),
+    Listed(has_gates, StartGate(), lambda s: (OpenGates(s.clock),)),
     Listed(has_unknown_words, Words()),
     Listed(is_in_gang, Gangs()),
-    Listed(is_elastic, Elastic()),
-    Listed(has_failed_rank, SilentNodes()),
-    Listed(has_ended, KeptLogs()),
+    Listed(is_elastic, Elastic(), lambda s: (RoomOfOthers(s.watch, s.clock, s.parse_job, s.pods_of),)),
+    Listed(has_failed_rank, SilentNodes(), lambda s: (NodeLeases(s.cluster, s.clock),)),
+    Listed(has_ended, KeptLogs(), lambda s: (LastLines(s.cluster),)),
 )
-"""The order in which features are asked. Kueue and gangs come after the other gates, so that no place in a
-queue is taken before pods can be created."""
+"""The order in which features read and are asked. Kueue and gangs come after the other gates, so that no
+place in a queue is taken before pods can be created."""
 
 
 def with_features(seen: Observed) -> Observed:

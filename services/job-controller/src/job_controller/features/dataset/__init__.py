@@ -23,7 +23,7 @@ from paddlewheel.operator.domain.plan import KubernetesEvent
 class DataSet(Feature):
     """The SampleSet that the pods of a job mount."""
 
-    def gate(self, seen: Observed, options: Options) -> Gate | None:
+    def gate(self, seen: Observed) -> Gate | None:
         return decide_gate(seen)
 
     def cause_of(self, seen: Observed, pod: Pod, failure: Failure) -> Reason | None:
@@ -35,14 +35,10 @@ class DataSet(Feature):
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
         return seconds_until_stranded(seen, now)
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         return spill_conditions(seen, status.phase)
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
         return spill_events(seen.job, status)
 
     def pod_shape(self, seen: Observed, options: Options) -> Shape | None:

@@ -13,14 +13,12 @@ from job_controller.core.parse import parse_sample_set
 from job_controller.core.parts import SampleSet
 from job_controller.features.dataset.rules import needs_sample_set
 from job_controller.reading import Reader
-from job_controller.watch import BY_SAMPLE_SET, JOB, sample_set_of
 from paddlewheel.bus.ports import Delivery
 from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound
-from paddlewheel.kube.ports import SAMPLE_SETS, Change, Cluster
+from paddlewheel.kube.ports import SAMPLE_SETS, Cluster
 from paddlewheel.operator.domain.plan import Trouble
 from paddlewheel.operator.reads import Reads
-from paddlewheel.operator.watch import Watch
 
 
 class SampleSets(Reader):
@@ -30,19 +28,21 @@ class SampleSets(Reader):
     again.
     """
 
-    def __init__(self, watch: Watch, cluster: Cluster, reads: Reads) -> None:
-        self._watch = watch
+    def __init__(self, cluster: Cluster, reads: Reads) -> None:
         self._cluster = cluster
         self._reads = reads
+        self._used: dict[Key, Key] = {}
+        """The data set of each job."""
         self._well_sets: set[Key] = set()
         self._reads_in_time: defaultdict[Key, set[object]] = defaultdict(set)
         """Reads under way, without those during which a fact about the data set came."""
 
-    def heard(self, kind: str, change: Change) -> None:
-        if kind == JOB and change.type == "DELETED":
-            self._forget_sample_set(sample_set_of(change.obj))
-
     async def read(self, seen: Observed) -> Observed:
+        key, ref = seen.job.key, seen.job.sample_set
+        if self._used.get(key, ref) != ref:
+            self.forget(key, seen.job.uid)
+        if ref is not None:
+            self._used[key] = ref
         if needs_sample_set(seen):
             return await self._with_sample_set(seen)
         if self._may_be_ill(seen.job):
@@ -60,7 +60,7 @@ class SampleSets(Reader):
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
         # A fact that came meanwhile may be newer than the answer.
-        if (found is None or found.is_well) and is_in_time and self._has_jobs(ref):
+        if (found is None or found.is_well) and is_in_time:
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
 
@@ -71,21 +71,18 @@ class SampleSets(Reader):
             self._reads_in_time[ref] = others - {read}
         return read in others
 
-    def _forget_sample_set(self, ref: Key | None) -> None:
-        """A job that used it is gone."""
-        if ref is not None and not self._has_jobs(ref):
+    def forget(self, key: Key, job_uid: str) -> None:
+        ref = self._used.pop(key, None)
+        if ref is not None and ref not in self._used.values():
             self._well_sets.discard(ref)
             self._reads.forget(names.SAMPLE_SET, ref)
-
-    def _has_jobs(self, sample_set: Key) -> bool:
-        return self._watch.of(JOB).count_by_index(BY_SAMPLE_SET, str(sample_set)) > 0
 
     def _may_be_ill(self, job: Job) -> bool:
         """The job's data set was not seen ready since the last fact about it."""
         return job.sample_set is not None and not job.status.final and job.sample_set not in self._well_sets
 
-    async def sample_set_changed(self, delivery: Delivery) -> None:
-        """A fact about a data set has come, so the set is read again."""
+    def received(self, delivery: Delivery) -> None:
+        """A data set is read again after each fact about it."""
         if ref := getattr(delivery.event.data, "sample_set", None):
             key = Key(ref.namespace, ref.name)
             self._reads_in_time.pop(key, None)

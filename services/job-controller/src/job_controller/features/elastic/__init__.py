@@ -23,7 +23,7 @@ from paddlewheel.operator.domain.plan import shorten
 class Elastic(Feature):
     """The number of workers that train, in `status.world`."""
 
-    def adjusted(self, seen: Observed, now: datetime) -> Observed:
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
         return with_useless_pods(seen, now)
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:

@@ -13,7 +13,7 @@ from job_controller.core.job_status import JobStatus
 from job_controller.core.model import Observed, Options
 from job_controller.core.pods import Pod, PodId
 from job_controller.features.gang.children import delete_pod_groups, gang_actions, gated_actions
-from job_controller.features.gang.choice import Gang, decide_gang
+from job_controller.features.gang.choice import decide_gang
 from job_controller.features.gang.ignored import gang_conditions, gang_events
 from job_controller.features.gang.render import pod_shape
 from job_controller.features.gang.rules import (
@@ -36,13 +36,16 @@ _RESIZED = "the size of the gang was changed while its pods waited for nodes"
 class Gangs(Feature):
     """Gangs of Volcano and of Kubernetes itself."""
 
-    def gate(self, seen: Observed, options: Options) -> Gate | None:
-        return gang_gate(seen, _gang(seen, options))
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
+        return replace(seen, gang=decide_gang(seen))
+
+    def gate(self, seen: Observed) -> Gate | None:
+        return gang_gate(seen, seen.gang)
 
     def due_pods(
         self, seen: Observed, missing: tuple[PodId, ...], options: Options, now: datetime
     ) -> tuple[PodId, ...]:
-        return () if waits_for_group(seen, _gang(seen, options)) else missing
+        return () if waits_for_group(seen, seen.gang) else missing
 
     def change(self, seen: Observed) -> Change | None:
         return Change(Reason.SCALED, _RESIZED) if is_misfit(seen) else None
@@ -56,33 +59,23 @@ class Gangs(Feature):
             return None
         return Reason.GANG_NOT_ENQUEUED, not_let_in(seen)
 
-    def recorded(self, seen: Observed, status: JobStatus, options: Options, now: datetime) -> JobStatus:
-        return replace(status, gang=gang_status(seen, _gang(seen, options), has_ended=status.final))
+    def recorded(self, seen: Observed, status: JobStatus, now: datetime) -> JobStatus:
+        return replace(status, gang=gang_status(seen, seen.gang, has_ended=status.final))
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
-        return gang_conditions(seen.job, _gang(seen, options))
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
+        return gang_conditions(seen.job, seen.gang)
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
-        return gang_events(seen.job, _gang(seen, options))
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
+        return gang_events(seen.job, seen.gang)
 
-    def children(self, seen: Observed, options: Options) -> tuple[Action, ...]:
-        return gang_actions(seen, _gang(seen, options))
+    def children(self, seen: Observed) -> tuple[Action, ...]:
+        return gang_actions(seen, seen.gang)
 
     def pod_shape(self, seen: Observed, options: Options) -> Shape | None:
-        return pod_shape(seen.job, joins(seen, _gang(seen, options)))
+        return pod_shape(seen.job, joins(seen, seen.gang))
 
-    def children_while_gated(
-        self, seen: Observed, gate: Gate, options: Options, now: datetime
-    ) -> tuple[Action, ...]:
-        return gated_actions(seen, _gang(seen, options), gate)
+    def children_while_gated(self, seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ...]:
+        return gated_actions(seen, seen.gang, gate)
 
     def children_when_finished(self, seen: Observed) -> tuple[Action, ...]:
         return delete_pod_groups(seen)
-
-
-def _gang(seen: Observed, options: Options) -> Gang:
-    return decide_gang(seen, options.gang_scheduling)

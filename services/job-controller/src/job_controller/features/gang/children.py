@@ -8,8 +8,7 @@ from typing import Any
 from job_controller.core import names
 from job_controller.core.gate import Gate
 from job_controller.core.model import Observed
-from job_controller.core.parts import PodGroup
-from job_controller.features.gang.choice import Gang
+from job_controller.core.parts import Gang, PodGroup
 from job_controller.features.gang.render import render_pod_group, volcano_spec
 from job_controller.features.gang.resources import are_equal
 from job_controller.features.gang.rules import fits

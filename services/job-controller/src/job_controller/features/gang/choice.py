@@ -9,6 +9,7 @@ from typing import Any
 from job_controller.core import names
 from job_controller.core.job import Job
 from job_controller.core.model import Observed
+from job_controller.core.parts import Gang
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 
 FIELD = "spec.schedulingPolicy"
@@ -32,30 +33,14 @@ _NOT_NATIVE = (
 )
 _DEMANDED = "this installation makes a PodGroup of Volcano for every job"
 _LATER = (
-    "the pods were made without a gang; it takes effect when they are made anew, as by the annotation"
-    f" {names.ANNOTATION_RESTART}"
+    "the pods were made without a gang; it takes effect for new pods, for example after a change of the"
+    f" annotation {names.ANNOTATION_RESTART}"
 )
 
 
-@dataclass(frozen=True)
-class Gang:
-    """How the pods of a job are scheduled.
-
-    Args:
-        least: how many pods are scheduled all together or not at all.
-        why: it is of this kind.
-        ignored: the part of the user's wish without effect, why, and what to do; "" for none.
-    """
-
-    kind: GangKind = GangKind.NONE
-    least: int = 0
-    why: str = ""
-    ignored: str = ""
-
-
-def decide_gang(seen: Observed, setting: str) -> Gang:
+def decide_gang(seen: Observed) -> Gang:
     """Decided by the job and the cluster. While there are pods, the kind is the kind of their creation."""
-    fresh = choose_gang(seen.job, seen.gang_kinds, setting)
+    fresh = choose_gang(seen.job, seen.gang_kinds, seen.gang_scheduling)
     kind = _kind_of_pods(seen)
     if not seen.pods or fresh.kind is kind:
         return fresh

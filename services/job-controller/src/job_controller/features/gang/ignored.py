@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_controller.core import names
 from job_controller.core.job import Job
-from job_controller.features.gang.choice import Gang
+from job_controller.core.parts import Gang
 from paddlewheel.contracts.conditions import Condition, find
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.plan import KubernetesEvent, shorten

@@ -6,8 +6,8 @@ from job_controller.core import names
 from job_controller.core.feature import Shape
 from job_controller.core.job import Job, Manifest, Role
 from job_controller.core.manifests import child_metadata
+from job_controller.core.parts import Gang
 from job_controller.core.pods import PodId
-from job_controller.features.gang.choice import Gang
 from job_controller.features.gang.resources import least_resources
 from paddlewheel.contracts.crds.paddlejob import GangKind, SchedulingPolicy
 

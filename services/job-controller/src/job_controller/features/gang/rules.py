@@ -10,10 +10,10 @@ from job_controller.core import names
 from job_controller.core.gate import Gate
 from job_controller.core.job_status import GangStatus
 from job_controller.core.model import Observed
-from job_controller.core.parts import PodGroup
+from job_controller.core.parts import Gang, PodGroup
 from job_controller.core.phase import missing_pods
 from job_controller.core.pods import ENDED, Pod
-from job_controller.features.gang.choice import FIELD, Gang, least_pods
+from job_controller.features.gang.choice import FIELD, least_pods
 from paddlewheel.contracts.crds.paddlejob import GangKind
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.operator.domain.hindrance import Hindrance
@@ -51,10 +51,10 @@ def not_let_in(seen: Observed) -> str:
     """The message of a gang that waits."""
     group = seen.pod_group(GangKind.VOLCANO)
     if group is None:
-        return "pods are created when Volcano has let in the job's PodGroup, which is being made"
+        return "pods are created when Volcano admits the job's PodGroup, which is being made"
     queue = group.spec.get("queue") or _DEFAULT_QUEUE
     said = f": {group.message}" if group.message else ""
-    text = f"pods are created when Volcano has let PodGroup {seen.job.key} into queue {queue}"
+    text = f"pods are created when Volcano admits PodGroup {seen.job.key} to queue {queue}"
     return shorten(f"{text}; it is {group.phase or 'new'}{said}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 
 from job_controller.core import names
 from job_controller.core.feature import Feature
@@ -19,17 +21,19 @@ _NO_PORTS = Gate(
 class HostPorts(Feature):
     """The annotation `host-port` of a job is its claim to a block."""
 
-    def gate(self, seen: Observed, options: Options) -> Gate | None:
-        return _NO_PORTS if claim_ports(seen, options.port_range).is_exhausted else None
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
+        return replace(seen, port_block=claim_ports(seen, options.port_range))
 
-    def must_wait(self, seen: Observed, options: Options) -> bool:
+    def gate(self, seen: Observed) -> Gate | None:
+        return _NO_PORTS if seen.port_block.is_exhausted else None
+
+    def must_wait(self, seen: Observed) -> bool:
         """The watch wakes the job once it has reported the claim."""
-        block = claim_ports(seen, options.port_range)
-        return block.port is None or not block.is_firm
+        return seen.port_block.port is None or not seen.port_block.is_firm
 
-    def annotations(self, seen: Observed, gate: Gate, options: Options) -> Mapping[str, str | None]:
+    def annotations(self, seen: Observed, gate: Gate) -> Mapping[str, str | None]:
         """A job that waits for something else holds no ports that others could use."""
-        block, name = claim_ports(seen, options.port_range), names.ANNOTATION_HOST_PORT
+        block, name = seen.port_block, names.ANNOTATION_HOST_PORT
         wanted = None if block.port is None else str(block.port)
         may_claim = gate.is_open or gate.reason == Reason.HOST_PORTS_EXHAUSTED
         return {name: wanted} if may_claim and seen.job.annotations.get(name) != wanted else {}

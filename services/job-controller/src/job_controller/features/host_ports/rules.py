@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 from job_controller.core import names
 from job_controller.core.environment import parse_port
 from job_controller.core.job import Job
 from job_controller.core.model import Observed
-from job_controller.core.parts import PortClaim
-from paddlewheel.contracts.crds import Network
-
-
-@dataclass(frozen=True)
-class PortBlock:
-    """The block of ports that a job is to claim.
-
-    Args:
-        port: its first port; None claims nothing.
-        is_firm: no other job can have it, so pods may use it.
-        is_exhausted: pods wait until another job leaves a block.
-    """
-
-    port: int | None
-    is_firm: bool = True
-    is_exhausted: bool = False
+from job_controller.core.parts import PortBlock, PortClaim
 
 
 def claim_ports(seen: Observed, port_range: tuple[int, int]) -> PortBlock:
@@ -36,8 +19,6 @@ def claim_ports(seen: Observed, port_range: tuple[int, int]) -> PortBlock:
     block.
     """
     job = seen.job
-    if job.network is not Network.HOST:
-        return PortBlock(names.BASE_PORT)
     own = parse_port(job.annotations.get(names.ANNOTATION_HOST_PORT, ""))
     if own is not None and (seen.pods or seen.old_pods):
         return PortBlock(own)

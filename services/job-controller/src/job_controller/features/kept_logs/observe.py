@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from job_controller.core import names
 from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
 from job_controller.features.kept_logs.rules import BYTES, LINES, not_read, pods_to_read
@@ -16,6 +17,7 @@ from paddlewheel.contracts.keys import Key
 from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.kube.ports import Cluster
 from paddlewheel.operator.concurrency import gather_bounded
+from paddlewheel.operator.domain.plan import Applied
 
 LOGS_AT_ONCE = 8
 """Logs of all jobs that are read at the same time."""
@@ -39,9 +41,11 @@ class LastLines(Reader):
             return seen
         return replace(seen, logs=await self._logs(pods, seen.job.key.namespace))
 
-    def done(self, job_uid: str) -> None:
-        """They were kept, or never can be: they are not read again."""
-        self._done.add(job_uid)
+    def applied(self, seen: Observed, applied: Applied) -> None:
+        """Logs that were kept, or that can never be kept, are not read again."""
+        is_due = any(t.kind == names.KEPT_LOGS and not t.is_refusal for t in applied.troubles)
+        if seen.logs and not is_due:
+            self._done.add(seen.job.uid)
 
     def forget(self, key: Key, job_uid: str) -> None:
         self._done.discard(job_uid)

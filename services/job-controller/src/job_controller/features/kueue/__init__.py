@@ -22,7 +22,7 @@ from paddlewheel.operator.domain.plan import Action
 class Kueue(Feature):
     """The label of a queue on a job, and its Workload."""
 
-    def gate(self, seen: Observed, options: Options) -> Gate | None:
+    def gate(self, seen: Observed) -> Gate | None:
         return queue_gate(seen)
 
     def change(self, seen: Observed) -> Change | None:
@@ -34,9 +34,7 @@ class Kueue(Feature):
     def pod_shape(self, seen: Observed, options: Options) -> Shape | None:
         return pod_shape(seen)
 
-    def children_while_gated(
-        self, seen: Observed, gate: Gate, options: Options, now: datetime
-    ) -> tuple[Action, ...]:
+    def children_while_gated(self, seen: Observed, gate: Gate, now: datetime) -> tuple[Action, ...]:
         return queue_actions(seen, gate, now)
 
     def children_when_refused(self, seen: Observed) -> tuple[Action, ...]:

@@ -26,17 +26,13 @@ class Progress(Feature):
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
         return seconds_until_stalled(seen, status, now)
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         return stall_conditions(seen, status, now)
 
     def stuck_on(self, seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Reason | None:
         return stalled_on(status)
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
         return stall_events(seen.job, status)
 
     def pod_shape(self, seen: Observed, options: Options) -> Shape | None:

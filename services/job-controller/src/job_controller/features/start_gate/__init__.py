@@ -18,17 +18,13 @@ from paddlewheel.operator.domain.plan import Action, KubernetesEvent
 class StartGate(Feature):
     """An init container of each pod that waits until the addresses of all pods are known."""
 
-    def adjusted(self, seen: Observed, now: datetime) -> Observed:
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
         return with_stuck_gates(seen, now)
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         return gate_conditions(seen, status.phase)
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
         return gate_failure_events(seen.job, status) if gate.is_open else ()
 
     def updates(self, seen: Observed, *, has_addresses: bool) -> tuple[Action, ...]:

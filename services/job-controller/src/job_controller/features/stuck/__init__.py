@@ -9,7 +9,7 @@ from job_controller.core.gate import Gate
 from job_controller.core.job_status import JobStatus
 from job_controller.core.model import Observed, Options
 from job_controller.features.stuck.no_scheduler import with_unseen_pods
-from job_controller.features.stuck.overdue import overdue_in, overdue_message, overdue_pod
+from job_controller.features.stuck.overdue import overdue_message, overdue_pod, overdue_times
 from job_controller.features.stuck.rules import seconds_until_stuck, stuck_events, stuck_on
 from job_controller.features.stuck.unprepared import look_again_in
 from paddlewheel.contracts.reasons import Reason
@@ -20,12 +20,11 @@ class Stuck(Feature):
     """Pods that cannot start, that no scheduler looks at, that their node does not prepare, and deleted pods
     that do not end."""
 
-    def adjusted(self, seen: Observed, now: datetime) -> Observed:
-        return with_unseen_pods(seen, now)
+    def adjusted(self, seen: Observed, options: Options, now: datetime) -> Observed:
+        return with_unseen_pods(seen, now).looking_at(overdue_times(seen), now)
 
     def next_look(self, seen: Observed, status: JobStatus, now: datetime) -> float | None:
-        looks = (seconds_until_stuck, overdue_in, look_again_in)
-        return earliest(*(look(seen, now) for look in looks))
+        return earliest(seconds_until_stuck(seen, now), look_again_in(seen, now))
 
     def why_waiting(self, seen: Observed, status: JobStatus, now: datetime) -> tuple[Reason, str] | None:
         overdue = overdue_pod(seen, now)
@@ -34,7 +33,5 @@ class Stuck(Feature):
     def stuck_on(self, seen: Observed, status: JobStatus, gate: Gate, now: datetime) -> Reason | None:
         return stuck_on(seen, gate, now)
 
-    def events(
-        self, seen: Observed, status: JobStatus, gate: Gate, options: Options
-    ) -> tuple[KubernetesEvent, ...]:
+    def events(self, seen: Observed, status: JobStatus, gate: Gate) -> tuple[KubernetesEvent, ...]:
         return stuck_events(seen.job, status) if gate.is_open else ()

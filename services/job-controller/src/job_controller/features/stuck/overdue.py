@@ -14,10 +14,9 @@ def overdue_pod(seen: Observed, now: datetime) -> Pod | None:
     return next((pod for pod, due in _leaving(seen) if due <= now), None)
 
 
-def overdue_in(seen: Observed, now: datetime) -> float | None:
-    """Seconds until the next pod is overdue: nothing else would wake the job then."""
-    waits = [(due - now).total_seconds() for _, due in _leaving(seen) if due > now]
-    return min(waits, default=None)
+def overdue_times(seen: Observed) -> Iterator[datetime]:
+    """When each pod is overdue: only time would wake the job then."""
+    return (due for _, due in _leaving(seen))
 
 
 def overdue_message(pod: Pod) -> str:
@@ -28,7 +27,7 @@ def overdue_message(pod: Pod) -> str:
 def _why(pod: Pod) -> str:
     if pod.finalizers:
         held = ", ".join(pod.finalizers)
-        return f"but has the finalizers {held}, which whoever set them has to remove"
+        return f"but has the finalizers {held}, which their owners have to remove"
     if not pod.node:
         return "but is still there"
     return (

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from job_controller.core import names
 from job_controller.core.gate import Gate
-from job_controller.core.hindrances import hindered_pod
 from job_controller.core.job import Job
 from job_controller.core.job_status import JobStatus
 from job_controller.core.model import Observed
 from job_controller.core.pods import Pod
+from job_controller.core.running import hindered_pod
 from job_controller.features.stuck.overdue import overdue_pod
 from job_controller.timing import STUCK_POD_GRACE_SECONDS
 from paddlewheel.contracts.conditions import find

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from job_controller.core.feature import Feature
 from job_controller.core.job_status import JobStatus
-from job_controller.core.model import Observed, Options
+from job_controller.core.model import Observed
 from job_controller.features.words.rules import word_conditions
 from paddlewheel.contracts.conditions import Condition
 
@@ -14,7 +14,5 @@ from paddlewheel.contracts.conditions import Condition
 class Words(Feature):
     """Words that the original operator accepts."""
 
-    def conditions(
-        self, seen: Observed, status: JobStatus, options: Options, now: datetime
-    ) -> list[Condition]:
+    def conditions(self, seen: Observed, status: JobStatus, now: datetime) -> list[Condition]:
         return word_conditions(seen.job)
