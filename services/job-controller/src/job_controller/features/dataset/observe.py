@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 
@@ -33,16 +33,19 @@ class SampleSets(Reader):
         self._reads = reads
         self._used: dict[Key, Key] = {}
         """The data set of each job."""
+        self._users: Counter[Key] = Counter()
+        """The number of jobs of each data set."""
         self._well_sets: set[Key] = set()
         self._reads_in_time: defaultdict[Key, set[object]] = defaultdict(set)
         """Reads under way, without those during which a fact about the data set came."""
 
     async def read(self, seen: Observed) -> Observed:
         key, ref = seen.job.key, seen.job.sample_set
-        if self._used.get(key, ref) != ref:
+        if self._used.get(key) != ref:
             self.forget(key, seen.job.uid)
-        if ref is not None:
-            self._used[key] = ref
+            if ref is not None:
+                self._used[key] = ref
+                self._users[ref] += 1
         if needs_sample_set(seen):
             return await self._with_sample_set(seen)
         if self._may_be_ill(seen.job):
@@ -60,7 +63,7 @@ class SampleSets(Reader):
         if isinstance(found, Trouble):
             return replace(seen, trouble=found, retry_after=self._reads.retry_after(names.SAMPLE_SET, ref))
         # A fact that came meanwhile may be newer than the answer.
-        if (found is None or found.is_well) and is_in_time:
+        if (found is None or found.is_well) and is_in_time and ref in self._users:
             self._well_sets.add(ref)
         return replace(seen, sample_set=found)
 
@@ -73,7 +76,11 @@ class SampleSets(Reader):
 
     def forget(self, key: Key, job_uid: str) -> None:
         ref = self._used.pop(key, None)
-        if ref is not None and ref not in self._used.values():
+        if ref is None:
+            return
+        self._users[ref] -= 1
+        if not self._users[ref]:
+            del self._users[ref]
             self._well_sets.discard(ref)
             self._reads.forget(names.SAMPLE_SET, ref)
 
