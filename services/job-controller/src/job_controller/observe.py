@@ -20,7 +20,7 @@ from job_controller.features import with_features
 from job_controller.features.dataset import DataSet
 from job_controller.features.dataset.observe import SampleSets
 from job_controller.features.elastic import Elastic
-from job_controller.features.elastic.observe import RoomOfOthers
+from job_controller.features.elastic.observe import HeldRanks, RoomOfOthers
 from job_controller.features.gang.children import CHILD
 from job_controller.features.host_ports import HostPorts
 from job_controller.features.host_ports.observe import PortClaims
@@ -82,6 +82,7 @@ class JobObserver:
             (HostPorts, PortClaims(watch, self._parsed)),
             (StartGate, OpenGates(clock)),
             (Elastic, RoomOfOthers(watch, clock, self._parsed, self._pods)),
+            (Elastic, HeldRanks(clock)),
             (DataSet, self._sample_sets),
             (Kueue, QueueObjects(cluster, reads)),
             (Stuck, PodEvents(cluster, clock)),
