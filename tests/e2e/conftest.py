@@ -21,13 +21,18 @@ SMALL_CHUNKS = f"datasetController.extraEnv={json.dumps(RUNTIME_SETTINGS)}"
 """Small chunks, so that a fault can be injected in the middle of a small warmup."""
 
 
+def services_on(node: str) -> str:
+    """The setting by which the services and the bus run on one node, so that a test can crash the other."""
+    return f"nodeSelector={json.dumps({'kubernetes.io/hostname': node})}"
+
+
 @pytest.fixture(scope="session")
 def paddlewheel_cluster(test_run: TestRun) -> Iterator[Target]:
     """A cluster of this test session, removed afterwards in any case."""
     name = test_run.claim_cluster("e2e")
     try:
-        options = DemoOptions(name=name)
-        yield asyncio.run(prepare_cluster(options, SilentView(), Outcome(), values=[SMALL_CHUNKS]))
+        options, values = DemoOptions(name=name), [SMALL_CHUNKS, services_on(f"{name}-1")]
+        yield asyncio.run(prepare_cluster(options, SilentView(), Outcome(), values=values))
     finally:
         keep(name)
         down(name)

@@ -1,4 +1,4 @@
-"""One cluster with two nodes for the tests in this folder."""
+"""A cluster with two nodes for each file in this folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def kernel_before() -> Mapping[str, str]:
     return {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def two_nodes(kernel_before: Mapping[str, str], test_run: TestRun) -> Iterator[Cluster]:
-    """A cluster of this test session."""
+    """A cluster of one file, which the other files of its worker do not need."""
     with running_cluster(ClusterSpec(name=test_run.claim_cluster("nodes"), nodes=2)) as running:
         yield running

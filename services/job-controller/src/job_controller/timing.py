@@ -105,6 +105,8 @@ LONGEST_PROGRAM_END_GRACE_SECONDS = 60.0
 """An end beside other containers counts after this time, however long the pod's own grace period is."""
 POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
+POD_REMOVAL_GRACE_SECONDS = 10.0
+"""The pods of a node that is declared out of service, or is back, go one after the other within this time."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0
 """The pods of a job that has ended wait this long for their logs to be kept."""
 STALL_GRACE_SECONDS = 120.0

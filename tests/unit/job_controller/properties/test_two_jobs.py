@@ -134,6 +134,27 @@ def test_a_dead_node_with_rank_0_is_named_until_it_is_declared_out_of_service() 
     assert trains(world, KEY) == 3, world.status
 
 
+def test_pods_of_a_lost_node_that_are_removed_one_after_the_other_shrink_no_job() -> None:
+    """After the node is declared out of service, or its kubelet is back."""
+    world = make_world(4, KEY)
+    world.settle()
+    nodes = ["node-0", "node-0", "node-1", "node-2"]
+    for pod in pods_of(world, KEY):
+        world.kubelet.place(pod, nodes[index_of(pod)])
+    world.come_to_rest(60)
+    assert trains(world, KEY) == 4
+    world.kubelet.dead = {"node-0": world.clock.elapsed}
+    world.come_to_rest(HOUR)
+    assert world.status["reason"] == "PodStuckTerminating"
+    before = restarts(world, KEY)
+    give(world, 6)
+    for pod in sorted(pods_of(world, KEY), key=index_of):
+        world.server.delete(names.POD, key_of(pod), grace=0)
+        world.settle()
+    world.come_to_rest(HOUR)
+    assert (trains(world, KEY), restarts(world, KEY)) == (4, before)
+
+
 def test_an_elastic_job_trains_with_the_pods_that_a_quota_allows() -> None:
     world = make_world(4, KEY)
     world.server.quota = 2

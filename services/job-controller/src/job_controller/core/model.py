@@ -71,6 +71,7 @@ class Observed:
         schedulers: when each was last seen at work, by name.
         unscheduled_since: by uid, when this process first saw that a pod waits for its scheduler.
         gates_open_since: by uid, the pods at gates that have nothing more to wait for.
+        held_since: by uid, the deleted pod that holds the lowest rank of an elastic job.
         useless: workers beyond the present world, which go now.
         next_look: seconds until time alone changes what the rules have found so far.
         features: the features that apply to the job.
@@ -109,6 +110,7 @@ class Observed:
     schedulers: Mapping[str, datetime] = field(default_factory=dict)
     unscheduled_since: Mapping[str, datetime] = field(default_factory=dict)
     gates_open_since: Mapping[str, datetime] = field(default_factory=dict)
+    held_since: Mapping[str, datetime] = field(default_factory=dict)
     useless: tuple[Pod, ...] = ()
     next_look: float | None = None
     features: tuple[Feature, ...] = field(default=(), compare=False, repr=False)

@@ -16,7 +16,7 @@ from job_controller.core.phase import is_scaled_to_nothing
 from job_controller.features.dataset import DataSet
 from job_controller.features.dataset.observe import SampleSets
 from job_controller.features.elastic import Elastic
-from job_controller.features.elastic.observe import RoomOfOthers
+from job_controller.features.elastic.observe import HeldRanks, RoomOfOthers
 from job_controller.features.gang import Gangs
 from job_controller.features.host_ports import HostPorts
 from job_controller.features.host_ports.observe import PortClaims
@@ -132,7 +132,11 @@ FEATURES = (
     Listed(has_gates, StartGate(), lambda s: (OpenGates(s.clock),)),
     Listed(has_unknown_words, Words()),
     Listed(is_in_gang, Gangs()),
-    Listed(is_elastic, Elastic(), lambda s: (RoomOfOthers(s.watch, s.clock, s.parse_job, s.pods_of),)),
+    Listed(
+        is_elastic,
+        Elastic(),
+        lambda s: (RoomOfOthers(s.watch, s.clock, s.parse_job, s.pods_of), HeldRanks(s.clock)),
+    ),
     Listed(has_failed_rank, SilentNodes(), lambda s: (NodeLeases(s.cluster, s.clock),)),
     Listed(has_ended, KeptLogs(), lambda s: (LastLines(s.cluster),)),
 )

@@ -1,4 +1,4 @@
-"""Looks at the pods of other jobs on the nodes that a job might grow on."""
+"""Looks at pods of other jobs on the nodes that a job might grow on, and at ranks that deleted pods hold."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from job_controller.core.parse import ParseJob
 from job_controller.core.parse_pod import is_scheduled
 from job_controller.core.parts import Rivals
 from job_controller.core.pods import Pod, PodState
+from job_controller.features.elastic.rules import held_pods
 from job_controller.reading import Reader
+from job_controller.sightings import Sightings
 from job_controller.timing import NEED_GRACE_SECONDS, RIVAL_GROWTH_GRACE_SECONDS
 from job_controller.watch import BY_ROOM, JOB, RESTARTING, SMALL, WAITING, owner_of
 from paddlewheel.contracts.crds import WORKER
+from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.objects import status_of
 from paddlewheel.contracts.stamps import parse_stamp
 from paddlewheel.core.clock import Clock
@@ -89,6 +92,21 @@ class RoomOfOthers(Reader):
         owner = owner_of(pod)
         job = None if owner is None else self._watch.of(JOB).get(owner)
         return job is not None and controller_uid(pod) == [uid_of(job)]
+
+
+class HeldRanks(Reader):
+    """Remembers since when a deleted pod holds the lowest rank. After a restart, this time begins again."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._since = Sightings(clock)
+
+    def cached(self, seen: Observed) -> Observed:
+        pods = held_pods(seen) if not seen.status.final else ()
+        lowest = {pod.uid for pod in pods[:1]}
+        return replace(seen, held_since=self._since.of(seen.job.uid, lowest))
+
+    def forget(self, key: Key, job_uid: str) -> None:
+        self._since.forget(job_uid)
 
 
 @dataclass(frozen=True)

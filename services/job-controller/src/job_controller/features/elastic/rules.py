@@ -20,6 +20,7 @@ from job_controller.timing import (
     GROWTH_PROOF_GRACE_SECONDS,
     LONGEST_GROWTH_INTERVAL_SECONDS,
     LONGEST_USELESS_POD_GRACE_SECONDS,
+    POD_REMOVAL_GRACE_SECONDS,
     RESTART_LOSS_GRACE_SECONDS,
     ROOM_CHECK_INTERVAL_SECONDS,
     ROOM_YIELD_GRACE_SECONDS,
@@ -124,7 +125,14 @@ def next_fit(seen: Observed, now: datetime) -> float | None:
     beyond = [pod for pod in _workers(seen) if not seen.job.trains(pod.id)]
     pays_at = _pays_at(seen, beyond)
     yields_until = pays_at + timedelta(seconds=ROOM_YIELD_GRACE_SECONDS) if pays_at else None
-    times = [*_shrinks_at(seen), _grows_at(seen), pays_at, yields_until, _refused_until(seen)]
+    times = [
+        *_held_until(seen),
+        *_shrinks_at(seen),
+        _grows_at(seen),
+        pays_at,
+        yields_until,
+        _refused_until(seen),
+    ]
     looks = {(at - now).total_seconds() for at in times if at is not None and at > now}
     if seen.job.workers < seen.job.replicas_of(WORKER):
         looks.add(ROOM_CHECK_INTERVAL_SECONDS)
@@ -135,14 +143,25 @@ def _cut_off(seen: Observed, now: datetime) -> Fit | None:
     """A deleted pod does not end, since its node is lost. The ranks below train without it."""
     if seen.pods and seen.has_begun:
         return None
-    going = (*seen.old_pods, *(pod for pod in seen.pods if pod.terminating))
-    held = [pod for pod in going if seen.job.trains(pod.id)]
+    held = held_pods(seen)
     if not held or not all(pod.id.role == WORKER and _is_left_behind(pod, now) for pod in held):
         return None
-    lowest = min(held, key=lambda pod: pod.id)
-    if lowest.id.ordinal < seen.job.least_workers:
+    lowest = held[0]
+    # The pod with the next rank may go in a moment, too.
+    if lowest.id.ordinal < seen.job.least_workers or any(at > now for at in _held_until(seen)):
         return None
     return _resized(seen, lowest.id.ordinal, now, f"pod {lowest.name} does not end on node {lowest.node}")
+
+
+def held_pods(seen: Observed) -> list[Pod]:
+    """Deleted pods that have not ended, by their ranks."""
+    going = (*seen.old_pods, *(pod for pod in seen.pods if pod.terminating))
+    return sorted((pod for pod in going if seen.job.trains(pod.id)), key=lambda pod: pod.id)
+
+
+def _held_until(seen: Observed) -> Iterator[datetime]:
+    """How long the rank above one that has just become free counts as going, too."""
+    return (since + timedelta(seconds=POD_REMOVAL_GRACE_SECONDS) for since in seen.held_since.values())
 
 
 def _is_left_behind(pod: Pod, now: datetime) -> bool:
