@@ -91,6 +91,14 @@ def test_a_disk_needs_the_reserve_of_juicefs_and_what_is_not_built_yet(
     assert doctor.needed_disk(total * gib, built * gib) == needed * gib
 
 
+@pytest.mark.parametrize(("used", "ok"), [(88, True), (89, False)])
+def test_a_cluster_needs_inotify_instances(monkeypatch: pytest.MonkeyPatch, used: int, ok: bool) -> None:
+    monkeypatch.setattr(machine, "inotify_instances", lambda: (used, 128))
+    row = by_name(examine())["inotify"]
+    assert (row.ok, row.found) == (ok, f"{128 - used} of 128 instances are free; 40 are required")
+    assert row.remedy == ("" if ok else "sysctl -w fs.inotify.max_user_instances=1024")
+
+
 def test_a_disk_with_less_than_the_reserve_fails_with_the_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

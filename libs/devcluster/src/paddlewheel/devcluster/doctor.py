@@ -27,6 +27,8 @@ _NEEDED_WHEN_BUILT = 3 * _GIB
 _RESERVE = 0.1
 """Share of a disk that JuiceFS leaves free by default: below it a warmup caches nothing."""
 _NEEDED_MEMORY = 4 * _GIB
+_NEEDED_INOTIFY = 40
+"""A cluster of two nodes opens up to 30. Without them, containerd and kubelets fail: "too many open files"."""
 
 PACKAGES = {
     "buildah": "buildah",
@@ -71,6 +73,7 @@ def examine() -> tuple[Check, ...]:
         _disk("state", home()),
         _disk("cache", cache_dir()),
         _memory(),
+        _inotify(),
         _range(),
     )
 
@@ -155,6 +158,13 @@ def _memory() -> Check:
     ok = total >= _NEEDED_MEMORY
     found = f"{total / _GIB:.0f} GiB; {_NEEDED_MEMORY // _GIB} GiB are required"
     return Check("memory", ok, found, "" if ok else "use a larger machine")
+
+
+def _inotify() -> Check:
+    used, limit = machine.inotify_instances()
+    found = f"{limit - used} of {limit} instances are free; {_NEEDED_INOTIFY} are required"
+    ok = limit - used >= _NEEDED_INOTIFY
+    return Check("inotify", ok, found, "" if ok else "sysctl -w fs.inotify.max_user_instances=1024")
 
 
 def _range() -> Check:

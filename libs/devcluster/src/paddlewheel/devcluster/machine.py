@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -50,3 +52,13 @@ def check_visible(folder: Path, variable: str) -> None:
                 "HiddenDirectory",
                 f"{folder} is in {hidden}, which every node has of its own; set {variable}",
             )
+
+
+def inotify_instances() -> tuple[int, int]:
+    """The inotify instances that processes of this user have open, and the user's limit."""
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    used, inotify = 0, Path("anon_inode:inotify")
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            used += link.lstat().st_uid == os.getuid() and link.readlink() == inotify
+    return used, limit
