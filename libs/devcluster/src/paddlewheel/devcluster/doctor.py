@@ -28,7 +28,7 @@ _RESERVE = 0.1
 """Share of a disk that JuiceFS leaves free by default: below it a warmup caches nothing."""
 _NEEDED_MEMORY = 4 * _GIB
 _NEEDED_INOTIFY = 40
-"""A cluster of two nodes opens up to 30. Without them, containerd and kubelets fail: "too many open files"."""
+"""A cluster of two nodes opens up to 30. Without them, containerd and kubelets end: "too many open files"."""
 
 PACKAGES = {
     "buildah": "buildah",
