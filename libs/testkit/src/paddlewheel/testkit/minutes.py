@@ -24,7 +24,7 @@ def folder_of(nodeid: str) -> str:
 
 
 class FailedTests:
-    """Names a test when it fails: the letter alone does not, and the report may be an hour away."""
+    """Prints the name of a test when the test fails, because the report may be an hour away."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
