@@ -1,4 +1,4 @@
-"""What a long run prints: each failed test at once, and at the end the minutes of each folder."""
+"""Output of a long run: the name of each failed test at once, and at the end the minutes of each folder."""
 
 from __future__ import annotations
 
