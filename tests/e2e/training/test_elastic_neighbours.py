@@ -18,8 +18,8 @@ from paddlewheel.testkit.wait import eventually
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * WAIT_TIMEOUT_SECONDS)]
 
 WORKERS = 4
-MOST_RESTARTS = 4
-"""Two jobs shrink and one grows, and on a slow machine one growth is lost."""
+MOST_RESTARTS = 5
+"""Two jobs shrink and one grows. On a slow machine a growth is lost, which is a shrink and another growth."""
 QUIET_INTERVAL_SECONDS = 150
 """Longer than each wait before a growth. Jobs that took each other's room restarted every 24 s."""
 

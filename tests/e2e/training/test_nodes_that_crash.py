@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * WAIT_TIMEOUT_SECONDS)]
 NODE_SILENCE_TIMEOUT_SECONDS = 45
 """A node is lost if its Lease was not renewed for so long."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+PLACEMENTS = 20
+"""Attempts to have rank 0 on a certain node."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
@@ -94,20 +96,25 @@ async def crashed(where: Target, folder: Path) -> Crash:
     places = await placed(elastic, alive)
     for job in (program, stranded):
         await job.trains(2)
-    crash_node(str(where.embedded), dead)
+    try:
+        crash_node(str(where.embedded), dead)
+    except BaseException:
+        start_node(str(where.embedded), dead)
+        raise
     lost = min(rank for rank, node in places.items() if node == dead)
     return Crash(where, alive, dead, program, elastic, stranded, lost)
 
 
 async def placed(job: PeerJob, first: str) -> dict[int, str]:
     """Begin the job until its rank 0 is on the first node. Return the node of each rank."""
-    while True:
+    for _ in range(PLACEMENTS):
         await job.begin(4, requests=1)
         await job.trains(4)
         places = await job.places()
         if places[0] == first:
             return places
         await job.remove()
+    raise AssertionError(f"rank 0 was never on {first}")
 
 
 async def bring_back(crash: Crash) -> None:

@@ -112,13 +112,25 @@ def test_nothing_is_listed_before_the_first_batch_is_asked_for(strategy: str) ->
 
 
 def test_a_warmup_without_a_sample_fails_and_names_the_extensions() -> None:
-    warmup = WarmupOperation(strategy="sampler", sampler=AskedOrder(batch_size=1), paths=["train"])
+    asked = AskedOrder(batch_size=1, extensions=[".png"])
+    warmup = WarmupOperation(strategy="sampler", sampler=asked, paths=["train"])
     with pytest.raises(Permanent) as error:
         list(shares(warmup, [File(f"train/{name}", 1) for name in SAMPLES], 2, "run-1"))
     assert error.value.reason == "NoSamples"
     assert error.value.message.startswith(
         "warmupOptions.sampler.extensions: none of 6 files is a sample of DatasetFolder:"
     )
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_without_extensions_files_of_classes_are_samples_if_none_is_an_image(first: int) -> None:
+    names = ["b/2.npy", "a/1.npy", "README"]
+    found = samples_of(File(name, 1) for name in names)
+    assert ([file.path for file in found.files], found.ignored) == (["a/1.npy", "b/2.npy"], 1)
+
+    names.insert(first, "a/0.png")
+    found = samples_of(File(name, 1) for name in names)
+    assert ([file.path for file in found.files], found.ignored) == (["a/0.png"], 3)
 
 
 def test_samples_are_numbered_so_in_whatever_order_they_are_listed() -> None:

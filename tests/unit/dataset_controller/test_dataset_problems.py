@@ -369,7 +369,10 @@ def test_a_misspelt_key_of_an_engine_is_named(wrong: str, right: str) -> None:
     assert (reason, message.endswith(f"rename {wrong} to {right}")) == ("InvalidSecret", True)
 
 
-OTHER_KEYS = ["format-options", "envs", "configs", "token", "ca.crt", "region", "endpoint"]
+OTHER_KEYS = [
+    *("format-options", "envs", "configs", "token", "ca.crt", "region", "endpoint"),
+    *("access-token", "access-key-id", "secret-key-base", "root-access-key", "s3-access-key"),
+]
 
 
 @pytest.mark.parametrize("more", [*OTHER_KEYS, "accesskey", "username"])

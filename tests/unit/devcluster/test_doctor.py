@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,12 +93,32 @@ def test_a_disk_needs_the_reserve_of_juicefs_and_what_is_not_built_yet(
     assert doctor.needed_disk(total * gib, built * gib) == needed * gib
 
 
-@pytest.mark.parametrize(("used", "ok"), [(88, True), (89, False)])
-def test_a_cluster_needs_inotify_instances(monkeypatch: pytest.MonkeyPatch, used: int, ok: bool) -> None:
-    monkeypatch.setattr(machine, "inotify_instances", lambda: (used, 128))
+@pytest.mark.parametrize(
+    ("free", "running", "needed"),
+    [(40, (), 40), (39, (), 40), (39, ("demo",), 0)],
+    ids=["enough", "few", "up"],
+)
+def test_a_cluster_needs_inotify_instances(
+    monkeypatch: pytest.MonkeyPatch, free: int, running: tuple[str, ...], needed: int
+) -> None:
+    monkeypatch.setattr(machine, "free_inotify_instances", lambda most: min(free, most))
+    monkeypatch.setattr(doctor, "names", lambda: running)
     row = by_name(examine())["inotify"]
-    assert (row.ok, row.found) == (ok, f"{128 - used} of 128 instances are free; 40 are required")
+    ok = free >= needed
+    assert (row.ok, row.found) == (ok, f"{free} instances can be opened; {needed} are required")
     assert row.remedy == ("" if ok else "sysctl -w fs.inotify.max_user_instances=1024")
+
+
+def test_inotify_instances_are_counted_by_opening_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def libc(_: None) -> SimpleNamespace:
+        return SimpleNamespace(
+            inotify_init1=lambda _flags: os.open("/dev/null", os.O_RDONLY) if left.pop() else -1
+        )
+
+    assert machine.free_inotify_instances(1) <= 1
+    left = [False, True, True]
+    monkeypatch.setattr(ctypes, "CDLL", libc)
+    assert machine.free_inotify_instances(40) == 2
 
 
 def test_a_disk_with_less_than_the_reserve_fails_with_the_figures(

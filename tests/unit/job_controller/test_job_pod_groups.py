@@ -345,16 +345,22 @@ async def test_a_kind_that_the_administrator_demands_and_that_is_missing_blocks(
         assert "Volcano PodGroup default/demo" in blocked["message"]
 
 
-async def test_a_running_job_shows_at_once_that_the_administrator_demands_a_gang_now(
-    open_harness: OpenHarness,
-) -> None:
-    async with open_harness() as harness:
-        await harness.to_running(make_paddle_job(worker=make_role(2)))
+async def test_a_running_job_shows_at_once_that_its_gang_is_possible_now(open_harness: OpenHarness) -> None:
+    async with open_harness(gang_scheduling="None") as harness:
+        await harness.to_running(make_paddle_job(worker=make_role(2), schedulingPolicy={}))
     async with open_harness(gang_scheduling="Volcano") as harness:
         await harness.settle(KEY)
         ignored = await harness.condition(KEY, "SchedulingPolicyIgnored")
         assert ignored["status"] == "True"
         assert "spec.schedulingPolicy has no effect yet" in ignored["message"]
+
+
+async def test_a_running_job_without_a_policy_gets_no_warning_about_it(open_harness: OpenHarness) -> None:
+    async with open_harness() as harness:
+        await harness.to_running(make_paddle_job(worker=make_role(2)))
+    async with open_harness(gang_scheduling="Volcano") as harness:
+        await harness.settle(KEY)
+        assert "SchedulingPolicyIgnored" not in {c["type"] for c in (await harness.status(KEY))["conditions"]}
 
 
 async def test_what_is_not_wanted_is_not_even_watched(open_harness: OpenHarness) -> None:

@@ -55,7 +55,7 @@ class JobObserver:
         cluster: Cluster,
         reads: Reads,
         clock: Clock,
-        gang_scheduling: str = "Auto",
+        gang_scheduling: str,
         *,
         since: datetime | None = None,
     ) -> None:

@@ -114,7 +114,7 @@ class Controller:
         self._server = server
         cluster = ModelCluster(server, around, kubelet)
         self.watch = make_watch(cluster, "", clock)
-        self._observer = JobObserver(self.watch, cluster, Reads(clock), clock)
+        self._observer = JobObserver(self.watch, cluster, Reads(clock), clock, "Auto")
         self._wakes = Wakes(self.watch, self._wake, clock)
         outside = Outside(server, clock, around, options, self.watch, self._observer)
         self.jobs = {key: Passes(key, outside) for key in KEYS}

@@ -56,22 +56,41 @@ def samples_of(files: Iterable[File], folder: str = "", extensions: Sequence[str
     """The samples of DatasetFolder(folder, extensions=extensions): by class, by directory, by name.
 
     The class is the first directory. Files in the folder itself and files with other extensions are ignored.
+    Without `extensions`, images are the samples, and all files of the classes if none is an image.
     """
     start, suffixes = len(folder) + 1 if folder else 0, tuple(map(str.lower, extensions or IMAGES))
-    packed, ignored = PackedFiles(), 0
-    found: defaultdict[str, array[int]] = defaultdict(partial(array, NUMBERS))
+    samples, others, ignored = _Classes(), _Classes(), 0
     for file in files:
         directory = file.path[start:].rpartition("/")[0]
         if directory and file.path.lower().endswith(suffixes):
-            found[directory].append(len(packed))
-            packed.append(file)
-        else:
-            ignored += 1
-    order = array(NUMBERS)
-    for directory in sorted(found, key=lambda path: (path.partition("/")[0], path)):
-        order.extend(_by_name(packed, found.pop(directory)))
-    packed.reorder(order)
-    return Samples(packed, ignored)
+            samples.add(file, directory)
+            continue
+        ignored += 1
+        if directory and not (extensions or samples.files):
+            others.add(file, directory)
+    if extensions or samples.files:
+        return Samples(samples.in_order(), ignored)
+    return Samples(others.in_order(), ignored - len(others.files))
+
+
+class _Classes:
+    """Files by the directories in which they are."""
+
+    def __init__(self) -> None:
+        self.files = PackedFiles()
+        self._found: defaultdict[str, array[int]] = defaultdict(partial(array, NUMBERS))
+
+    def add(self, file: File, directory: str) -> None:
+        self._found[directory].append(len(self.files))
+        self.files.append(file)
+
+    def in_order(self) -> PackedFiles:
+        """By class, by directory, by name. Called once."""
+        order = array(NUMBERS)
+        for directory in sorted(self._found, key=lambda path: (path.partition("/")[0], path)):
+            order.extend(_by_name(self.files, self._found.pop(directory)))
+        self.files.reorder(order)
+        return self.files
 
 
 def _by_name(files: PackedFiles, numbers: array[int]) -> Iterable[int]:

@@ -21,8 +21,9 @@ OPTIONAL_KEYS = ("access-key", "secret-key")
 _SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
 _FOR_ENGINE = f"{', '.join(ENGINE_KEYS)}, and {' and '.join(OPTIONAL_KEYS)} if its store needs them"
 _FOR_SOURCE = f"{' and '.join(OPTIONAL_KEYS)}, or without keys for a public source"
-SIMILAR = 0.8
-"""The least similarity, from 0 to 1, of a misspelt key to the right one."""
+SIMILAR = 0.88
+"""The least similarity, from 0 to 1, of the letters of a misspelt key to the right ones. It also has one
+letter more or less at most, unlike keys of other programs, for example access-key-id."""
 
 
 def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
@@ -75,10 +76,18 @@ def _misspelt(secret: SecretSeen, expected: Sequence[str]) -> Mapping[str, str]:
     found = list((secret.get("data") or {}) if isinstance(secret, Mapping) else {})
     missing = [name for name in expected if name not in found]
     unknown = sorted(set(found).difference(_SINGLE_LINE))
-    similar = {
-        name: get_close_matches(name.lower().replace("_", "-"), missing, 1, SIMILAR) for name in unknown
+    plain = {_letters(name): name for name in missing}
+    similar = {name: get_close_matches(_letters(name), plain, 1, SIMILAR) for name in unknown}
+    return {
+        name: plain[right]
+        for name, found in similar.items()
+        for right in found
+        if abs(len(_letters(name)) - len(right)) <= 1
     }
-    return {name: names[0] for name, names in similar.items() if names}
+
+
+def _letters(key: str) -> str:
+    return "".join(filter(str.isalnum, key.lower()))
 
 
 def _known_values(secret: SecretSeen, key: Key, named: str, keys: str) -> dict[str, str]:

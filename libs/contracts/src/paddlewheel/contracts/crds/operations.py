@@ -168,7 +168,8 @@ class SamplerOptions(CrdModel):
         tuple[Annotated[str, says("End of a file's name, e.g. .npy.", maxLength=EXTENSION_LENGTH)], ...],
         says(
             "The files that are samples, as in DatasetFolder(extensions=...); an empty text is the end of"
-            " every name. Default: .jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff and .webp. Other files,"
+            " every name. Default: .jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff and .webp, or all if no"
+            " file has one of these. Other files,"
             " and files outside a class directory, are not warmed. If the warmup has a file with a list of"
             " paths, all of these are samples.",
             minItems=1,

@@ -160,7 +160,7 @@ def held_pods(seen: Observed) -> list[Pod]:
 
 
 def _held_until(seen: Observed) -> Iterator[datetime]:
-    """How long the rank above one that has just become free counts as going, too."""
+    """The time until which the pods of further ranks may be removed as well."""
     return (since + timedelta(seconds=POD_REMOVAL_GRACE_SECONDS) for since in seen.held_since.values())
 
 

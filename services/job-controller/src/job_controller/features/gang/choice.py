@@ -44,7 +44,8 @@ def decide_gang(seen: Observed) -> Gang:
     kind = _kind_of_pods(seen)
     if not seen.pods or fresh.kind is kind:
         return fresh
-    is_late = kind is GangKind.NONE and fresh.kind is not GangKind.NONE
+    has_wish = seen.job.spec.scheduling_policy is not None
+    is_late = has_wish and kind is GangKind.NONE and fresh.kind is not GangKind.NONE
     ignored = f"{FIELD} has no effect yet: {_LATER}" if is_late else fresh.ignored
     return replace(fresh, kind=kind, why="the pods were made so", ignored=ignored)
 
