@@ -107,7 +107,7 @@ POD_END_GRACE_SECONDS = 30.0
 """A kubelet may confirm the end of a pod this long after the pod's own grace period."""
 POD_REMOVAL_GRACE_SECONDS = 45.0
 """Longest time between the removals of two pods of a lost node. Every 20 s, Kubernetes looks for pods of
-nodes that are out of service, and a node that is back gives each pod its own grace period, 30 s by default."""
+nodes that are out of service. A node that is back gives each pod its own grace period, 30 s by default."""
 KEPT_LOGS_TIMEOUT_SECONDS = 60.0
 """The pods of a job that has ended wait this long for their logs to be kept."""
 STALL_GRACE_SECONDS = 120.0
