@@ -235,11 +235,11 @@ def test_manifests_that_are_applied_twice_leave_the_certificates_alone(release: 
     assert bus_of(release.fill()) == bus_of(first)
 
 
-@pytest.mark.parametrize("tool", ["helm", "kubectl"])
+@pytest.mark.parametrize("program", ["helm", "kubectl"])
 def test_an_upgrade_from_the_last_landed_version_loses_no_secret(
-    release: Release, tmp_path: Path, tool: str
+    release: Release, tmp_path: Path, program: str
 ) -> None:
-    install = release.upgrade if tool == "helm" else release.apply
+    install = release.upgrade if program == "helm" else release.apply
     install(chart=chart_of(LANDED, tmp_path))
     filled = release.fill()
     assert all(filled.values())
@@ -247,8 +247,8 @@ def test_an_upgrade_from_the_last_landed_version_loses_no_secret(
     install()
 
     # Without a cluster to look at, each rendering makes another key of progress.
-    of = bus_of if tool == "kubectl" else dict
-    assert of(release.fill()) == of(filled)
+    lasting = bus_of if program == "kubectl" else dict
+    assert lasting(release.fill()) == lasting(filled)
 
 
 @pytest.mark.parametrize("values", [(), ("nats.auth=tokens",)], ids=["certificates", "tokens"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 from tests.contract.engines import plain
@@ -974,53 +974,63 @@ async def test_an_update_has_no_note_on_a_file_of_the_right_size(harness: Harnes
 
 
 REMOVE = "`paddlewheel data remove"
-WAYS: list[tuple[str, list[str], str, list[str], str, str]] = [
-    ("a", ["a/x", "a/y/z"], "", ["a"], "'a' is a directory in the data set and a file in the source", "a"),
-    ("a/x", ["a"], "", ["a/x"], "'a' is a file in the data set and a directory in the source", "a"),
-    ("a/b/c", ["a/b"], "", ["a/b/c"], "'a/b' is a file in the data set", "a/b"),
-    ("a b", ["to/a b/x"], "to", ["a b"], "'to/a b' is a directory in the data set", "'to/a b'"),
-    ("x", ["to"], "to", ["x"], "'to' is a file in the data set", "to"),
+
+
+class Way(NamedTuple):
+    """Something in the way of a file.
+
+    Args:
+        files: are there before the sync.
+        objects: the objects in the source.
+        problem: its beginning.
+        path: in the command that removes it.
+    """
+
+    key: str
+    files: list[str]
+    destination: str
+    objects: list[str]
+    problem: str
+    path: str
+
+    async def run(self, harness: Harness, *, delete_dst: bool = False) -> Outcome:
+        """Copy the file."""
+        harness.write(*self.files)
+        harness.engine.objects = [File(name, 10) for name in self.objects]
+        operation = sync(destination=self.destination, delete_dst=delete_dst)
+        return await harness.execute(operation, (self.key, 10))
+
+
+WAYS = [
+    Way("a", ["a/x", "a/y/z"], "", ["a"], "'a' is a directory in the data set and a file in the source", "a"),
+    Way("a/x", ["a"], "", ["a/x"], "'a' is a file in the data set and a directory in the source", "a"),
+    Way("a/b/c", ["a/b"], "", ["a/b/c"], "'a/b' is a file in the data set", "a/b"),
+    Way("a b", ["to/a b/x"], "to", ["a b"], "'to/a b' is a directory in the data set", "'to/a b'"),
+    Way("x", ["to"], "to", ["x"], "'to' is a file in the data set", "to"),
 ]
-"""Key, files that are there, destination, objects of the source, the beginning of the problem, the path."""
 
 
-@pytest.mark.parametrize(("key", "files", "destination", "objects", "problem", "path"), WAYS)
+@pytest.mark.parametrize("way", WAYS)
 async def test_what_is_in_the_way_of_a_sync_is_named_with_the_command_that_removes_it(
-    harness: Harness,
-    key: str,
-    files: list[str],
-    destination: str,
-    objects: list[str],
-    problem: str,
-    path: str,
+    harness: Harness, way: Way
 ) -> None:
-    harness.write(*files)
-    harness.engine.objects = [File(name, 10) for name in objects]
-    outcome = await harness.execute(sync(destination=destination), (key, 10))
+    outcome = await way.run(harness)
     [failed] = outcome.failed
-    assert failed.startswith(f"{key}: {problem}")
-    assert failed.endswith(f": remove it with {REMOVE} ns/set {path}`, or sync with delete-dst")
-    assert all((harness.root / name).is_file() for name in files)
+    assert failed.startswith(f"{way.key}: {way.problem}")
+    assert failed.endswith(f": remove it with {REMOVE} ns/set {way.path}`, or sync with delete-dst")
+    assert all((harness.root / name).is_file() for name in way.files)
 
 
-@pytest.mark.parametrize(("key", "files", "destination", "objects", "problem", "path"), WAYS)
+@pytest.mark.parametrize("way", WAYS)
 async def test_delete_dst_removes_what_is_in_the_way_below_the_destination(
-    harness: Harness,
-    key: str,
-    files: list[str],
-    destination: str,
-    objects: list[str],
-    problem: str,
-    path: str,
+    harness: Harness, way: Way
 ) -> None:
-    harness.write(*files)
-    harness.engine.objects = [File(name, 10) for name in objects]
-    outcome = await harness.execute(sync(destination=destination, delete_dst=True), (key, 10))
-    if path == destination:
+    outcome = await way.run(harness, delete_dst=True)
+    if way.path == way.destination:
         assert outcome.failed[0].endswith(f"remove it with {REMOVE} ns/set to`")
     else:
         assert (outcome.files, outcome.failed) == (1, ())
-        assert (harness.root / destination / key).is_file()
+        assert (harness.root / way.destination / way.key).is_file()
 
 
 @pytest.mark.parametrize("delete_dst", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -286,10 +287,10 @@ async def test_ranks_left_on_a_node_are_restarted_though_the_set_is_ready_on_oth
     assert await harness.restarts(key) == (1, {"MountLost": 1})
 
 
-async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
-    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+async def settle_with_news_during_read(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch, key: Key, come: Callable[[], Awaitable[None]]
 ) -> None:
-    key = await running_on_nodes(harness)
+    """Reconcile the job, which reads its data set. The news comes after the API server has answered."""
     await harness.bus.publish(ready_fact())
     await harness.catch_up()
     ask = harness.cluster.get
@@ -298,12 +299,19 @@ async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
         answer = await ask(resource, asked)
         if resource is SAMPLE_SETS:
             monkeypatch.setattr(harness.cluster, "get", ask)
-            await lose_mount(harness, "node-1")
+            await come()
         return answer
 
     monkeypatch.setattr(harness.cluster, "get", overtaken)
     await harness.settle(key)
     assert harness.cluster.get == ask, "the set was asked for"
+
+
+async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await running_on_nodes(harness)
+    await settle_with_news_during_read(harness, monkeypatch, key, lambda: lose_mount(harness, "node-1"))
     await harness.advance(31)
     await harness.settle(key)
     assert await harness.restarts(key) == (1, {"MountLost": 1})
@@ -312,22 +320,12 @@ async def test_an_answer_that_a_fact_has_overtaken_does_not_make_the_set_well(
 async def test_a_fact_about_another_set_does_not_overtake_an_answer(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def come() -> None:
+        await harness.bus.publish(ready_fact("others"))
+        await harness.catch_up()
+
     key = await running_on_nodes(harness)
-    await harness.bus.publish(ready_fact())
-    await harness.catch_up()
-    ask = harness.cluster.get
-
-    async def accompanied(resource: Resource, asked: Key) -> Object:
-        answer = await ask(resource, asked)
-        if resource is SAMPLE_SETS:
-            monkeypatch.setattr(harness.cluster, "get", ask)
-            await harness.bus.publish(ready_fact("others"))
-            await harness.catch_up()
-        return answer
-
-    monkeypatch.setattr(harness.cluster, "get", accompanied)
-    await harness.settle(key)
-    assert harness.cluster.get == ask, "the set was asked for"
+    await settle_with_news_during_read(harness, monkeypatch, key, come)
     with harness.recorded_calls() as calls:
         await harness.reconcile(key)
     assert calls == [], "the set is asked for again"

@@ -42,7 +42,7 @@ def crash_node(cluster: str, node: str) -> None:
 def start_node(cluster: str, node: str) -> None:
     """Start a crashed node again, as after a power failure. Does nothing to a node that runs."""
     init = _init_of(cluster, node)
-    if (Path("/proc") / str(init) / "stat").read_text().rpartition(")")[2].split()[0] == "T":
+    if any(process.pid == init and process.state == "T" for process in _processes()):
         # Process 1 of the cluster starts another one.
         os.kill(init, signal.SIGKILL)
 
@@ -62,6 +62,7 @@ class _Process(NamedTuple):
     """One process, zombies included."""
 
     pid: int
+    state: str
     parent: int
     name: str
 
@@ -82,7 +83,8 @@ def _processes() -> list[_Process]:
             head, _, rest = (folder / "stat").read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        processes.append(_Process(int(folder.name), int(rest.split()[1]), head.partition("(")[2]))
+        state, parent, *_ = rest.split()
+        processes.append(_Process(int(folder.name), state, int(parent), head.partition("(")[2]))
     return processes
 
 

@@ -21,7 +21,7 @@ OPTIONAL_KEYS = ("access-key", "secret-key")
 _SINGLE_LINE = (*ENGINE_KEYS, *OPTIONAL_KEYS)
 _FOR_ENGINE = f"{', '.join(ENGINE_KEYS)}, and {' and '.join(OPTIONAL_KEYS)} if its store needs them"
 _FOR_SOURCE = f"{' and '.join(OPTIONAL_KEYS)}, or without keys for a public source"
-SIMILAR = 0.88
+_SIMILAR = 0.88
 """The least similarity, from 0 to 1, of the letters of a misspelt key to the right ones. It also has one
 letter more or less at most, unlike keys of other programs, for example access-key-id."""
 
@@ -41,7 +41,7 @@ def engine_keys(secret: SecretSeen, key: Key) -> dict[str, str]:
             f"Secret {key} lacks {' and '.join(missing)}; set stringData.{missing[0]} in it"
             f" (required are {', '.join(ENGINE_KEYS)}){''.join(renamed)}",
         )
-    _check_spelling(secret, key, OPTIONAL_KEYS)
+    _check_spelling(secret, key)
     try:
         check_engine(values)
     except InvalidStore as error:
@@ -59,13 +59,13 @@ def source_keys(secret: SecretSeen, key: Key, field: str) -> dict[str, str]:
         Invalid: no such Secret, another type, a misspelt key, a value that is not text.
     """
     values = _known_values(secret, key, f"{field}: Secret {key}", _FOR_SOURCE)
-    _check_spelling(secret, key, OPTIONAL_KEYS)
+    _check_spelling(secret, key)
     return values
 
 
-def _check_spelling(secret: SecretSeen, key: Key, expected: Sequence[str]) -> None:
+def _check_spelling(secret: SecretSeen, key: Key) -> None:
     """A misspelt key has no effect: the store would refuse the first request without it. Raises Invalid."""
-    if renamed := _misspelt(secret, expected):
+    if renamed := _misspelt(secret, OPTIONAL_KEYS):
         wrong, right = next(iter(renamed.items()))
         text = f"Secret {key}: {wrong} is not a key of an engine or a source; rename {wrong} to {right}"
         raise Invalid(Reason.INVALID_SECRET, text)
@@ -77,11 +77,11 @@ def _misspelt(secret: SecretSeen, expected: Sequence[str]) -> Mapping[str, str]:
     missing = [name for name in expected if name not in found]
     unknown = sorted(set(found).difference(_SINGLE_LINE))
     plain = {_letters(name): name for name in missing}
-    similar = {name: get_close_matches(_letters(name), plain, 1, SIMILAR) for name in unknown}
+    similar = {name: get_close_matches(_letters(name), plain, 1, _SIMILAR) for name in unknown}
     return {
         name: plain[right]
-        for name, found in similar.items()
-        for right in found
+        for name, names in similar.items()
+        for right in names
         if abs(len(_letters(name)) - len(right)) <= 1
     }
 

@@ -152,21 +152,24 @@ def is_freshly_measured(report: NodeStatus, now: datetime) -> bool:
 
 def measured_at(report: NodeStatus) -> datetime | None:
     """When the agent began to look for what is not uploaded."""
-    return report.updated_at and report.updated_at - timedelta(seconds=report.staged_age)
+    return _before(report, report.staged_age)
 
 
 def size_measured_at(report: NodeStatus) -> datetime | None:
     """When the size of the set in this report was current. The report of an older agent does not have its
     age."""
-    return report.updated_at and report.updated_at - timedelta(seconds=report.size_age)
+    return _before(report, report.size_age)
 
 
 def cache_measured_at(report: NodeStatus) -> datetime | None:
     """When the agent began to look what is cached, by this service's clock: those of nodes may be wrong. None
     when there is no such figure, and for an agent of an older release, which does not say how old it is."""
-    if report.updated_at is None or not report.cached_age:
-        return None
-    return report.updated_at - timedelta(seconds=report.cached_age)
+    return _before(report, report.cached_age) if report.cached_age else None
+
+
+def _before(report: NodeStatus, age: int) -> datetime | None:
+    """The time of a figure of this age, in seconds."""
+    return report.updated_at and report.updated_at - timedelta(seconds=age)
 
 
 def _is_recent(at: datetime | None, now: datetime) -> bool:
