@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.unit.job_controller.properties.kubelet import (
@@ -40,7 +40,6 @@ from paddlewheel.testkit.paddlejobs import make_paddle_job, make_template
 LONG = "PADDLEWHEEL_LONG_PROPERTIES"
 """Variable with the number of random histories, for a run of hours."""
 
-SEED = 2
 HELD = ["example.com/held"]
 POLICIES = st.sampled_from(["", "Always", "Never", "OnFailure", "OnCompletion", "OnFailed"])
 RULES = st.sampled_from(
@@ -510,6 +509,27 @@ def test_a_scheduler_that_stops_is_named_until_it_works_again() -> None:
     job.teardown()
 
 
+def test_a_job_that_is_refused_before_its_first_status_counts_no_restart_before_it_is_accepted() -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(2), "failurePolicy": {"restartScope": "Gang"}}
+    job.begin(spec=spec, gate=Options(), rounds=0, sample_set=None)
+    job.rest()
+    job.delete_pod(number=0, grace=0)
+    job.disrupt(number=0, reason="PreemptionByScheduler")
+    job.the_user_changes_the_limit(chance=9, limit=0)
+    job.rest()
+    assert not job.status.get("restarts")
+    job.teardown()
+
+
+def test_a_deadline_is_not_missed_while_the_verdict_on_a_failure_waits_for_a_node() -> None:
+    job = JobMachine()
+    spec = {"worker": make_role(2), "activeDeadlineSeconds": 5}
+    job.begin(spec=spec, gate=Options(), rounds=3, sample_set=None, room=1)
+    job.a_node_crashes_and_a_peer_fails(0, NODES[0], crashes=False, before=5, away=0, after=0)
+    job.teardown()
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize("before", [0, 5, 40])
 @pytest.mark.parametrize("away", [0, 8, 30, 70])
@@ -533,13 +553,12 @@ def fail_and_end(job: JobMachine) -> None:
     job.service.deliver_all()
 
 
-if LONG not in os.environ:
-    # The short suite has the same histories in each run. The long one looks for new ones.
-    seed(SEED)(JobMachine)
 TestJob = pytest.mark.timeout(0 if LONG in os.environ else 900)(JobMachine.TestCase)
 # After a failure hypothesis looks for a shorter history, which takes minutes.
 TestJob.settings = settings(
     max_examples=int(os.environ.get(LONG, "30")),
+    # The short suite has the same histories in each run. The long one looks for new ones.
+    derandomize=LONG not in os.environ,
     stateful_step_count=40,
     suppress_health_check=list(HealthCheck),
 )

@@ -350,11 +350,25 @@ class World:
         assert seen is not None
         return {seen.job.pod_name(place) for place in start_times(seen, self.clock.now())}
 
+    def _repeats_a_read(self, key: Key) -> bool:
+        """The API server did not answer a read, which it may do by now. The read is repeated after a while."""
+        passes = self.service.jobs[key]
+        if passes.seen is None or passes.seen.trouble is None:
+            return False
+        due = passes.due_in
+        assert due is not None, "nothing repeats the read"
+        assert passes.seen.retry_after is not None
+        assert due <= passes.seen.retry_after, "the read is repeated too late"
+        return True
+
     def _check_missing(self, job: Object, pods: list[Object]) -> None:
         """Every wanted pod exists, unless the status has a reason against it."""
         status: Object = job["status"]
         is_gated = condition(status, "Admitted")["status"] != "True"
         if is_gated or status["reason"] in _WAITS or any(map(is_going, pods)):
+            return
+        if self._repeats_a_read(key_of(job)):
+            assert condition(status, "Blocked")["status"] == "True", "a job that cannot read says nothing"
             return
         later = self._delayed(job)
         assert not later or self.service.due_in is not None, "nobody looks when pods may be made again"

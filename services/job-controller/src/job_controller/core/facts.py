@@ -61,8 +61,7 @@ class Case:
     @property
     def was_accepted(self) -> bool:
         """Once, though its spec may be wrong by now; and it is not being deleted."""
-        is_told = any(fact.fact == JobAccepted.__name__ for fact in self.status.announcements)
-        return is_told and self.status.phase != names.TERMINATING
+        return self.status.was_accepted and self.status.phase != names.TERMINATING
 
     @property
     def has_saved_model(self) -> bool:

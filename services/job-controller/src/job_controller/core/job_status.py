@@ -17,6 +17,7 @@ from paddlewheel.contracts.crds.paddlejob import (
     SavedModel,
     World,
 )
+from paddlewheel.contracts.generated.jobs_v1 import JobAccepted
 from paddlewheel.contracts.reasons import Reason
 from paddlewheel.contracts.stamps import human_duration, parse_stamp
 from paddlewheel.operator.domain import plan as operator
@@ -113,6 +114,11 @@ class JobStatus:
     @property
     def final(self) -> bool:
         return self.phase in names.FINAL_PHASES
+
+    @property
+    def was_accepted(self) -> bool:
+        """The fact JobAccepted is recorded, so others may follow, though the spec may be wrong by now."""
+        return any(fact.fact == JobAccepted.__name__ for fact in self.announcements)
 
     def condition(self, type_: str) -> str:
         """Status of the condition, "" when absent."""

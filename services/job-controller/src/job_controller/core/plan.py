@@ -144,13 +144,12 @@ def _plan_finished(seen: Observed, now: datetime) -> Plan:
 
 def _plan_refused(seen: Observed, now: datetime) -> Plan:
     """Nothing is created. The pods that a job has may still end it, and so may its deadline; a restart waits
-    until the spec is right."""
+    until the spec is right. A job that was never recorded as accepted is not judged before it is."""
     job, events = seen.job, refusal_events(seen.job)
-    verdict = GoOn() if has_outlived_success(seen) else decide_verdict(seen, now)
+    is_judged = job.status.was_accepted and not has_outlived_success(seen)
+    verdict = decide_verdict(seen, now) if is_judged else GoOn()
     if isinstance(verdict, Hold):
-        if job.status.phase:
-            return _plan_hold(seen, verdict, now)
-        verdict = GoOn()
+        return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart):
         status = refused_restart(seen, verdict, now)
         return Plan(status, events=(*events, restart_event(verdict)), requeue_after=0.0)
@@ -166,7 +165,7 @@ def _plan_active(seen: Observed, options: Options, now: datetime) -> Plan:
     job = seen.job
     is_done = has_succeeded(seen)
     verdict = GoOn() if is_done else decide_verdict(seen, now)
-    is_first = not job.status.phase
+    is_first = not job.status.was_accepted
     if isinstance(verdict, Hold) and not is_first:
         return _plan_hold(seen, verdict, now)
     if isinstance(verdict, Restart) and not is_first:
@@ -202,8 +201,10 @@ def _plan_restart(seen: Observed, why: Restart, now: datetime) -> Plan:
 
 
 def _plan_hold(seen: Observed, why: Hold, now: datetime) -> Plan:
-    """Only the wait is recorded: everything else would be about pods whose fate is not known yet."""
-    return Plan(held_status(seen, why, now), requeue_after=NODE_LEASE_READ_INTERVAL_SECONDS)
+    """Only the wait is recorded: everything else would be about pods whose fate is not known yet. A deadline
+    does not wait."""
+    next_look = earliest(NODE_LEASE_READ_INTERVAL_SECONDS, _seconds_until(ends_at(seen.job), now))
+    return Plan(held_status(seen, why, now), requeue_after=next_look)
 
 
 def _plan_gated(base: Plan, seen: Observed, gate: Gate, options: Options, now: datetime) -> Plan:
