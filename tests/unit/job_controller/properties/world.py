@@ -351,7 +351,7 @@ class World:
         return {seen.job.pod_name(place) for place in start_times(seen, self.clock.now())}
 
     def _repeats_a_read(self, key: Key) -> bool:
-        """The API server did not answer a read, which it may do by now. The read is repeated after a while."""
+        """The API server did not answer a read, which it may do by now. It is repeated after a while."""
         passes = self.service.jobs[key]
         if passes.seen is None or passes.seen.trouble is None:
             return False
