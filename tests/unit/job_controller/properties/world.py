@@ -30,7 +30,7 @@ from job_controller.core.plan import plan
 from job_controller.core.program_end import with_program_ends
 from job_controller.core.status import has_succeeded
 from job_controller.core.verdict import GoOn, Hold, Verdict, decide_verdict, start_times
-from job_controller.timing import FIRST_STATUS_GRACE_SECONDS
+from job_controller.timing import EXPIRED_PODS_GRACE_SECONDS, FIRST_STATUS_GRACE_SECONDS
 from paddlewheel.contracts.crds.paddlejob import ROLES
 from paddlewheel.contracts.keys import Key
 from paddlewheel.contracts.stamps import parse_stamp
@@ -327,7 +327,7 @@ class World:
         if status["phase"] in FINAL:
             kept = [p for p in pods if not is_going(p)]
             is_over = any(must_go(job, has_ended=phase_of(p) in ENDED) for p in kept)
-            assert not is_over, "cleanPodPolicy takes this pod away"
+            assert not is_over or self._goes_with_its_job(job), "cleanPodPolicy takes this pod away"
             return
         if condition(status, "Accepted").get("status") != "True":
             return
@@ -336,6 +336,19 @@ class World:
         assert all(index_of(p) < replicas(job, role_of(p)) for p in live), "a pod that nobody wants"
         self._check_suspension(job, live)
         self._check_missing(job, pods)
+
+    def _goes_with_its_job(self, job: Object) -> bool:
+        """The job has expired, and its pods go with it, unless its facts stay unpublished for too long."""
+        ttl, ended = job["spec"].get("ttlSecondsAfterFinished"), parse_stamp(job["status"]["completionTime"])
+        if ttl is None or ended is None:
+            return False
+        left = (ended - self.clock.now()).total_seconds() + ttl + EXPIRED_PODS_GRACE_SECONDS
+        if left <= 0:
+            return False
+        due = self.service.jobs[key_of(job)].due_in
+        assert due is not None, "nothing looks at an expired job"
+        assert due <= left, "an expired job is looked at too late"
+        return True
 
     def _check_suspension(self, job: Object, live: list[Object]) -> None:
         is_suspended = bool(job["spec"].get("suspend"))
