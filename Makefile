@@ -44,7 +44,7 @@ recording: venv ## Record the demo for the README (with asciinema and svg-term, 
 down: venv ## Remove the demo's cluster without a trace
 	@$(PADDLEWHEEL) cluster down --name demo
 
-check: venv ## The inner loop: format, lint, types, unit tests, contract tests on the memory adapters
+check: venv ## The inner loop: format, lint, types, quick unit tests, contract tests on the memory adapters
 	@$(MAKE) --no-print-directory --jobs --output-sync=target check-style check-types check-tests
 
 check-style:
@@ -57,7 +57,7 @@ check-types:
 	@$(RUN) mypy libs services tests examples
 
 check-tests:
-	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" -m "not long" --quiet -n 3 --hypothesis-profile quick $(ARGS)
+	@$(RUN) pytest tests/unit tests/contract -k "unit or memory or asyncapi or parity" -m "not long and not slow" --quiet -n 2 --hypothesis-profile quick $(ARGS)
 
 test: doctor ## The short suite, at most 15 minutes: all unit tests, each service on real servers, the demo (ARGS="-n0 -k x" picks)
 	rm -rf build/rights

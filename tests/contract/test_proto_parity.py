@@ -133,6 +133,7 @@ def assert_value(ours: Any, theirs: Any) -> None:
         assert (type(ours), ours) == (type(theirs), theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MODELS))
 @settings(max_examples=25)
 @given(data=st.data())

@@ -33,6 +33,7 @@ OPTIONAL = {("paddle-runtime", "mlserver"), ("paddle-runtime", "paddle"), ("bus"
 """Package and module of imports that another part of the installation provides."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_a_package_declares_what_it_imports(package: Path) -> None:
     declared = declared_by(package) | {own_name(package)}

@@ -146,6 +146,7 @@ def test_samples_are_numbered_so_in_whatever_order_they_are_listed() -> None:
     assert list(found) == [File(name, len(name)) for name in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directories", [1, 200])
 def test_a_file_takes_little_memory_beside_its_path(directories: int) -> None:
     files = 20_000

@@ -77,6 +77,7 @@ def test_every_pair_is_in_the_matrix() -> None:
     assert len(set(pairs())) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "fault"), pairs())
 def test_a_case_is_drawn_from_its_seed_alone(operation: Operation, fault: Fault) -> None:
     case = Case(operation, fault, 7)
@@ -109,6 +110,7 @@ def test_a_removal_removes_some_and_keeps_some() -> None:
         assert any(path.startswith("in/") for path in scenario.after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", Operation)
 def test_all_is_well(operation: Operation) -> None:
     for scenario in scenarios(operation):

@@ -126,6 +126,7 @@ async def test_a_data_set_that_no_job_uses_is_forgotten(
         assert list(found.values()) == [1], found
 
 
+@pytest.mark.slow
 async def test_a_replica_forgets_a_thousand_objects(
     open_harness: OpenHarness, kinds: list[PaddleJobKind]
 ) -> None:

@@ -121,6 +121,7 @@ def told(fakes: Fakes) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_deaf", [False, True])
 @pytest.mark.parametrize("kill", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_an_hour_without_the_bus_changes_no_fact(is_deaf: bool, kill: bool) -> None:

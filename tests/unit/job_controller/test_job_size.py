@@ -80,6 +80,7 @@ def starts(variables: dict[str, str]) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [{"worker": make_role(MANY)}, {"ps": make_role(MANY)}, {"intranet": "Host", "heter": make_role(MANY)}],

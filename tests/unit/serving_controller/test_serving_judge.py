@@ -104,6 +104,7 @@ def test_a_canary_three_times_as_slow_is_found_within_a_minute(share: float, see
     assert verdict.reason is Reason.TOO_SLOW
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("errs", [0.0, 0.01, 0.1])
 @pytest.mark.parametrize("seed", range(25))
 def test_no_good_canary_is_rolled_back_however_often_it_is_looked_at(errs: float, seed: int) -> None:
@@ -130,6 +131,7 @@ def test_no_canary_just_within_its_limits_is_rolled_back(seed: int) -> None:
     assert watch(slow, Side(), share=0.2, seconds=120, seed=seed) is None
 
 
+@pytest.mark.slow
 def test_many_looks_cost_no_more_than_a_step_may() -> None:
     rng = random.Random(1)
     assert sum(_is_ever_rolled_back(rng, share=0.1, looks=200) for _ in range(200)) <= 200 * ALPHA
@@ -147,6 +149,7 @@ def _is_ever_rolled_back(rng: random.Random, share: float, looks: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_only_the_p95_is_limited_not_the_median(seed: int) -> None:
     stable = Side(spread=0.8)

@@ -84,6 +84,7 @@ async def wait_out(harness: TriggerHarness, seconds: float = 3 * MESSAGE_RETRY_T
         await harness.advance(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "resource"), [("create", SAMPLE_JOBS), ("patch-status", TRIGGERS)], ids=["jobs", "status"]
 )

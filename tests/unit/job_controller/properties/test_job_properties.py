@@ -37,6 +37,7 @@ from paddlewheel.kube.ports import Object
 from paddlewheel.operator.domain.plan import Create, Delete, Patch
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_template
 
+pytestmark = pytest.mark.slow
 LONG = "PADDLEWHEEL_LONG_PROPERTIES"
 """Variable with the number of random histories, for a run of hours."""
 

@@ -16,6 +16,7 @@ from paddlewheel.kube.objects import key_of, uid_of
 from paddlewheel.kube.ports import Object
 from paddlewheel.testkit.paddlejobs import make_paddle_job, make_role
 
+pytestmark = pytest.mark.slow
 HOUR = 3600.0
 
 
