@@ -30,7 +30,7 @@ source_paths = ["src"]
 only_mutate = {mutate}
 do_not_mutate_patterns = ['^\s*log\.(debug|info|warning|error|exception)\(']
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["--hypothesis-seed=0"]
+pytest_add_cli_args = ["--hypothesis-seed=0", "-m", "not long and not slow"]
 timeout_multiplier = 10.0
 timeout_constant = 5.0
 track_dependencies = false
@@ -42,7 +42,7 @@ pythonpath = ["."]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
 filterwarnings = ["error"]
-markers = ["long"]
+markers = ["long", "slow"]
 """
 
 

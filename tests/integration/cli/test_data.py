@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -193,3 +195,32 @@ async def test_bad_words_are_refused_with_a_remedy(
     assert refused.code in (1, 2)
     assert refused.out == ""
     assert said.format(**names) in refused.err.replace("\n", " ")
+
+
+async def test_a_set_is_created_with_its_secrets_and_followed_until_it_is_ready(
+    cluster: ApiCluster, api_server: str, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "volume.env").write_text(
+        "name=mnist\nstorage=minio\nbucket=http://minio:9000/b\nmetaurl=redis://r:6379/0\n"
+    )
+    words = ("create", f"{namespace}/mnist", "--from", "s3://b.s3.example.com/mnist")
+    words = (*words, "--engine-file", str(tmp_path / "volume.env"), "--partitions", "2")
+    command = await start("data", *words, env={"KUBECONFIG": api_server})
+    key = Key(namespace, "mnist")
+
+    async def there() -> Object | None:
+        with suppress(NotFound):
+            return await cluster.get(SAMPLE_SETS, key)
+        return None
+
+    found = await eventually(there, what="the SampleSet")
+    assert (found["spec"]["partitions"], found["spec"]["secretRef"]) == (2, {"name": "mnist"})
+    await cluster.patch(SAMPLE_SETS, key, {"status": {"phase": "Ready"}}, subresource="status")
+    done = await ended(command)
+    assert (done.code, done.out) == (
+        0,
+        f"{key} is ready; mount it with `paddlewheel job run --data mnist:/data ...`\n",
+    )
+    again = await data(api_server, *words)
+    assert again.code == 1
+    assert f"there is a SampleSet {key} already" in again.err

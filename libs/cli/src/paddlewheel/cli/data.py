@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from paddlewheel.cli import data_tables as tables
+from paddlewheel.cli.data_create import create
 from paddlewheel.cli.data_runs import SUCCEEDED, ending, follow, is_final, manifest, runs_of, terms
 from paddlewheel.cli.explain import print_explanation
 from paddlewheel.cli.explain_data import explain_sample_set
@@ -39,6 +40,8 @@ app = typer.Typer(
 
 [bold]Examples[/bold]
 
+[cyan]paddlewheel data create imagenet --from s3://... --engine volume[/cyan]  copy a bucket into a new set
+
 [cyan]paddlewheel data list -A[/cyan]  every data set, its size and the cached part
 
 [cyan]paddlewheel data show team-a/imagenet[/cyan]  conditions, nodes and the newest runs of one
@@ -51,6 +54,9 @@ app = typer.Typer(
 """,
     no_args_is_help=True,
 )
+
+
+app.command("create")(create)
 
 
 class Strategy(StrEnum):

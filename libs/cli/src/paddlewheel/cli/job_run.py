@@ -99,7 +99,7 @@ def run(
     )  # fmt: skip
     # The options are checked before a cluster is asked for anything.
     manifest = _checked(asked.manifest)
-    manifest["metadata"]["namespace"] = _namespace(where, dry_run)
+    manifest["metadata"]["namespace"] = where.namespace_of_manifests if dry_run else where.current_namespace
     if dry_run:
         _print_manifest(manifest, output)
         return
@@ -107,16 +107,6 @@ def run(
         _print_end(asyncio.run(while_read(_followed(where.target, manifest, output))), output)
     else:
         _print_created(asyncio.run(_created(where.target, manifest)), output)
-
-
-def _namespace(where: Where, dry_run: bool) -> str:
-    """A dry run needs no cluster."""
-    try:
-        return where.current_namespace
-    except Permanent:
-        if dry_run and not where.names_cluster:
-            return "default"
-        raise
 
 
 def generated_name(image: str) -> str:

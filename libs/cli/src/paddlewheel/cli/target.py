@@ -184,6 +184,16 @@ class Where:
         """The namespace of objects that the user names without one. Raises Permanent for an invalid name."""
         return checked_namespace(self.namespace or self.target.namespace)
 
+    @property
+    def namespace_of_manifests(self) -> str:
+        """The same for manifests that are only printed: without a cluster it is `default`."""
+        try:
+            return self.current_namespace
+        except Permanent:
+            if self.namespace or self.names_cluster:
+                raise
+            return "default"
+
     def key(self, name: str) -> Key:
         """Key of an object that the user names as `name` or `namespace/name`. Raises Permanent."""
         within, _, own = name.rpartition("/")
