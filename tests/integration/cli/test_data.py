@@ -203,8 +203,9 @@ async def test_a_set_is_created_with_its_secrets_and_followed_until_it_is_ready(
     (tmp_path / "volume.env").write_text(
         "name=mnist\nstorage=minio\nbucket=http://minio:9000/b\nmetaurl=redis://r:6379/0\n"
     )
-    words = ("create", f"{namespace}/mnist", "--from", "s3://b.s3.example.com/mnist")
-    words = (*words, "--engine-file", str(tmp_path / "volume.env"), "--partitions", "2")
+    engine = ("--engine-file", str(tmp_path / "volume.env"))
+    source = ("--from", "s3://b.s3.example.com/mnist")
+    words = ("create", f"{namespace}/mnist", *source, *engine, "--partitions", "2")
     command = await start("data", *words, env={"KUBECONFIG": api_server})
     key = Key(namespace, "mnist")
 
