@@ -60,7 +60,7 @@ def access_of(server: NatsServer, certificates: Path) -> Access:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that cannot succeed end soon."""
-    monkeypatch.setattr(connection, "TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 1.0)
 
 
 async def refused_with(bus: NatsBus, text: str) -> None:

@@ -81,7 +81,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(renewal, "FIRST_AFTER", 1.0)
+    monkeypatch.setattr(renewal, "FIRST_INTERVAL_SECONDS", 1.0)
     (tmp_path / "token").write_text("anything")
     with running(tmp_path / "bus", passwords=False) as bus:
         files = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(tmp_path / "token")}

@@ -19,14 +19,14 @@ from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.callout.claims import Asking, Grant
 from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.bus.callout.keys import CalloutKey
-from paddlewheel.bus.callout.serve import LIMITS, REFUSED_AFTER, Authorize, CalloutServer
+from paddlewheel.bus.callout.serve import LIMITS, REFUSAL_INTERVAL_SECONDS, Authorize, CalloutServer
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.kube.api import MAX_CALLS
 from paddlewheel.testkit.clock import ManualClock
 
 MAY = Permissions(publish=frozenset({"a.>"}), publish_denied=frozenset({"a.b"}), subscribe=frozenset({"c"}))
 NOW = int(ManualClock().now().timestamp())
-REQUEST_WAITS = 5
+REQUEST_TIMEOUT_SECONDS = 5
 """Seconds that the server waits for an answer."""
 
 
@@ -53,7 +53,11 @@ class NatsServerSide:
         self.clock = ManualClock()
 
     def request(
-        self, *, expires: int = NOW + REQUEST_WAITS, options: dict[str, str] | None = None, host: str = ""
+        self,
+        *,
+        expires: int = NOW + REQUEST_TIMEOUT_SECONDS,
+        options: dict[str, str] | None = None,
+        host: str = "",
     ) -> bytes:
         """Sealed."""
         nats = {
@@ -69,7 +73,7 @@ class NatsServerSide:
         self,
         authorize: Authorize,
         *,
-        expires: int = NOW + REQUEST_WAITS,
+        expires: int = NOW + REQUEST_TIMEOUT_SECONDS,
         options: dict[str, str] | None = None,
     ) -> str | None:
         """The signed answer, None when there was none."""
@@ -78,7 +82,7 @@ class NatsServerSide:
         answering = asyncio.create_task(callout.answer(sealed, self.server.public.xkey))
         for _ in range(5):
             await asyncio.sleep(0)
-        await self.clock.advance(REFUSED_AFTER)
+        await self.clock.advance(REFUSAL_INTERVAL_SECONDS)
         answer = await answering
         return None if answer is None else self.server.open(answer, self.service.public.xkey).decode()
 
@@ -161,7 +165,7 @@ async def test_what_is_decided_when_the_server_waits_for_no_more_is_given_up(sid
             given_up.append(asking)
 
     callout = CalloutServer(side.service, hangs, _Ends(), side.reports.append)
-    sealed = side.request(expires=NOW + REQUEST_WAITS)
+    sealed = side.request(expires=NOW + REQUEST_TIMEOUT_SECONDS)
     assert await callout.answer(sealed, side.server.public.xkey) is None
     assert (len(given_up), side.reports) == (1, ["TooLate"])
 
@@ -170,7 +174,7 @@ class _Ends(ManualClock):
     """A moment before the server waits no longer."""
 
     def now(self) -> datetime:
-        return datetime.fromtimestamp(NOW + REQUEST_WAITS - 0.05, UTC)
+        return datetime.fromtimestamp(NOW + REQUEST_TIMEOUT_SECONDS - 0.05, UTC)
 
 
 async def test_no_more_are_at_work_than_the_api_server_is_asked_at_a_time(side: NatsServerSide) -> None:
@@ -214,12 +218,12 @@ async def test_attack_one_host_cannot_take_the_turns_of_others(side: NatsServerS
     assert reviewed.count("10.0.0.1") == Limits().of_host
     assert reviewed.count("10.0.0.2") == 1
     assert side.reports.count("Busy") == 2000 - Limits().of_host - Limits().waiting
-    for _ in range(REQUEST_WAITS):
-        await side.clock.advance(REFUSED_AFTER)
+    for _ in range(REQUEST_TIMEOUT_SECONDS):
+        await side.clock.advance(REFUSAL_INTERVAL_SECONDS)
     assert await good
     await asyncio.gather(*flood)
     # What the server waits for no longer costs nothing.
-    assert reviewed.count("10.0.0.1") == Limits().of_host * REQUEST_WAITS
+    assert reviewed.count("10.0.0.1") == Limits().of_host * REQUEST_TIMEOUT_SECONDS
 
 
 async def test_attack_refusals_of_many_hosts_keep_nobody_out(side: NatsServerSide) -> None:
@@ -238,7 +242,7 @@ async def test_attack_refusals_of_many_hosts_keep_nobody_out(side: NatsServerSid
         await asyncio.sleep(0)
 
     assert await ask("good")
-    await side.clock.advance(REFUSED_AFTER)
+    await side.clock.advance(REFUSAL_INTERVAL_SECONDS)
     await asyncio.gather(*flood)
 
 

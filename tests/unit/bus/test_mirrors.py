@@ -210,7 +210,7 @@ async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.Mon
     assert made.status[0] == MirrorStatus(
         "team-a", STREAM, 3, "it is not fed; the log of the NATS server says why"
     )
-    monkeypatch.setattr(mirrors, "UNFED_FOR", 0.0)
+    monkeypatch.setattr(mirrors, "MIRROR_FEED_GRACE_SECONDS", 0.0)
     with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*it is not fed"):
         await made.ensure()
     server.active = _SECOND

@@ -49,7 +49,7 @@ class HangingSource:
 
 
 async def test_what_arrived_is_given_back_although_the_server_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "CLOSE_WITHIN", 0.2)
+    monkeypatch.setattr(consuming, "CLOSE_TIMEOUT_SECONDS", 0.2)
     released: list[tuple[str, int]] = []
     unused: Any = None
     stopping = Consumer(

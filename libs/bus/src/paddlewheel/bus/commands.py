@@ -18,7 +18,7 @@ MAX_BYTES: Final = 64 * 1024
 """Of a command, and of an answer."""
 AT_ONCE: Final = 8
 """Commands one replica works on at the same time; more are refused."""
-PROGRESS_EVERY: Final = 0.5
+PROGRESS_INTERVAL_SECONDS: Final = 0.5
 """Seconds between two progress replies of a replica at work."""
 
 REPLICA: Final = "Pw-Replica"
@@ -92,7 +92,7 @@ class CommandServer:
 
     async def _report_progress(self, replica: str, send: Send) -> None:
         while True:
-            await self._clock.sleep(PROGRESS_EVERY)
+            await self._clock.sleep(PROGRESS_INTERVAL_SECONDS)
             await send(Reply(replica, WORKING))
 
     async def _run(self, replica: str, data: bytes) -> Reply:

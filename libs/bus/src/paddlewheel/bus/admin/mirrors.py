@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-UNFED_FOR = 30.0
+MIRROR_FEED_GRACE_SECONDS = 30.0
 """Seconds after which a mirror without a sign of its feed is broken; its heartbeats come each second."""
 _NANOSECONDS = 1_000_000_000
 
@@ -50,6 +50,6 @@ def _trouble(
         return f"the server cannot feed it: {error.get('description', error)}"
     active = int(source.get("active") or 0)
     # Negative: never. One that was just made of an empty stream lacks nothing.
-    if (active < 0 and lag) or active > UNFED_FOR * _NANOSECONDS:
+    if (active < 0 and lag) or active > MIRROR_FEED_GRACE_SECONDS * _NANOSECONDS:
         return "it is not fed; the log of the NATS server says why"
     return ""

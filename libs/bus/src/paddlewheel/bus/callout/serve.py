@@ -18,7 +18,7 @@ GROUP: Final = "bus-auth"
 """Queue group: each request is answered by one replica."""
 SENDER: Final = "Nats-Server-Xkey"
 """Header with the server's public curve key."""
-REFUSED_AFTER: Final = 1.0
+REFUSAL_INTERVAL_SECONDS: Final = 1.0
 """Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
 _ERROR = "error"
 LIMITS: Final = Limits()
@@ -69,7 +69,7 @@ class CalloutServer:
             raise Retry("TooLate", "the API server has not answered in time") from None
         if _ERROR in answer:
             # The host of the client waits, and no other host.
-            await self._clock.sleep(REFUSED_AFTER)
+            await self._clock.sleep(REFUSAL_INTERVAL_SECONDS)
         if self._is_late(request):
             return None
         return answer_claims(request, self._key.public.issuer, answer, self._now())

@@ -20,15 +20,15 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import finish
 
-CHECK_EVERY = 5.0
+DEAD_LETTERS_CHECK_INTERVAL_SECONDS = 5.0
 """Seconds between checks of a stopped consumer whether its dead letters were replayed or dropped."""
-CLOSE_WITHIN = 8.0
+CLOSE_TIMEOUT_SECONDS = 8.0
 """Seconds after which a consumer that stops has ended, whatever the server does."""
 
 _RECEIVE_SHARE = 0.5
 """Of them, for what is still arriving; the rest is for unsubscribing after that, and for giving back."""
 
-_MARKS_PER_ACK_WAIT = 3
+PROGRESS_REPORTS_PER_DELIVERY = 3
 
 log = LibraryLogger(__name__)
 
@@ -101,9 +101,9 @@ async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
     unfetched: list[Message] = []
     began = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout_at(began + CLOSE_WITHIN):
+        async with asyncio.timeout_at(began + CLOSE_TIMEOUT_SECONDS):
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(began + CLOSE_WITHIN * _RECEIVE_SHARE):
+                async with asyncio.timeout_at(began + CLOSE_TIMEOUT_SECONDS * _RECEIVE_SHARE):
                     await asyncio.gather(consumer.fresh.close(unfetched), consumer.again.close(unfetched))
             await release_in_order((*ordering.held(), *unfetched))
     except TimeoutError:
@@ -125,7 +125,7 @@ async def _take_again(consumer: Consumer, ordering: KeyedOrdering, tasks: asynci
 
 async def _keep_in_progress(consumer: Consumer, ordering: KeyedOrdering) -> None:
     while True:
-        await consumer.clock.sleep(consumer.subscription.ack_wait / _MARKS_PER_ACK_WAIT)
+        await consumer.clock.sleep(consumer.subscription.ack_wait / PROGRESS_REPORTS_PER_DELIVERY)
         consumer.handlers.tell()
         for message in ordering.held():
             await message.in_progress()
@@ -144,9 +144,9 @@ async def _wait_for_room(consumer: Consumer, why: str) -> None:
     consumer.stopped.append(durable)
     try:
         with consumer.instruments.stopped(durable):
-            await consumer.clock.sleep(CHECK_EVERY)
+            await consumer.clock.sleep(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
             while not await _has_room(consumer):
-                await consumer.clock.sleep(CHECK_EVERY)
+                await consumer.clock.sleep(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
     finally:
         consumer.stopped.remove(durable)
     log.warning("consumer resumed", durable=durable)

@@ -15,7 +15,7 @@ from zlib import crc32
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
 
-_TURN = 0.25
+_TURN_INTERVAL_SECONDS = 0.25
 """Seconds over which the turns of one delivery are spread."""
 
 
@@ -40,6 +40,6 @@ class PoisonGuard:
         if deliveries <= self._limit:
             yield
             return
-        await self._clock.sleep(_TURN * crc32(f"{subject} {deliveries}".encode()) / 2**32)
+        await self._clock.sleep(_TURN_INTERVAL_SECONDS * crc32(f"{subject} {deliveries}".encode()) / 2**32)
         async with self._lock:
             yield

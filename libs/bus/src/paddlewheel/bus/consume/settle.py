@@ -19,8 +19,8 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-BACKOFF_BASE = 0.2
-BACKOFF_CAP = 60.0
+BACKOFF_FIRST_INTERVAL_SECONDS = 0.2
+BACKOFF_MAX_INTERVAL_SECONDS = 60.0
 BACKEND_RETRY_INTERVAL_SECONDS = 2.0
 """Seconds until a handler is called again that found the API server, or the bus, away; twice as many each
 time."""
@@ -125,7 +125,7 @@ class Failure:
 
 def backoff(attempt: int) -> float:
     """Seconds before the next attempt when the handler named none."""
-    return min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(attempt - 1, 16))
+    return min(BACKOFF_MAX_INTERVAL_SECONDS, BACKOFF_FIRST_INTERVAL_SECONDS * 2.0 ** min(attempt - 1, 16))
 
 
 class Settler:

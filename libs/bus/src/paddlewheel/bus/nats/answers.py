@@ -12,10 +12,10 @@ from nats.aio.msg import Msg
 
 from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 
-RESEND = 1.0
+RESEND_INTERVAL_SECONDS = 1.0
 """Seconds without an answer after which a request that may be repeated is sent again: a cluster without a
 leader drops requests, and the next leader never receives them."""
-_GRAIN = 0.05
+_TIMER_MIN_INTERVAL_SECONDS = 0.05
 """Seconds between two looks at what is due, at least: each looks at all that is pending."""
 
 Send = Callable[[], Coroutine[None, None, None]]
@@ -32,11 +32,11 @@ class _Wait:
     @property
     def due(self) -> float:
         """When it ends, or is late."""
-        return min(self.until, self.sent + RESEND)
+        return min(self.until, self.sent + RESEND_INTERVAL_SECONDS)
 
 
 class Answers:
-    """Waits by token. `on_late` is called while an answer is `RESEND` seconds late."""
+    """Waits by token. `on_late` is called while an answer is `RESEND_INTERVAL_SECONDS` seconds late."""
 
     def __init__(self, on_late: Callable[[], None]) -> None:
         self._on_late = on_late
@@ -95,11 +95,13 @@ class Answers:
         for token, wait in list(self._waits.items()):
             if wait.until <= now:
                 self._end(token, wait, Unavailable("BusUnreachable", f"{wait.subject}: no answer in time"))
-            elif wait.sent + RESEND <= now:
+            elif wait.sent + RESEND_INTERVAL_SECONDS <= now:
                 wait.sent = now
                 self._late(wait)
         if self._waits:
-            self._tick_by(max(min(wait.due for wait in self._waits.values()), now + _GRAIN))
+            self._tick_by(
+                max(min(wait.due for wait in self._waits.values()), now + _TIMER_MIN_INTERVAL_SECONDS)
+            )
 
     def _late(self, wait: _Wait) -> None:
         self._on_late()

@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.core.clock import Clock
@@ -40,7 +40,7 @@ class NatsCallout:
                     await self._serve()
                 except Retry as error:
                     log.warning("authorization requests are not received for now", why=str(error))
-                await self._clock.sleep(PAUSE)
+                await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         finally:
             await end(*self._tasks)
             await self._connection.close()

@@ -38,9 +38,9 @@ _REPEATABLE = re.compile(
 )
 """Requests of JetStream's API that may be sent twice."""
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
-_PROBE = 3
+_PROBE_TIMEOUT_SECONDS = 3
 """Seconds a server may take to answer a ping once a connection is suspected to be dead."""
-_GOODBYE = 1.0
+_CLOSE_TIMEOUT_SECONDS = 1.0
 
 NOT_PERMITTED = "NotPermitted"
 """Reason of the Retry when the server's permissions forbid what was asked."""
@@ -98,7 +98,7 @@ class Client(nats.aio.client.Client):
         """End it, whatever state it is in; a server that does not answer delays nothing."""
         await end(self._probing, *self._flushing)
         try:
-            async with asyncio.timeout(_GOODBYE):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self.close()
         except Exception as error:
             # nats-py's `close` fails in many ways for a client that was never connected.
@@ -258,7 +258,7 @@ class Client(nats.aio.client.Client):
 
     async def _probe(self) -> None:
         try:
-            await self.rtt(_PROBE)
+            await self.rtt(_PROBE_TIMEOUT_SECONDS)
         except Exception:
             self._on_dead()
 

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.commands import CommandServer, Replies, Reply, Send, check_command, gather, read_reply
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.nats.subscribe import subscribed, unsubscribe
 from paddlewheel.bus.ports import CommandHandler
@@ -35,7 +35,7 @@ class NatsCommands:
         try:
             while True:
                 await self._serve(subject, server)
-                await self._clock.sleep(PAUSE)
+                await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         finally:
             await server.close()
 

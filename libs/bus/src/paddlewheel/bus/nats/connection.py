@@ -23,11 +23,11 @@ from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
-TIMEOUT = 5.0
+CALL_TIMEOUT_SECONDS = 5.0
 """Seconds any one call may take, waiting for the connection included."""
 
-_RECONNECT_WAIT = 0.25
-_PING_EVERY = 10
+_RECONNECT_INTERVAL_SECONDS = 0.25
+_PING_INTERVAL_SECONDS = 10
 _PINGS_MISSED = 2
 
 log = LibraryLogger(__name__)
@@ -36,7 +36,7 @@ Listener = Callable[[], None]
 
 
 class Connection:
-    """One NATS connection. Calls wait for it up to `TIMEOUT` seconds, then raise Unavailable."""
+    """One NATS connection. Calls wait for it up to `CALL_TIMEOUT_SECONDS` seconds, then raise Unavailable."""
 
     def __init__(self, access: Access, name: str) -> None:
         self._access = access
@@ -66,14 +66,14 @@ class Connection:
         if self._client is not None and self._client.is_connected:
             return self._client
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 return await self._wait_connected()
         except TimeoutError:
             raise Unavailable("BusUnreachable", f"no connection to {self._url}{self.trouble}") from None
 
     async def jetstream(self) -> JetStreamContext:
         """JetStream's API over the live client. Raises Retry."""
-        return (await self.client()).jetstream(timeout=TIMEOUT)
+        return (await self.client()).jetstream(timeout=CALL_TIMEOUT_SECONDS)
 
     @property
     def reads_nothing(self) -> bool:
@@ -82,14 +82,14 @@ class Connection:
 
     async def request(self, subject: str, data: bytes) -> bytes:
         """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""
-        answer = await (await self.client()).ask(subject, data, TIMEOUT, repeat=True)
+        answer = await (await self.client()).ask(subject, data, CALL_TIMEOUT_SECONDS, repeat=True)
         if answer is None:
             raise Retry("BusRefused", f"{subject}: no responders")
         return answer.data
 
     @asynccontextmanager
     async def calling(self, what: str) -> AsyncIterator[None]:
-        """Run NATS calls that end after at most `TIMEOUT`, or as soon as the connection breaks.
+        """Run NATS calls that end after at most `CALL_TIMEOUT_SECONDS`, or as soon as the connection breaks.
 
         Raises:
             Unavailable: the time is over, or the connection is lost.
@@ -98,7 +98,7 @@ class Connection:
         """
         try:
             with mapped(what):
-                async with asyncio.timeout(TIMEOUT) as limit:
+                async with asyncio.timeout(CALL_TIMEOUT_SECONDS) as limit:
                     stop_listening = self.on_lost(lambda: limit.reschedule(0.0))
                     try:
                         yield
@@ -181,7 +181,7 @@ class Connection:
                     self._is_over = True
                     self._up.set()
                     return
-                await asyncio.sleep(_RECONNECT_WAIT)
+                await asyncio.sleep(_RECONNECT_INTERVAL_SECONDS)
             finally:
                 self._renewal.end()
                 self._lose(client)
@@ -270,9 +270,9 @@ class Connection:
             "name": self._name,
             "tls_hostname": self._access.tls_hostname or None,
             "inbox_prefix": self._access.inbox_prefix or "_INBOX",
-            "reconnect_time_wait": _RECONNECT_WAIT,
+            "reconnect_time_wait": _RECONNECT_INTERVAL_SECONDS,
             "connect_timeout": 2,
-            "ping_interval": _PING_EVERY,
+            "ping_interval": _PING_INTERVAL_SECONDS,
             "max_outstanding_pings": _PINGS_MISSED,
             **self._credentials(),
             # No buffering while disconnected: a write must not be stored after its caller saw it fail.

@@ -19,11 +19,11 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-PAUSE = 0.5
+REOPEN_INTERVAL_SECONDS = 0.5
 """Seconds between attempts to reopen a lost feed."""
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
-_RECLAIM_WITHIN = 2.0
+_RECLAIM_TIMEOUT_SECONDS = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOKENS, _TIME = 9, 7
 """The tokens of a message's reply subject, and the one with its time. Some servers put two more before it."""
@@ -136,7 +136,7 @@ async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Me
     """
     most = len(into) + lost
     with suppress(Retry, FeedLostError, TimeoutError):
-        async with asyncio.timeout(_RECLAIM_WITHIN):
+        async with asyncio.timeout(_RECLAIM_TIMEOUT_SECONDS):
             feed = await open_feed(connection, ended.stream, ended.consumer)
             try:
                 for request in (1, lost):
@@ -172,7 +172,7 @@ class NatsSource:
             await self.close(unfetched)
             if unfetched:
                 return unfetched
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
     async def close(self, into: list[Message]) -> None:
         feed, self._feed = self._feed, None

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed, stored_at
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, NatsMessage, end_feed, stored_at
 from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.ephemeral import (
     BATCH,
@@ -31,18 +31,18 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-ACK_WAIT = 5.0
+READER_ACK_TIMEOUT_SECONDS = 5.0
 """Seconds after which what a killed durable reader held goes to the next one."""
 
-_FORGET_AFTER = 30 * 86400.0
+_UNUSED_DURABLE_TIMEOUT_SECONDS = 30 * 86400.0
 """Seconds without a reader until a durable consumer is deleted: longer than any stream keeps an event."""
 _OVERLAP = timedelta(seconds=1)
 """How far before the last event a lost cursor resumes: servers' clocks differ; what was seen is skipped."""
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
-_RECOUNT = 1.0
+_RECOUNT_INTERVAL_SECONDS = 1.0
 """Seconds without an event after which a durable reader that does not follow counts what is left: others of
 its name may have read it."""
-_PROMPT = 0.25
+_PROMPT_TIMEOUT_SECONDS = 0.25
 """Seconds within which the bus answers normally: then "from now on" is the server's now, whatever our clock
 shows. Later it is the time at which the reader asked, so that what was published in between is not missed."""
 
@@ -175,7 +175,7 @@ class Cursor:
         return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
-        if self._reading.since is None and not self._opened and self._waited < _PROMPT:
+        if self._reading.since is None and not self._opened and self._waited < _PROMPT_TIMEOUT_SECONDS:
             return {"deliver_policy": DeliverPolicy.NEW}
         start = self._last[0] - _OVERLAP if self._last else began
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": max(start, _EARLIEST)}
@@ -232,11 +232,11 @@ class Cursor:
     async def _lost(self, error: FeedLostError | Retry) -> None:
         left = self._time_left()
         # No further attempt would end in time.
-        if left is not None and left <= PAUSE and isinstance(error, Retry):
+        if left is not None and left <= REOPEN_INTERVAL_SECONDS and isinstance(error, Retry):
             raise error
         log.warning("reading interrupted", stream=self._stream, why=str(error))
         await self.close()
-        await self._context.clock.sleep(PAUSE)
+        await self._context.clock.sleep(REOPEN_INTERVAL_SECONDS)
 
 
 class DurableCursor(Cursor):
@@ -301,7 +301,7 @@ class DurableCursor(Cursor):
     async def _fill(self, feed: Feed | DirectFeed) -> None:
         assert isinstance(feed, Feed)
         try:
-            async with asyncio.timeout(None if self._reading.follow else _RECOUNT):
+            async with asyncio.timeout(None if self._reading.follow else _RECOUNT_INTERVAL_SECONDS):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             self._left = None
@@ -341,10 +341,10 @@ class DurableCursor(Cursor):
             durable_name=self._reading.durable,
             filter_subjects=list(self._filters),
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=ACK_WAIT,
+            ack_wait=READER_ACK_TIMEOUT_SECONDS,
             max_deliver=-1,
             max_ack_pending=1,
-            inactive_threshold=_FORGET_AFTER,
+            inactive_threshold=_UNUSED_DURABLE_TIMEOUT_SECONDS,
             metadata={SELECTION: self._reading.selection, SELECTION_KEY: self._reading.selection_key},
         )
         return config.evolve(**self._start(self._began))

@@ -19,7 +19,7 @@ from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats.api import MISSING, Stored, ask_api, get_message
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import RawMessage
@@ -177,7 +177,7 @@ class NatsDeadLetterBox:
                 if self._clock.monotonic() > deadline:
                     raise
                 log.info("waiting for the bus", why=str(error))
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
 
 def _letter(found: Stored) -> DeadLetter:

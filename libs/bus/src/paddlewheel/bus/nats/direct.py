@@ -24,10 +24,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
 
-from paddlewheel.bus.nats.answers import RESEND
+from paddlewheel.bus.nats.answers import RESEND_INTERVAL_SECONDS
 from paddlewheel.bus.nats.api import API, ask_api, get_message
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.connection import TIMEOUT, Connection
+from paddlewheel.bus.nats.connection import CALL_TIMEOUT_SECONDS, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import read_time
@@ -35,14 +35,14 @@ from paddlewheel.core.errors import Retry
 
 BATCH = 256
 """Messages in one answer."""
-LOOK_EVERY = 10.0
+CHECK_MAX_INTERVAL_SECONDS = 10.0
 """Seconds after which the leader is asked without a signal: one is lost with the server that sends it."""
-_FIRST_LOOK = 1.0
+_CHECK_FIRST_INTERVAL_SECONDS = 1.0
 """Seconds after which it is asked first, or again once it had what was not signalled; then twice as many.
 Another server may not have heard yet of the subscription to signals."""
-_LOOK_PAUSE = 1.0
+_CHECK_MIN_INTERVAL_SECONDS = 1.0
 """Seconds between two times that the leader is asked because of doubtful signals, at least."""
-_LAG_PAUSES = (0.02, 0.04, 0.08, 0.16)
+_LAG_RETRY_INTERVAL_SECONDS = (0.02, 0.04, 0.08, 0.16)
 """Seconds between tries to get what was signalled, of any replica; after them the leader is asked."""
 _NOTHING, _END, _NOBODY = "404", "204", "503"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ class DirectFeed:
         self._signalled = 0
         """Sequence that is known to be stored and was not got yet, if it is `_next` or later."""
         self._last_signal = 0
-        self._look_after = _FIRST_LOOK
+        self._look_after = _CHECK_FIRST_INTERVAL_SECONDS
         self._look_at = 0.0
         self._looked_at = 0.0
         self._created = ""
@@ -89,7 +89,7 @@ class DirectFeed:
                 for subject in self._filters:
                     live = live_subject(self._spec, subject)
                     self._subscriptions.append(await self._client.subscribe(live, cb=self._on_signal))
-                await self._client.flush(int(TIMEOUT))
+                await self._client.flush(int(CALL_TIMEOUT_SECONDS))
             # Before anything is read: what is read later may be another stream's.
             self._created, last = await self._ask_stream()
             self._plan_look()
@@ -145,7 +145,9 @@ class DirectFeed:
         if created != self._created or last < self._next - 1:
             raise FeedLostError("the stream was made anew")
         found = await self._get_from_leader() if last >= self._next else []
-        self._look_after = _FIRST_LOOK if found else min(2 * self._look_after, LOOK_EVERY)
+        self._look_after = (
+            _CHECK_FIRST_INTERVAL_SECONDS if found else min(2 * self._look_after, CHECK_MAX_INTERVAL_SECONDS)
+        )
         self._plan_look()
         return found
 
@@ -155,13 +157,13 @@ class DirectFeed:
 
     def _doubt(self) -> None:
         """Look soon."""
-        self._look_at = min(self._look_at, self._looked_at + _LOOK_PAUSE)
+        self._look_at = min(self._look_at, self._looked_at + _CHECK_MIN_INTERVAL_SECONDS)
 
     async def _get_signalled(self) -> list[Msg]:
         """A replica that lags has it a moment later; what the leader does not have was removed since, or was
         never there."""
         signalled = self._signalled
-        for pause in _LAG_PAUSES:
+        for pause in _LAG_RETRY_INTERVAL_SECONDS:
             if (found := await self._get()) or self._next > signalled:
                 return found
             await asyncio.sleep(pause)
@@ -194,7 +196,7 @@ class DirectFeed:
         ]
         if all(each is None or each.at < since for each in newest):
             return []
-        for pause in _LAG_PAUSES:
+        for pause in _LAG_RETRY_INTERVAL_SECONDS:
             if (found := await self._get()) or self._since is None:
                 return found
             await asyncio.sleep(pause)
@@ -222,7 +224,7 @@ class DirectFeed:
         try:
             await self._client.publish(subject, request, reply=inbox)
             try:
-                async with asyncio.timeout(RESEND):
+                async with asyncio.timeout(RESEND_INTERVAL_SECONDS):
                     first = await arrived.get()
             except TimeoutError:
                 return None

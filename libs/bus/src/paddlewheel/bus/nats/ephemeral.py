@@ -19,7 +19,7 @@ BATCH = 256
 STORED_MESSAGE_TIMEOUT_SECONDS = 5.0
 """Seconds without a message after which stored messages still due are taken to have vanished: the stream's
 limits, or somebody, may have removed them since they were counted."""
-_INACTIVE = 60.0
+_UNUSED_CONSUMER_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _config(filters: tuple[str, ...], start: Mapping[str, object]) -> ConsumerCo
         name=f"look-{uuid4().hex}",
         filter_subjects=list(filters),
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=_INACTIVE,
+        inactive_threshold=_UNUSED_CONSUMER_TIMEOUT_SECONDS,
         mem_storage=True,
         num_replicas=1,
     )

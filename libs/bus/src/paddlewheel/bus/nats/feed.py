@@ -17,11 +17,11 @@ from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
 
-HEARTBEAT = 2.0
+HEARTBEAT_INTERVAL_SECONDS = 2.0
 """Seconds; two and a half of them without a message mean that the server is dead."""
-_EXPIRES = 30.0
-_SILENCE = 2.5 * HEARTBEAT
-_DRAIN_WITHIN = 2.0
+_PULL_TIMEOUT_SECONDS = 30.0
+_HEARTBEAT_TIMEOUT_SECONDS = 2.5 * HEARTBEAT_INTERVAL_SECONDS
+_DRAIN_TIMEOUT_SECONDS = 2.0
 _NANOSECONDS = 1_000_000_000
 _STATUS = "Status"
 _HEARTBEAT = "100"
@@ -39,7 +39,7 @@ class Feed:
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._owed = 0
-        self._last_heard = 0.0
+        self._last_message_at = 0.0
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         self.generation = connection.generation
         """The connection its messages come over."""
@@ -91,7 +91,7 @@ class Feed:
         if not self._client.is_connected:
             await self._subscription.unsubscribe()
             return
-        async with asyncio.timeout(_DRAIN_WITHIN):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_SECONDS):
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _on_message(self, msg: Msg) -> None:
@@ -100,18 +100,20 @@ class Feed:
     async def _ask(self, room: int) -> None:
         """Pull, unless messages of the last pull are still to come."""
         if self._owed == 0:
-            heartbeat = int(HEARTBEAT * _NANOSECONDS)
-            await self._pull(room, expires=int(_EXPIRES * _NANOSECONDS), idle_heartbeat=heartbeat)
+            heartbeat = int(HEARTBEAT_INTERVAL_SECONDS * _NANOSECONDS)
+            await self._pull(
+                room, expires=int(_PULL_TIMEOUT_SECONDS * _NANOSECONDS), idle_heartbeat=heartbeat
+            )
 
     async def _pull(self, room: int, **how: int) -> None:
-        self._owed, self._last_heard = room, _now()
+        self._owed, self._last_message_at = room, _now()
         request = json.dumps({"batch": room, **how}).encode()
         with mapped(self._next_subject):
             await self._client.publish(self._next_subject, request, reply=self._inbox)
 
     async def _next(self) -> Msg:
         try:
-            async with asyncio.timeout_at(self._last_heard + _SILENCE):
+            async with asyncio.timeout_at(self._last_message_at + _HEARTBEAT_TIMEOUT_SECONDS):
                 msg = await self._arrived.get()
         except TimeoutError:
             self._connection.suspect()
@@ -130,7 +132,7 @@ class Feed:
             yield msg
 
     def _is_data(self, msg: Msg) -> bool:
-        self._last_heard = _now()
+        self._last_message_at = _now()
         if not self._is_status(msg):
             self._owed -= 1
             return True

@@ -22,7 +22,7 @@ from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import Drift, StreamSpec
 
-_LASTING = 86400.0
+_DURABLE_MIN_TIMEOUT_SECONDS = 86400.0
 """Seconds without use from which a consumer is a durable position, not an ephemeral one."""
 _NO_DRIFT = Drift({}, {})
 
@@ -104,7 +104,7 @@ def _stream_status(info: StreamInfo, drift: Drift = _NO_DRIFT) -> StreamStatus:
 def _is_durable(info: ConsumerInfo) -> bool:
     """Consumers that soon vanish when unused belong to viewers and single runs."""
     kept = info.config.inactive_threshold
-    return bool(info.config.durable_name) and (not kept or kept >= _LASTING)
+    return bool(info.config.durable_name) and (not kept or kept >= _DURABLE_MIN_TIMEOUT_SECONDS)
 
 
 def _durable_status(info: ConsumerInfo) -> DurableStatus:

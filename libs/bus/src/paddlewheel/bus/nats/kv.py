@@ -18,7 +18,7 @@ from paddlewheel.bus.markers import DELETED, EXPECTED, OPERATION
 from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.api import get_message
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.ephemeral import BATCH, Ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_MISSING, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
@@ -111,7 +111,7 @@ class NatsKeyValue:
                     log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
                     await _close(consumer)
                     consumer = None
-                    await self._clock.sleep(PAUSE)
+                    await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
                     continue
                 for entry in listing.take():
                     if entry is not None or first:

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.admin.teams import namespace_of, within
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import matches, overlaps, stream_named, streams_under
@@ -59,7 +59,7 @@ class LiveReader:
                         is_first = False
             except Retry as error:
                 log.warning("facts are not received for now", why=str(error))
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
     async def _check_heard(self, subjects: Collection[str]) -> None:
         """Raises Retry when the account may not subscribe to one of the subjects."""
@@ -75,7 +75,7 @@ class LiveReader:
                     with contextlib.suppress(Retry):
                         await self._connection.client()
                         return
-                    await self._clock.sleep(PAUSE)
+                    await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         except TimeoutError:
             why = f"no answer within open_within={limit} s{self._connection.trouble}"
             raise Unavailable("BusUnreachable", why) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
+from paddlewheel.bus.admin.mirrors import MIRROR_FEED_GRACE_SECONDS, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team, fed_by
 from paddlewheel.bus.nats.api import Json, ask_api
@@ -74,7 +74,9 @@ class Mirrors:
         now = asyncio.get_running_loop().time()
         unfed = {(each.team, each.stream): each.trouble for each in self.status if each.trouble}
         self._unfed_since = {place: self._unfed_since.get(place, now) for place in unfed}
-        lasting = [place for place, since in self._unfed_since.items() if now >= since + UNFED_FOR]
+        lasting = [
+            place for place, since in self._unfed_since.items() if now >= since + MIRROR_FEED_GRACE_SECONDS
+        ]
         if lasting:
             names = ", ".join(f"{stream} of team {team}" for team, stream in lasting)
             reasons = "; ".join(sorted({unfed[place] for place in lasting}))

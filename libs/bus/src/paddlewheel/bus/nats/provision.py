@@ -82,7 +82,8 @@ class Provision:
         """JetStream with all streams in place that the server has room for.
 
         Raises:
-            Retry: not within `TIMEOUT` seconds; `UnsafeBus` when profile production finds the server unsafe.
+            Retry: the streams do not exist after `CALL_TIMEOUT_SECONDS`; `UnsafeBus` when profile production
+                finds the server unsafe.
         """
         js = await self._connection.jetstream()
         if not self._done:
@@ -208,7 +209,7 @@ class Provision:
 
     async def _within_time(self, js: JetStreamContext) -> None:
         try:
-            async with asyncio.timeout(timing.TIMEOUT):
+            async with asyncio.timeout(timing.CALL_TIMEOUT_SECONDS):
                 await self._ensure_once(js)
         except TimeoutError:
             raise Unavailable(

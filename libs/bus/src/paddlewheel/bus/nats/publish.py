@@ -62,7 +62,7 @@ class StreamPublisher:
             Retry: not stored.
             Permanent: too large for the server or the stream, or malformed.
         """
-        until = asyncio.get_running_loop().time() + timing.TIMEOUT
+        until = asyncio.get_running_loop().time() + timing.CALL_TIMEOUT_SECONDS
         if self._provision.is_done and self._connection.connected:
             receipt = await self._send(message)
             if receipt is not None:
@@ -112,7 +112,7 @@ class StreamPublisher:
         answer = await client.ask(
             message.subject,
             message.data,
-            timing.TIMEOUT,
+            timing.CALL_TIMEOUT_SECONDS,
             headers=dict(message.headers) or None,
             repeat=MESSAGE_ID in message.headers,
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from paddlewheel.core.backoff import Backoff
 
-FIRST_AFTER, LAST_AFTER, JITTER = 10.0, 640.0, 0.25
+FIRST_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS, JITTER = 10.0, 640.0, 0.25
 """Seconds that rights last in which something is refused, twice as many each time: a renewal costs bus-auth
 and the API server several requests, and may bring nothing. Clients that connected together renew apart."""
 
@@ -20,7 +20,7 @@ class Renewal:
     """When a connection is replaced because something was refused."""
 
     def __init__(self) -> None:
-        self._backoff = Backoff[None](FIRST_AFTER, LAST_AFTER, jitter=JITTER)
+        self._backoff = Backoff[None](FIRST_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS, jitter=JITTER)
         self._since: float | None = None
         self._is_made = False
         self._timer: asyncio.TimerHandle | None = None

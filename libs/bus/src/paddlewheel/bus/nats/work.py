@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from paddlewheel.bus.markers import DONE
 from paddlewheel.bus.nats.api import API, ask_api
-from paddlewheel.bus.nats.connection import TIMEOUT, Connection
+from paddlewheel.bus.nats.connection import CALL_TIMEOUT_SECONDS, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
@@ -34,7 +34,9 @@ class NatsWorkStore:
 
     async def get(self, subject: str) -> bytes | None:
         client = await self._connection.client()
-        answer = await client.ask(f"{API}.DIRECT.GET.{WORK.name}.{subject}", b"", TIMEOUT, repeat=True)
+        answer = await client.ask(
+            f"{API}.DIRECT.GET.{WORK.name}.{subject}", b"", CALL_TIMEOUT_SECONDS, repeat=True
+        )
         if answer is None:
             self._provision.forget()
             raise Retry(STREAM_MISSING, f"{subject}: no stream {WORK.name}")
