@@ -24,7 +24,7 @@ from bus_auth.domain.model import Account, Question, Shown
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.bus_auth import letting_in
@@ -326,7 +326,7 @@ async def installed(bus: ChartBus, shift: Callable[[Grant], Grant] | None = None
     """
     decide = authorizer(bus).authorize
 
-    async def authorize(asking: Asking) -> Grant:
+    async def authorize(asking: Login) -> Grant:
         grant = await decide(asking)
         return shift(grant) if shift else grant
 

@@ -48,7 +48,7 @@ def settlements(fakes: ConsumerFakes) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("message", "troubles", "text"),
     [
-        (FakeMessage(attempt=7), [], "no attempt ended"),
+        (FakeMessage(attempt=7), [], "the process died during every attempt"),
         (FakeMessage(), [Permanent("NoSuchSet", "create it")], "create it"),
         (FakeMessage(), [Retry("Busy", "try later")] * 3, "Busy: try later"),
         (FakeMessage(), [ZeroDivisionError("by zero")] * 3, "ZeroDivisionError: by zero"),

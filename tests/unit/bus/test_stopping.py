@@ -56,7 +56,7 @@ async def test_what_arrived_is_given_back_although_the_server_hangs(monkeypatch:
         Subscription("d", "PW_JOBS", ("pw.evt.jobs.>",)),
         unused,
         fresh=HangingSource(*(HeldMessage("PW_JOBS", number, released) for number in (2, 1))),
-        again=HangingSource(HeldMessage("PW_AGAIN", 1, released)),
+        replayed=HangingSource(HeldMessage("PW_AGAIN", 1, released)),
         dead=unused,
         clock=SystemClock(),
         instruments=Instruments(),

@@ -13,15 +13,15 @@ from bus_auth.domain.accounts import (
     check_token,
     namespace_of,
     queue_of,
+    read_requested_role,
     read_review,
-    read_wish,
     rights_end,
 )
-from bus_auth.domain.model import Account, Shown, Wish
+from bus_auth.domain.model import Account, RequestedRole, TokenClaims
 from paddlewheel.core.errors import Permanent
 
 AUDIENCE = "paddlewheel-bus"
-SHOWN = Shown((AUDIENCE,), 1000)
+SHOWN = TokenClaims((AUDIENCE,), 1000)
 
 
 def make_token(**claims: object) -> str:
@@ -42,17 +42,17 @@ def reviewed(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("user", "wish"),
+    ("user", "requested"),
     [
-        ("operator", Wish("operator")),
-        ("subscriber", Wish("subscriber")),
-        ("subscriber.a.b", Wish("subscriber", ("a", "b"))),
-        ("subscriber.a.b.a", Wish("subscriber", ("a", "b"))),
-        ("subscriber" + ".a" * 65, Wish("subscriber", ("a",))),
+        ("operator", RequestedRole("operator")),
+        ("subscriber", RequestedRole("subscriber")),
+        ("subscriber.a.b", RequestedRole("subscriber", ("a", "b"))),
+        ("subscriber.a.b.a", RequestedRole("subscriber", ("a", "b"))),
+        ("subscriber" + ".a" * 65, RequestedRole("subscriber", ("a",))),
     ],
 )
-def test_a_user_name_says_what_is_asked_for(user: str, wish: Wish) -> None:
-    assert read_wish(user) == wish
+def test_a_user_name_says_what_is_asked_for(user: str, requested: RequestedRole) -> None:
+    assert read_requested_role(user) == requested
 
 
 MANY = ".".join(f"n{number}" for number in range(17))
@@ -63,15 +63,15 @@ MANY = ".".join(f"n{number}" for number in range(17))
 )
 def test_other_user_names_are_refused(user: str) -> None:
     with pytest.raises(Permanent):
-        read_wish(user)
+        read_requested_role(user)
 
 
 @pytest.mark.parametrize("audiences", [AUDIENCE, [AUDIENCE, "vault"]])
 def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
-    shown = check_token(make_token(aud=audiences, exp=1000), AUDIENCE, 999)
+    claims = check_token(make_token(aud=audiences, exp=1000), AUDIENCE, 999)
 
-    assert AUDIENCE in shown.audiences
-    assert shown.expires == 1000
+    assert AUDIENCE in claims.audiences
+    assert claims.expires == 1000
 
 
 @pytest.mark.parametrize(

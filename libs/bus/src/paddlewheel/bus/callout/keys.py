@@ -1,8 +1,8 @@
-"""The one key pair of the authorization service, in the forms that NATS has for it.
+"""The key pair of the authorization service, in the three forms that NATS uses.
 
-It is an Ed25519 key, as a PEM file, so that cert-manager can make it, too. The service proves with it who
-it is (user key), signs what it grants (account key), and opens the server's requests (curve key). One key is
-enough: whoever can sign grants needs nothing else.
+The key is an Ed25519 key in a PEM file, so cert-manager can make it, too. The service connects with it (user
+key), signs rights with it (account key), and decrypts the server's requests with it (curve key). Three keys
+would not be safer: the key that signs rights gives access to everything.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from typing_extensions import override
 from paddlewheel.core.errors import Permanent
 
 _PREFIX_BYTE_CURVE = 23 << 3
-"""Of public curve keys, which begin with X; the `nkeys` package knows only keys for signing."""
+"""Prefix byte of public curve keys, which begin with X; the `nkeys` package has only keys for signing."""
 _SEALED = b"xkv1"
 _ALGORITHM = "ed25519-nkey"
 ANOTHER_KEY = "AnotherKey"
-"""Reason: what was sealed is not for this key."""
+"""Reason of the Permanent error when a request was encrypted for another key."""
 
 
 class PublicKeys:
-    """What the NATS server must know of the key, for its `auth_callout` block."""
+    """The public halves of the key, for the `auth_callout` block of the NATS server's configuration."""
 
     def __init__(self, key: VerifyKey) -> None:
         self.issuer = _encoded(nkeys.PREFIX_BYTE_ACCOUNT, bytes(key))
-        """Signs what is granted."""
+        """Verifies the rights that the service signs."""
         self.user = _encoded(nkeys.PREFIX_BYTE_USER, bytes(key))
         """The service's own user on the server."""
         self.xkey = _encoded(_PREFIX_BYTE_CURVE, bytes(key.to_curve25519_public_key()))
-        """Requests are encrypted for it."""
+        """Encrypts the server's requests."""
 
     @classmethod
     def of_certificate(cls, file: Path) -> PublicKeys:
-        """From the certificate beside the private key. Raises Permanent."""
+        """Read the public halves from the certificate of the key. Raises Permanent."""
         try:
             key = load_pem_x509_certificate(file.read_bytes()).public_key()
         except (OSError, ValueError) as error:
@@ -71,24 +71,28 @@ class CalloutKey:
         self._signing = SigningKey(raw)
         self.public = PublicKeys(self._signing.verify_key)
         self.seed = bytes(nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)).decode()
-        """With which the service connects."""
+        """The seed of the user key, with which the service connects."""
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """A JWT as NATS has them."""
+        """A signed JWT in the form that NATS reads."""
         payload = json.dumps(claims, separators=(",", ":")).encode()
         return _JWS.encode(payload, self._signing, algorithm=_ALGORITHM, headers={"typ": "JWT"})  # type: ignore[arg-type]
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Decrypt what the holder of the public curve key `sender` sealed. Raises Permanent."""
+        """Decrypt a message of the holder of the public curve key `sender`. Raises Permanent."""
         if not sealed.startswith(_SEALED):
-            raise Permanent("MalformedRequest", "it is not encrypted: auth_callout.xkey is not set")
+            raise Permanent(
+                "MalformedRequest", "the request is not encrypted: set auth_callout.xkey in nats.conf"
+            )
         try:
             return bytes(self._box(sender).decrypt(sealed.removeprefix(_SEALED)))
         except CryptoError as error:
-            raise Permanent(ANOTHER_KEY, "the server has another key than this service") from error
+            raise Permanent(
+                ANOTHER_KEY, "the server's configuration has another key of bus-auth than this process"
+            ) from error
 
     def seal(self, plain: bytes, recipient: str) -> bytes:
-        """Encrypt for the holder of a curve key. Raises Permanent."""
+        """Encrypt a message for the holder of the public curve key `recipient`. Raises Permanent."""
         return _SEALED + bytes(self._box(recipient).encrypt(plain))
 
     def _box(self, other: str) -> Box:

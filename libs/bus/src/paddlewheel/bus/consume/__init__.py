@@ -1,1 +1,2 @@
-"""From fetching a message to its end: settling, ordering, dead letters, merging of streams."""
+"""The life of a message from fetch to acknowledgement: settling, ordering, dead letters, merging of
+streams."""

@@ -116,7 +116,7 @@ class NatsBus:
             subscription,
             handler,
             fresh=NatsSource(self._connection, self._provision, subscription, self._clock),
-            again=NatsSource(self._connection, self._provision, replays(subscription), self._clock),
+            replayed=NatsSource(self._connection, self._provision, replays(subscription), self._clock),
             dead=NatsDeadLetters(self._connection, self._provision, self._publisher, subscription.durable),
             clock=self._clock,
             instruments=self._instruments,

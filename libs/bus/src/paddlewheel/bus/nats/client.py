@@ -71,7 +71,7 @@ class Client(nats.aio.client.Client):
         self._answers = Answers(self.suspect)
         self._inbox = ""
         self._deaf = "" if is_asking else f"{who} makes no requests"
-        self.unheard: set[str] = set()
+        self.forbidden: set[str] = set()
         """Subjects in lower case that the server's permissions do not let it subscribe to."""
         self._probing: asyncio.Task[None] | None = None
         self._subscribed: WeakSet[Subscription] = WeakSet()
@@ -225,7 +225,7 @@ class Client(nats.aio.client.Client):
         return True
 
     def _is_unheard(self, subject: str) -> None:
-        self.unheard.add(subject)
+        self.forbidden.add(subject)
         if subject == f"{self._inbox}.*".lower():
             self._deaf = f"{self._who} may not subscribe to its inbox {subject}"
             self._answers.fail(lambda asked: Retry(NOT_PERMITTED, f"{asked}: {self._deaf}"))

@@ -30,7 +30,7 @@ NO_STORAGE = (10023, 10047)
 """The streams together may take more bytes than the server has."""
 STORAGE_TOO_SMALL = "BusStorageTooSmall"
 """Reason of the Retry that it becomes."""
-STORAGE_REMEDY = "raise nats.jetstream.maxFileStore"
+STORAGE_FIX = "raise nats.jetstream.maxFileStore"
 
 _MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 
@@ -74,5 +74,5 @@ def from_server(what: str, error: APIError) -> Permanent | Retry:
     if error.err_code == STORE_FULL:
         return Retry(BUS_FULL, text)
     if error.err_code in NO_STORAGE:
-        return Retry(STORAGE_TOO_SMALL, f"{text}: {STORAGE_REMEDY}")
+        return Retry(STORAGE_TOO_SMALL, f"{text}: {STORAGE_FIX}")
     return Retry("BusRefused", text)

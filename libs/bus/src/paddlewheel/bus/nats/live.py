@@ -64,7 +64,7 @@ class LiveReader:
     async def _check_heard(self, subjects: Collection[str]) -> None:
         """Raises Retry when the account may not subscribe to one of the subjects."""
         client = await self._connection.client()
-        if refused := sorted(subject for subject in subjects if subject.lower() in client.unheard):
+        if refused := sorted(subject for subject in subjects if subject.lower() in client.forbidden):
             raise Retry(NOT_PERMITTED, f"the account may not subscribe to {', '.join(refused)}")
 
     async def _reach(self, limit: float | None) -> None:

@@ -37,7 +37,7 @@ _NEVER = -1
 
 CONSUMER_MISSING = "ConsumerMissing"
 """Reason of the Retry when a service's durable was not made yet."""
-REMEDY = "bus-installer makes it; on a server of your own, `paddlewheel bus install`"
+FIX = "bus-installer makes it; on a server of your own, `paddlewheel bus install`"
 
 SELECTION = "paddlewheel.selection"
 SELECTION_KEY = "paddlewheel.selection-key"
@@ -103,10 +103,10 @@ class Provision:
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
         if lost := sorted(self._missing - {spec.name for spec in self._specs if spec.storage == "memory"}):
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(lost)}: {REMEDY}")
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(lost)}: {FIX}")
         if self._missing_durables:
             names = ", ".join(sorted(self._missing_durables))
-            raise Retry(CONSUMER_MISSING, f"no consumer {names}: {REMEDY}")
+            raise Retry(CONSUMER_MISSING, f"no consumer {names}: {FIX}")
 
     @property
     def is_done(self) -> bool:
@@ -120,7 +120,7 @@ class Provision:
     def why_missing(self, stream: str) -> str:
         """The end of an error message: what to do, or why there is no stream. "" when that is not known."""
         if stream in self._missing:
-            return f": {REMEDY}"
+            return f": {FIX}"
         return f": {self._no_room[stream]}" if stream in self._no_room else ""
 
     def forget(self) -> None:
@@ -162,7 +162,7 @@ class Provision:
             await self.consumer(stream, config)
         elif await self.find(stream, name) is None:
             self._missing_durables.add(name)
-            raise Retry(CONSUMER_MISSING, f"no consumer {name} of {stream}: {REMEDY}")
+            raise Retry(CONSUMER_MISSING, f"no consumer {name} of {stream}: {FIX}")
         self._missing_durables.discard(name)
 
     async def check_selection(self, reading: Reading) -> None:
@@ -272,7 +272,7 @@ class Provision:
                     missing.add(spec.name)
         self._missing = frozenset(missing)
         if self._specs and not found:
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(missing))}: {REMEDY}")
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(missing))}: {FIX}")
         return found
 
     @property

@@ -15,7 +15,7 @@ from paddlewheel.bus.admin.durability import StreamFacts
 from paddlewheel.bus.nats.errors import (
     NO_ROOM,
     NO_STORAGE,
-    STORAGE_REMEDY,
+    STORAGE_FIX,
     STREAM_NAME_IN_USE,
     UNCHANGEABLE,
 )
@@ -107,12 +107,12 @@ async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, o
     except APIError as error:
         if error.err_code not in (*NO_ROOM, *NO_STORAGE, UNCHANGEABLE):
             raise
-        remedy = f": {STORAGE_REMEDY}" if error.err_code in NO_STORAGE else ""
+        fix = f": {STORAGE_FIX}" if error.err_code in NO_STORAGE else ""
         log.error(
             "bus stream could not be changed",
             stream=info.config.name,
             fields=sorted(fields),
-            why=f"{error.description}{remedy}",
+            why=f"{error.description}{fix}",
         )
         return info
     return changed

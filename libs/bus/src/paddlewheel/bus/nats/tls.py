@@ -53,13 +53,11 @@ async def explain(error: ssl.SSLCertVerificationError, url: str, folder: str, na
     """
     if error.verify_code not in _NAME_MISMATCH:
         authority = Path(folder) / _AUTHORITY
-        remedy = "set NATS_TLS_DIR to the folder with the ca.crt of this server"
-        return (
-            f"{authority} is not the authority of the server's certificate ({error.verify_message}): {remedy}"
-        )
+        fix = "set NATS_TLS_DIR to the folder with the ca.crt of this server"
+        return f"{authority} is not the authority of the server's certificate ({error.verify_message}): {fix}"
     found = await _names(url, folder)
-    remedy = "use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME to it"
-    return f"the server's certificate is for {found}, not for {name or urlsplit(url).hostname}: {remedy}"
+    fix = "use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME to it"
+    return f"the server's certificate is for {found}, not for {name or urlsplit(url).hostname}: {fix}"
 
 
 async def _names(url: str, folder: str) -> str:

@@ -89,7 +89,7 @@ class MemoryBus:
             subscription,
             handler,
             fresh=self._source(subscription),
-            again=self._source(replays(subscription)),
+            replayed=self._source(replays(subscription)),
             dead=dead,
             clock=self._clock,
             instruments=self._instruments,
