@@ -119,15 +119,6 @@ async def test_nothing_allowed_is_everything_denied(side: NatsServerSide) -> Non
     assert user["nats"]["pub"] == user["nats"]["sub"] == {"deny": [">"]}
 
 
-async def test_who_may_answer_may_do_so_once_for_each_request(side: NatsServerSide) -> None:
-    async def answers(_: Login) -> Grant:
-        return Grant("x", "account", Permissions(publish=frozenset({"a"}), answers=True), NOW + 60)
-
-    user = claims_of(claims_of(await side.ask(answers) or "")["nats"]["jwt"])
-
-    assert user["nats"]["resp"]["max"] == 1
-
-
 async def test_the_signature_is_the_issuers(side: NatsServerSide) -> None:
     answer = await side.ask(grants) or ""
     head, body, signature = answer.split(".")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from paddlewheel.bus import streams
 from paddlewheel.bus.consume.dead_letters import replays
@@ -36,7 +35,6 @@ class Permissions:
     publish: frozenset[str] = frozenset()
     publish_denied: frozenset[str] = frozenset()
     subscribe: frozenset[str] = frozenset()
-    answers: bool = False
 
     def __or__(self, other: Permissions) -> Permissions:
         """The subjects that either allows, without the subjects that either denies."""
@@ -44,16 +42,14 @@ class Permissions:
             self.publish | other.publish,
             self.publish_denied | other.publish_denied,
             self.subscribe | other.subscribe,
-            self.answers or other.answers,
         )
 
-    def as_config(self) -> dict[str, Any]:
+    def as_config(self) -> dict[str, dict[str, list[str]]]:
         """The permissions in the form of the server's configuration file."""
         publish = {"allow": sorted(self.publish)}
         if self.publish_denied:
             publish["deny"] = sorted(self.publish_denied)
-        found: dict[str, Any] = {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
-        return {**found, "allow_responses": True} if self.answers else found
+        return {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
 
 
 @dataclass(frozen=True)

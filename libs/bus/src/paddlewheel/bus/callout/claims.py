@@ -14,8 +14,6 @@ from paddlewheel.core.errors import Permanent
 
 _VERSION = 2
 _NO_LIMIT = -1
-_ANSWER_WITHIN = 120 * 10**9
-"""Nanoseconds in which a request that was heard may be answered, once; the server's default."""
 _LONGEST_SHOWN = 130
 """Two names of Kubernetes objects and a dot."""
 
@@ -96,28 +94,18 @@ def read_request(token: bytes) -> Request:
 def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[str, Any]:
     """The claims of a user JWT with the rights of `grant`, for this connection only."""
     permissions = grant.permissions.as_config()
-    rights: dict[str, Any] = {
-        "pub": _closed(permissions["publish"]),
-        "sub": _closed(permissions["subscribe"]),
-        "subs": _NO_LIMIT,
-        "data": _NO_LIMIT,
-        "payload": _NO_LIMIT,
-    }
-    if grant.permissions.answers:
-        rights["resp"] = {"max": 1, "ttl": _ANSWER_WITHIN}
+    rights = {"pub": _closed(permissions["publish"]), "sub": _closed(permissions["subscribe"])}
+    limits = {"subs": _NO_LIMIT, "data": _NO_LIMIT, "payload": _NO_LIMIT}
     return {
         **_claims(issuer, request.user, grant.account, now),
         "name": grant.name,
         "exp": grant.expires,
-        "nats": {**rights, "type": "user", "version": _VERSION},
+        "nats": {**rights, **limits, "type": "user", "version": _VERSION},
     }
 
 
 def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now: int) -> dict[str, Any]:
-    """The claims of the answer to a request:
-
-    `{"jwt": ...}` accepts the client, `{"error": ...}` refuses it.
-    """
+    """The claims of the answer to a request. `answer` is `{"jwt": ...}` or, for a refusal, `{"error": ...}`."""
     return {
         **_claims(issuer, request.user, request.server, now),
         "nats": {**answer, "type": "authorization_response", "version": _VERSION},
