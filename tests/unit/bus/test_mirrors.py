@@ -222,8 +222,8 @@ async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.Mon
     ("source", "trouble"),
     [
         ({"active": _SECOND}, ""),
-        ({"active": -1}, "not fed"),
-        ({"active": 31 * _SECOND}, "not fed"),
+        ({"active": -1}, "no facts arrive"),
+        ({"active": 31 * _SECOND}, "no facts arrive"),
         ({"active": _SECOND, "error": {"description": "no such consumer"}}, "no such consumer"),
     ],
 )

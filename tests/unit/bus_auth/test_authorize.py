@@ -12,7 +12,7 @@ from bus_auth.authorize import Authorizer, Policy
 from bus_auth.domain.model import Account, ResourceAttributes, TokenClaims
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.accounts import HOME, WATCHERS
-from paddlewheel.bus.admin.permissions import member_of, permissions_of, role_named
+from paddlewheel.bus.admin.permissions import OURS, member_of, permissions_of
 from paddlewheel.bus.admin.teams import Team
 from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.contracts.bus_tokens import AUDIENCE
@@ -66,14 +66,14 @@ async def test_a_role_is_granted_in_the_releases_namespace(role: str) -> None:
 
     grant = await granted(table, role)
 
-    assert (grant.account, grant.permissions) == (role, permissions_of(role_named(role)))
+    assert (grant.account, grant.permissions) == (role, permissions_of(OURS.role(role)))
 
 
 @pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "operator"])
 async def test_the_account_of_the_releases_namespace_has_the_role_of_its_name(role: str) -> None:
     account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:{role}", NOW + 60)
 
-    assert (await granted(Table(account), role)).permissions == permissions_of(role_named(role))
+    assert (await granted(Table(account), role)).permissions == permissions_of(OURS.role(role))
     with pytest.raises(Permanent, match="NotPermitted"):
         await granted(Table(account), "evaluator")
 

@@ -346,8 +346,3 @@ ROLES = (
 OURS = Declared(ROLES, streams.STREAMS)
 """The roles and streams of this project. An installation may declare more: `bus.admin.services`."""
 FACTS = OURS.facts
-
-
-def role_named(name: str) -> Role:
-    """One of ours. Raises Permanent for a role that is not declared."""
-    return OURS.role(name)

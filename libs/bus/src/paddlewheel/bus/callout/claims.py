@@ -105,7 +105,7 @@ def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[s
 
 
 def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now: int) -> dict[str, Any]:
-    """The claims of the answer to a request. `answer` is `{"jwt": ...}` or, for a refusal, `{"error": ...}`."""
+    """The claims of the answer to a request: `answer` is `{"jwt": ...}`, or `{"error": ...}` to refuse."""
     return {
         **_claims(issuer, request.user, request.server, now),
         "nats": {**answer, "type": "authorization_response", "version": _VERSION},

@@ -19,7 +19,6 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
@@ -29,6 +28,7 @@ from paddlewheel.bus.nats.api import API, ask_api, get_message
 from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import CALL_TIMEOUT_SECONDS, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
+from paddlewheel.bus.nats.subscribe import unsubscribe
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import read_time
 from paddlewheel.core.errors import Retry
@@ -119,8 +119,7 @@ class DirectFeed:
         """Stop; nothing is owed to the server."""
         self._stop_listening()
         for subscription in self._subscriptions:
-            with suppress(nats.errors.Error, OSError):
-                await subscription.unsubscribe()
+            await unsubscribe(subscription)
         self._subscriptions.clear()
         return []
 
@@ -230,8 +229,7 @@ class DirectFeed:
                 return None
             return await self._batch(first, arrived)
         finally:
-            with suppress(nats.errors.Error, OSError):
-                await answers.unsubscribe()
+            await unsubscribe(answers)
 
     def _position(self, wanted: str) -> dict[str, object]:
         """Of the next message of that pattern, as a request has it."""
