@@ -211,7 +211,7 @@ async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.Mon
         "team-a", STREAM, 3, "no facts arrive in it; the log of the NATS server contains the reason"
     )
     monkeypatch.setattr(mirrors, "MIRROR_FEED_GRACE_SECONDS", 0.0)
-    with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*it is not fed"):
+    with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*no facts arrive in it"):
         await made.ensure()
     server.active = _SECOND
     await made.ensure()

@@ -23,7 +23,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsCallout:
-    """Answers the servers' authorization requests; reconnects for as long as it runs."""
+    """Answers the servers' authorization requests and reconnects by itself."""
 
     def __init__(self, access: Access, server: CalloutServer, clock: Clock, *, name: str) -> None:
         self._connection = Connection(access, name)
@@ -46,16 +46,16 @@ class NatsCallout:
             await self._connection.close()
 
     async def is_ready(self) -> bool | str:
-        """Whether requests arrive here, or why not."""
+        """True when requests arrive in this process, else the reason why not."""
         is_connected = self._is_subscribed and self._connection.connected
         return is_connected or f"not connected{self._connection.trouble}"
 
     async def use_another_key(self) -> bool:
-        """Whether the servers do not let this service in, or one has asked with another key."""
+        """Whether the servers refuse this service, or one has encrypted a request for another key."""
         return self._server.met_another_key or await self.is_ready() is not True
 
     async def _serve(self) -> None:
-        """Until the connection is lost, or this is cancelled. Raises Retry."""
+        """Serve until the connection is lost. Raises Retry."""
         try:
             async with aclosing(subscribed(self._connection, SUBJECT, queue=GROUP)) as requests:
                 async for msg in requests:
