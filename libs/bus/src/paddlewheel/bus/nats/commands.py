@@ -1,4 +1,4 @@
-"""Commands over core NATS: published once, received by every replica, answered to an inbox."""
+"""Commands over core NATS: every replica receives a command and answers to an inbox."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class NatsCommands:
             await server.close()
 
     async def _serve(self, subject: str, server: CommandServer) -> None:
-        """Until the connection is lost. Running commands continue: their answer may still be delivered."""
+        """Serve until the connection is lost.
+
+        Running commands continue, since their answers may still arrive.
+        """
         try:
             async with aclosing(subscribed(self._connection, subject)) as messages:
                 async for msg in messages:
@@ -62,9 +65,7 @@ class NatsCommands:
 
         client = await self._connection.client()
         inbox = client.new_inbox()
-        lost = Unavailable(
-            "BusUnreachable", f"{subject}: the connection was lost before all answers had come"
-        )
+        lost = Unavailable("BusUnreachable", f"{subject}: the connection was lost before all answers arrived")
         stop_listening = self._connection.on_lost(lambda: replies.put_nowait(lost))
         try:
             async with self._connection.calling(subject):
@@ -80,7 +81,7 @@ class NatsCommands:
 
 def _sender(connection: Connection, inbox: str) -> Send:
     async def send(reply: Reply) -> None:
-        """A requester that cannot be reached asks again."""
+        """Send a reply without raising: a requester that receives none repeats the command."""
         with contextlib.suppress(Retry, Permanent):
             client = await connection.client()
             with mapped(inbox):

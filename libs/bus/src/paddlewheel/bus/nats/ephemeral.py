@@ -1,4 +1,4 @@
-"""Where watches and readers get their messages from: an ephemeral consumer, or direct gets alone."""
+"""The source of messages for watches and readers: an ephemeral consumer, or direct gets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from paddlewheel.bus.streams import stream_named
 
 BATCH = 256
 STORED_MESSAGE_TIMEOUT_SECONDS = 5.0
-"""Seconds without a message after which stored messages still due are taken to have vanished: the stream's
-limits, or somebody, may have removed them since they were counted."""
+"""Seconds without a message after which expected stored messages count as removed, by the stream's limits or
+by an operator, since they were counted."""
 _UNUSED_CONSUMER_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Ephemeral:
-    """An open feed, and how many stored messages were due when it was opened."""
+    """An open feed, and the number of stored messages to read when it was opened."""
 
     feed: Feed | DirectFeed
     pending: int
@@ -35,7 +35,7 @@ async def open_ephemeral(
 ) -> Ephemeral:
     """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
 
-    A consumer vanishes when nobody pulls.
+    An ephemeral consumer is deleted by the server when no client pulls.
     """
     if provision.reads_directly(stream):
         await provision.ready()
@@ -49,7 +49,7 @@ async def open_ephemeral(
 
 
 async def discard_ephemeral(connection: Connection, feed: Feed | DirectFeed) -> None:
-    """Close the feed and delete its consumer. Best effort: otherwise it vanishes when nobody pulls."""
+    """Close the feed and delete its consumer, if possible: otherwise the server deletes it later."""
     await feed.close()
     if isinstance(feed, Feed):
         await connection.send(f"$JS.API.CONSUMER.DELETE.{feed.stream}.{feed.consumer}", b"")

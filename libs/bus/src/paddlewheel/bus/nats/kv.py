@@ -1,6 +1,6 @@
 """A key-value bucket on JetStream, laid out as all NATS clients do: `KV_<bucket>`, `$KV.<bucket>.<key>`.
 
-Only their purge of a key fails here: it needs a header by which agents could remove what they may not write.
+Only the purge of a key fails here: its header would allow agents to remove keys that they may not write.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NatsKeyValue:
         if found is not None and found.value is not None:
             raise AlreadyExists(f"{self._bucket}: {key}")
         try:
-            # Only the marker of a deleted key is stored.
+            # The stored message is the marker of a deleted key.
             return await self._write_at(key, value, found.revision if found else 0)
         except Conflict:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
@@ -195,7 +195,8 @@ class Listing:
             self._out.append(entry)
 
     def _finish(self) -> None:
-        # Keys reported before a loss and not found after it are deleted; a lost stream left no marker.
+        # Keys that were reported before a loss and are not found after it were deleted, maybe without a
+        # marker.
         for key in sorted(self._known - self._seen):
             self._known.discard(key)
             self._out.append(Entry(key, None, 0))

@@ -1,4 +1,4 @@
-"""Facts as they are published, by subscriptions alone: nothing is asked for and nothing is stored."""
+"""Live facts through plain subscriptions, without requests and without a stored position."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 WAITING_FACTS_MAX = 10_000
-"""Facts that wait for the reader. Later ones are missed, as by a program that is not connected."""
+"""The number of facts that wait for a slow reader. Further ones are dropped."""
 
 
 log = LibraryLogger(__name__)
@@ -42,16 +42,16 @@ class LiveReader:
         if not reading.is_live:
             raise Permanent("LiveOnly", "a client that watches namespaces receives live facts only")
         subjects, is_first = self._subjects(reading), True
-        listened = _subscriptions(subjects)
+        subscriptions = _subscriptions(subjects)
         await self._reach(reading.open_within)
         while True:
             try:
                 async with aclosing(
-                    subscribed(self._connection, *listened, limit=WAITING_FACTS_MAX)
+                    subscribed(self._connection, *subscriptions, limit=WAITING_FACTS_MAX)
                 ) as messages:
                     async for msg in messages:
                         if msg is None:
-                            await self._check_heard(listened)
+                            await self._check_permitted(subscriptions)
                         elif _is_wanted(msg, subjects) and (delivery := _delivery(msg)):
                             yield delivery
                         if is_first and reading.caught_up:
@@ -61,7 +61,7 @@ class LiveReader:
                 log.warning("facts are not received for now", why=str(error))
             await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
-    async def _check_heard(self, subjects: Collection[str]) -> None:
+    async def _check_permitted(self, subjects: Collection[str]) -> None:
         """Raises Retry when the account may not subscribe to one of the subjects."""
         client = await self._connection.client()
         if refused := sorted(subject for subject in subjects if subject.lower() in client.forbidden):
@@ -81,7 +81,7 @@ class LiveReader:
             raise Unavailable("BusUnreachable", why) from None
 
     def _subjects(self, reading: Reading) -> tuple[str, ...]:
-        """Raises Permanent when all facts are of other namespaces."""
+        """The subjects in the client's namespaces. Raises Permanent when there is none."""
         everything = {
             within(subject, namespace)
             for subject in reading.subjects
@@ -90,12 +90,15 @@ class LiveReader:
         }
         if not everything:
             names = ", ".join(self._namespaces)
-            raise Permanent("NotWatched", f"{', '.join(reading.subjects)}: only {names} can be watched")
+            raise Permanent(
+                "NotWatched", f"{', '.join(reading.subjects)}: this client may watch only namespaces {names}"
+            )
         return tuple(sorted(everything))
 
 
 def _subscriptions(subjects: Iterable[str]) -> tuple[str, ...]:
-    """One subject for each stream and namespace. Between two subscriptions, messages lose their order."""
+    """One subject for each stream and namespace, because messages of two subscriptions have no common
+    order."""
     wanted: set[str] = set()
     for stream, filters in streams_under(tuple(subjects)).items():
         for namespace, own in _by_namespace(filters).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from paddlewheel.bus.consume.consumer import PROGRESS_REPORTS_PER_DELIVERY
 from paddlewheel.bus.consume.merge import merged
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.cursors import READER_ACK_TIMEOUT_SECONDS, Cursor, CursorContext, DurableCursor
@@ -14,11 +15,9 @@ from paddlewheel.bus.streams import streams_under
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.tasks import end
 
-PROGRESS_REPORTS_PER_DELIVERY = 3
-
 
 class NatsReader:
-    """Reader over one consumer for each stream touched."""
+    """Reader over one cursor for each stream."""
 
     def __init__(self, connection: Connection, provision: Provision, clock: Clock) -> None:
         self._context = CursorContext(connection, provision, clock)

@@ -1,7 +1,7 @@
-"""Chunks of work as single messages, read by their subjects: no consumer, so nobody can take another's.
+"""Chunks of work as single messages. Agents read each by its subject, without a consumer.
 
-Any replica answers a direct get. One that lags has nothing yet, or has what was there before, so a chunk
-names itself and whoever asks for it asks again.
+Any replica answers a direct get. A lagging one may have no chunk yet, or the former one, so a chunk contains
+its name, and the agent that reads another one repeats the request.
 """
 
 from __future__ import annotations
