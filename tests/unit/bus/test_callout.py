@@ -45,7 +45,7 @@ def claims_of(jwt: str) -> dict[str, Any]:
 
 
 class NatsServerSide:
-    """What the server does: it asks, and reads the answer."""
+    """The NATS server of the callout: it sends requests and reads the answers."""
 
     def __init__(self, folder: Path) -> None:
         self.service, self.server = make_key(folder), make_key(folder, "server")
@@ -146,7 +146,7 @@ async def test_an_answer_that_the_server_waits_for_no_longer_is_not_sent(side: N
 
 
 async def test_what_is_decided_when_the_server_waits_for_no_more_is_given_up(side: NatsServerSide) -> None:
-    """It would hold a place, and ask the API server for nobody, while the next try waits for both."""
+    """Otherwise it would hold a place at the API server while the client's next attempt waits for one."""
     given_up: list[Login] = []
 
     async def hangs(login: Login) -> Grant:
@@ -169,7 +169,7 @@ class _Ends(ManualClock):
 
 
 async def test_no_more_are_at_work_than_the_api_server_is_asked_at_a_time(side: NatsServerSide) -> None:
-    """Of 1,024 at work each would have a queue before each of its questions, and all would be late."""
+    """With 1,024 at once, each would wait in a queue before each of its reviews, and all would be late."""
     asked, answers = list[str](), asyncio.Event()
 
     async def slow(login: Login) -> Grant:

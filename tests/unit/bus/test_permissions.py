@@ -1,4 +1,4 @@
-"""What the table of roles gives, and how it becomes accounts of the server."""
+"""The permissions of the table of roles, and the server's accounts that follow from it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
 
 
 def services_of(account: Config) -> set[tuple[str, str]]:
-    """What it may ask of others: the account and the subject."""
+    """Its imported services: the account and the subject."""
     found = (each["service"] for each in account["imports"] if "service" in each)
     return {(each["account"], each["subject"]) for each in found}
 

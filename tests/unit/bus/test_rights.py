@@ -1,4 +1,4 @@
-"""What one identity may do, of all that its role may."""
+"""The permissions of one identity within those of its role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settling leaves behind: the text of a dead letter, the pace of its parking, memory, and figures."""
+"""Effects of settling: the text of a dead letter, the pace of parking, memory use, and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.testkit.wait import eventually
 
 
 class RecordedInstruments(Instruments):
-    """Keeps what it is told."""
+    """Keeps the messages that are parked."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What clients ask for, and what the API server's answers about their tokens mean."""
+"""Reading the user names and tokens of clients, and the API server's reviews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets what, over an API server that is a table."""
+"""Authorization over an API server that is a table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Table:
 
 
 def make_token(**claims: object) -> str:
-    """Of the audience, for an hour, unless `claims` say otherwise."""
+    """A token for the audience and one hour, unless `claims` have other values."""
     body = json.dumps({"aud": [AUDIENCE], "exp": NOW + 3600, **claims}).encode()
     return f"head.{base64.urlsafe_b64encode(body).decode().rstrip('=')}.signature"
 
