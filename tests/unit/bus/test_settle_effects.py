@@ -19,7 +19,7 @@ from paddlewheel.testkit.wait import eventually
 
 
 class RecordedInstruments(Instruments):
-    """Keeps the messages that are parked."""
+    """Records how messages were settled, and the spans of their handlers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,9 +19,9 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-BACKOFF_FIRST_INTERVAL_SECONDS = 0.2
+ATTEMPT_FIRST_INTERVAL_SECONDS = 0.2
 """Seconds until the second attempt at a message; doubled each time."""
-BACKOFF_MAX_INTERVAL_SECONDS = 60.0
+ATTEMPT_MAX_INTERVAL_SECONDS = 60.0
 """The longest of these intervals."""
 BACKEND_RETRY_INTERVAL_SECONDS = 2.0
 """Seconds until a handler is called again after it could not reach the API server or the bus; doubled each
@@ -128,7 +128,7 @@ class Failure:
 
 def backoff(attempt: int) -> float:
     """Seconds before the next attempt when the handler named none."""
-    return min(BACKOFF_MAX_INTERVAL_SECONDS, BACKOFF_FIRST_INTERVAL_SECONDS * 2.0 ** min(attempt - 1, 16))
+    return min(ATTEMPT_MAX_INTERVAL_SECONDS, ATTEMPT_FIRST_INTERVAL_SECONDS * 2.0 ** min(attempt - 1, 16))
 
 
 class Settler:
