@@ -17,12 +17,9 @@ import nkeys
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificate
-from jwt.algorithms import Algorithm
-from jwt.api_jws import PyJWS
 from nacl.exceptions import CryptoError
 from nacl.public import Box, PublicKey
 from nacl.signing import SigningKey, VerifyKey
-from typing_extensions import override
 
 from paddlewheel.core.errors import Permanent
 
@@ -30,6 +27,7 @@ _PREFIX_BYTE_CURVE = 23 << 3
 """Prefix byte of public curve keys, which begin with X; the `nkeys` package has only keys for signing."""
 _SEALED = b"xkv1"
 _ALGORITHM = "ed25519-nkey"
+"""The name of Ed25519 in the JWTs of NATS, which JWT libraries do not know."""
 ANOTHER_KEY = "AnotherKey"
 """Reason of the Permanent error when a request was encrypted for another key."""
 
@@ -75,8 +73,9 @@ class CalloutKey:
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A signed JWT in the form that NATS reads."""
-        payload = json.dumps(claims, separators=(",", ":")).encode()
-        return _JWS.encode(payload, self._signing, algorithm=_ALGORITHM, headers={"typ": "JWT"})  # type: ignore[arg-type]
+        parts = ({"typ": "JWT", "alg": _ALGORITHM}, claims)
+        signed = b".".join(_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
+        return b".".join((signed, _base64url(self._signing.sign(signed).signature))).decode()
 
     def open(self, sealed: bytes, sender: str) -> bytes:
         """Decrypt a message of the holder of the public curve key `sender`. Raises Permanent."""
@@ -99,39 +98,9 @@ class CalloutKey:
         return Box(self._signing.to_curve25519_private_key(), PublicKey(_decoded(_PREFIX_BYTE_CURVE, other)))
 
 
-class _Nkey(Algorithm):
-    """Ed25519 under the name that NATS uses in its JWTs."""
-
-    @override
-    def prepare_key(self, key: SigningKey) -> SigningKey:
-        return key
-
-    @override
-    def sign(self, msg: bytes, key: SigningKey) -> bytes:
-        return bytes(key.sign(msg).signature)
-
-    @override
-    def verify(self, msg: bytes, key: SigningKey, sig: bytes) -> bool:
-        raise NotImplementedError("requests are authenticated by their encryption")
-
-    @staticmethod
-    @override
-    def to_jwk(key_obj: SigningKey, as_dict: bool = False) -> Any:
-        raise NotImplementedError
-
-    @staticmethod
-    @override
-    def from_jwk(jwk: str | dict[str, Any]) -> SigningKey:
-        raise NotImplementedError
-
-
-def _jws() -> PyJWS:
-    jws = PyJWS()
-    jws.register_algorithm(_ALGORITHM, _Nkey())
-    return jws
-
-
-_JWS = _jws()
+def _base64url(content: bytes) -> bytes:
+    """Base64 without padding, as in RFC 7515."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
 
 
 def _encoded(prefix: int, key: bytes) -> str:
