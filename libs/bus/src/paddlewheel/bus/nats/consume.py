@@ -15,6 +15,8 @@ from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
+from paddlewheel.contracts import wire
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
@@ -40,6 +42,18 @@ def stored_at(msg: Msg) -> datetime:
     tokens = msg.reply.split(".")
     nanoseconds = int(tokens[_TIME] if len(tokens) == _TOKENS else tokens[_TIME + 2])
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def read_event(msg: Msg) -> Event | None:
+    """The event of a message.
+
+    None for an unreadable message, which readers skip because they cannot park it.
+    """
+    try:
+        return wire.decode(msg.subject, msg.data, msg.headers or {})
+    except Permanent as error:
+        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+        return None
 
 
 class NatsMessage:

@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, NatsMessage, end_feed, stored_at
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, NatsMessage, end_feed, read_event, stored_at
 from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.ephemeral import (
     BATCH,
@@ -26,7 +26,6 @@ from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import SELECTION, SELECTION_KEY, Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
-from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
@@ -197,7 +196,7 @@ class Cursor:
             raise FeedLostError("stored events vanished before they were delivered") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            if not self._is_new(msg) or not (delivery := _decoded(msg)):
+            if not self._is_new(msg) or not (delivery := _delivery(msg)):
                 continue
             self._arrived.append(Read(delivery, self))
             if await self._refine(delivery):
@@ -320,7 +319,7 @@ class DurableCursor(Cursor):
             # Redelivered before it was read. It is not acknowledged now, because it would be lost with this
             # process.
             self._held[place] = message
-        elif self._is_new(msg) and (delivery := _decoded(msg)):
+        elif self._is_new(msg) and (delivery := _delivery(msg)):
             self._held[place] = message
             self._arrived.append(Read(delivery, self))
             if await self._refine(delivery):
@@ -359,15 +358,7 @@ def _place_of(msg: Msg) -> Place:
     return stored_at(msg), msg.metadata.sequence.stream
 
 
-def _decoded(msg: Msg) -> Delivery | None:
-    """The event of a message.
-
-    None for an unreadable message, which readers skip because they cannot park it.
-    """
+def _delivery(msg: Msg) -> Delivery | None:
     meta = msg.metadata
-    try:
-        event = wire.decode(msg.subject, msg.data, msg.headers or {})
-    except Permanent as error:
-        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
-        return None
-    return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))
+    event = read_event(msg)
+    return event and Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))

@@ -13,11 +13,10 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.admin.teams import namespace_of, within
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, read_event
 from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import matches, overlaps, stream_named, streams_under
-from paddlewheel.contracts import wire
 from paddlewheel.contracts.base import read_time
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
@@ -119,13 +118,9 @@ def _is_wanted(msg: Msg, subjects: Iterable[str]) -> bool:
 
 
 def _delivery(msg: Msg) -> Delivery | None:
-    """None for a message that cannot be read."""
-    headers = msg.headers or {}
-    try:
-        event = wire.decode(msg.subject, msg.data, headers)
-    except Permanent as error:
-        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+    if (event := read_event(msg)) is None:
         return None
+    headers = msg.headers or {}
     at = headers.get("Nats-Time-Stamp")
     stored_at = read_time(at) if at else event.time
     return Delivery(event, msg.subject, 1, int(headers.get("Nats-Sequence", "0")), stored_at)

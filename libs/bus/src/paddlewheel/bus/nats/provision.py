@@ -195,13 +195,11 @@ class Provision:
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
-            found: ConsumerInfo = await js.consumer_info(stream, name)
-        except NotFoundError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                self.forget()
-                await self.ready()
+            return await _consumer_info(js, stream, name)
+        except NotFoundError:
+            self.forget()
+            await self.ready()
             return None
-        return found
 
     @property
     def _lacks_streams(self) -> bool:
