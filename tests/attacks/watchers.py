@@ -313,7 +313,7 @@ async def _has_copies(js: JetStreamContext) -> None:
 def authorizer(bus: ChartBus) -> Authorizer:
     """bus-auth's own, over the table."""
     declared = declared_with(bus.services)
-    policy = Policy(HOME, AUDIENCE, 600, bus.teams, spread=lambda: 0.0, declared=declared)
+    policy = Policy(HOME, 600, bus.teams, spread=lambda: 0.0, declared=declared)
     return Authorizer(Table(), policy, SystemClock())
 
 

@@ -18,10 +18,10 @@ from bus_auth.domain.accounts import (
     rights_end,
 )
 from bus_auth.domain.model import Account, RequestedRole, TokenClaims
+from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.errors import Permanent
 
-AUDIENCE = "paddlewheel-bus"
-SHOWN = TokenClaims((AUDIENCE,), 1000)
+CLAIMS = TokenClaims((AUDIENCE,), 1000)
 
 
 def make_token(**claims: object) -> str:
@@ -68,7 +68,7 @@ def test_other_user_names_are_refused(user: str) -> None:
 
 @pytest.mark.parametrize("audiences", [AUDIENCE, [AUDIENCE, "vault"]])
 def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
-    claims = check_token(make_token(aud=audiences, exp=1000), AUDIENCE, 999)
+    claims = check_token(make_token(aud=audiences, exp=1000), 999)
 
     assert AUDIENCE in claims.audiences
     assert claims.expires == 1000
@@ -93,11 +93,11 @@ def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
 )
 def test_the_api_server_is_not_asked_about_what_cannot_be_valid(token: str, why: str) -> None:
     with pytest.raises(Permanent, match=f"NotAuthenticated.*{why}"):
-        check_token(token, AUDIENCE, 1000)
+        check_token(token, 1000)
 
 
 def test_a_review_tells_who_it_is_and_until_when() -> None:
-    account = read_review(reviewed(), SHOWN, AUDIENCE)
+    account = read_review(reviewed(), CLAIMS)
 
     assert account.user == "system:serviceaccount:team:default"
     assert account.groups == ("system:serviceaccounts",)
@@ -131,7 +131,7 @@ def test_an_accounts_queue_groups_are_nobody_elses() -> None:
 )
 def test_a_token_that_the_api_server_does_not_vouch_for_is_refused(status: dict[str, Any]) -> None:
     with pytest.raises(Permanent, match="NotAuthenticated"):
-        read_review(status, SHOWN, AUDIENCE)
+        read_review(status, CLAIMS)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def make_token(**claims: object) -> str:
 
 
 async def granted(table: Table, role: str, token: str = "") -> Grant:
-    policy = Policy(HOME_NAMESPACE, AUDIENCE, lifetime=1800, teams=SUBSCRIBING, spread=lambda: 0.0)
+    policy = Policy(HOME_NAMESPACE, lifetime=1800, teams=SUBSCRIBING, spread=lambda: 0.0)
     return await Authorizer(table, policy, ManualClock()).authorize(Login(role, token or make_token()))
 
 

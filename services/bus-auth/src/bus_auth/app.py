@@ -38,7 +38,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             if certificates is not None:
                 await certificates.begin()
             key = CalloutKey(settings.key_file)
-            authority = KubernetesAuthority(cluster, settings.audience)
+            authority = KubernetesAuthority(cluster)
             authorizer = Authorizer(authority, policy_of(settings), clock)
             metrics = Metrics(measures.meter, (settings.nats_tls_dir or Path()) / AUTHORITY)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
@@ -62,7 +62,6 @@ def policy_of(settings: Settings) -> Policy:
     """The policy, with the teams and services that the settings declare."""
     return Policy(
         home=settings.pod_namespace,
-        audience=settings.audience,
         lifetime=settings.lifetime,
         teams=tuple(each.team for each in settings.teams),
         # Spreads clients in time; nothing secret depends on it.

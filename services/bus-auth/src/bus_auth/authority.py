@@ -5,6 +5,7 @@ from __future__ import annotations
 from bus_auth.domain.accounts import read_review
 from bus_auth.domain.model import Account, ResourceAttributes, TokenClaims
 from bus_auth.domain.names import GROUP
+from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.kube.ports import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
 
 
@@ -15,13 +16,13 @@ class KubernetesAuthority:
     The API server caches the review of a token for 10 s.
     """
 
-    def __init__(self, cluster: Cluster, audience: str) -> None:
-        self._cluster, self._audience = cluster, audience
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     async def review(self, token: str, claims: TokenClaims) -> Account:
-        spec = {"token": token, "audiences": [self._audience]}
+        spec = {"token": token, "audiences": [AUDIENCE]}
         answer = await self._cluster.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
-        return read_review(answer.get("status") or {}, claims, self._audience)
+        return read_review(answer.get("status") or {}, claims)
 
     async def allows(self, account: Account, attributes: ResourceAttributes) -> bool:
         spec = {

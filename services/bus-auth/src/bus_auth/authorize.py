@@ -31,7 +31,6 @@ class Policy:
 
     Args:
         home: namespace of the release, in which RBAC grants roles and teams.
-        audience: the audience that tokens must have.
         lifetime: seconds until a client is disconnected and must connect with a new token.
         teams: the teams of subscribers in the server's configuration.
         spread: returns a number from 0 to 1 for each client, see `rights_end`.
@@ -39,7 +38,6 @@ class Policy:
     """
 
     home: str
-    audience: str
     lifetime: int
     teams: tuple[Team, ...]
     spread: Callable[[], float]
@@ -61,7 +59,7 @@ class Authorizer:
         team = next((team for team in self._policy.teams if team.name == requested.role), None)
         _check_requested(requested, team, self._policy.declared)
         now = int(self._clock.now().timestamp())
-        claims = check_token(login.token, self._policy.audience, now)
+        claims = check_token(login.token, now)
         account = await self._authority.review(login.token, claims)
         identity = await self._identify(account, requested, team)
         place, permissions = rights(identity, self._policy.declared)

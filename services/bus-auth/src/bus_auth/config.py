@@ -9,7 +9,6 @@ from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.admin.services import DeclaredServices
 from paddlewheel.bus.installer import TeamSettings
-from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.settings import ProcessSettings
 
 
@@ -25,8 +24,6 @@ class Settings(ProcessSettings):
     """Ed25519 key in PEM, which signs the rights of clients."""
     server_names: tuple[str, ...] = ()
     """JSON: DNS names of the servers. bus-auth makes their certificate and its own key, unless this is ()."""
-    audience: str = Field(default=AUDIENCE, min_length=1)
-    """The audience that clients' tokens must have."""
     lifetime: int = Field(default=1800, ge=5, le=3000)
     """Seconds until a client is disconnected and must connect with a new token."""
     teams: tuple[TeamSettings, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bus_auth.domain.model import Account, RequestedRole, TokenClaims
-from paddlewheel.contracts.bus_tokens import MAX_NAMESPACES
+from paddlewheel.contracts.bus_tokens import AUDIENCE, MAX_NAMESPACES
 from paddlewheel.contracts.subjects import token as checked
 from paddlewheel.core.errors import Permanent
 
@@ -35,7 +35,7 @@ def read_requested_role(user: str) -> RequestedRole:
     return RequestedRole(role, tuple(checked(name, "namespace") for name in namespaces))
 
 
-def check_token(token: str, audience: str, now: int) -> TokenClaims:
+def check_token(token: str, now: int) -> TokenClaims:
     """Read a token's claims.
 
     Raises Permanent for a token that needs no review: missing, foreign or expired.
@@ -45,8 +45,8 @@ def check_token(token: str, audience: str, now: int) -> TokenClaims:
     if len(token) > MAX_TOKEN:
         raise _unauthenticated(f"the token has more than {MAX_TOKEN} bytes")
     claims = _read_token(token)
-    if audience not in claims.audiences:
-        raise _unauthenticated(f"the token was not made for the audience {audience}")
+    if AUDIENCE not in claims.audiences:
+        raise _unauthenticated(f"the token was not made for the audience {AUDIENCE}")
     if claims.expires <= now:
         raise _unauthenticated(f"the token expired {now - claims.expires} s ago")
     return claims
@@ -65,7 +65,7 @@ def _read_token(token: str) -> TokenClaims:
         raise _unauthenticated("the token is not a service-account token") from error
 
 
-def read_review(status: Mapping[str, Any], claims: TokenClaims, audience: str) -> Account:
+def read_review(status: Mapping[str, Any], claims: TokenClaims) -> Account:
     """The owner of a token, from the status of its TokenReview.
 
     Raises:
@@ -73,9 +73,9 @@ def read_review(status: Mapping[str, Any], claims: TokenClaims, audience: str) -
     """
     if not status.get("authenticated"):
         raise _unauthenticated("the API server does not accept the token: expired, revoked or foreign")
-    if audience not in (status.get("audiences") or ()):
+    if AUDIENCE not in (status.get("audiences") or ()):
         # An authenticator without audiences leaves them out: its tokens are for the API server only.
-        raise _unauthenticated(f"the token was not made for the audience {audience}")
+        raise _unauthenticated(f"the token was not made for the audience {AUDIENCE}")
     user = status.get("user") or {}
     return Account(
         user=str(user.get("username", "")),
