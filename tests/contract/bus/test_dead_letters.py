@@ -220,7 +220,7 @@ async def test_a_consumer_that_parks_too_much_stops_until_its_letters_are_droppe
     assert number_in(last) == 2
     [told] = [entry for entry in logs if entry["log_level"] == "error"]
     assert told["durable"] == "capped"
-    assert "paddlewheel dlq list" in told["remedy"]
+    assert "paddlewheel dlq list" in told["fix"]
 
 
 async def is_ill(probe: Probe) -> bool:

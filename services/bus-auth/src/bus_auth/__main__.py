@@ -70,10 +70,8 @@ async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int,
 
 
 async def keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
-    """Keep the files up to date until `stop`.
-
-    Raises Permanent or OSError when the first files cannot be written.
-    """
+    """Keep the files up to date until `stop`. Raises Permanent or OSError when the first files cannot be
+    written."""
     loaded = False
     if not config.has_files:
         loaded = await config.update()

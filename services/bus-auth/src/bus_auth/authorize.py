@@ -51,10 +51,8 @@ class Authorizer:
         self._authority, self._policy, self._clock = authority, policy, clock
 
     async def authorize(self, login: Login) -> Grant:
-        """The rights of the client, and when they end.
-
-        Raises Permanent (refused) or Retry (not known now).
-        """
+        """The rights of the client, and when they end. Raises Permanent (refused) or Retry (not known
+        now)."""
         requested = read_requested_role(login.role)
         team = next((team for team in self._policy.teams if team.name == requested.role), None)
         _check_requested(requested, team, self._policy.declared)
@@ -111,10 +109,8 @@ class Authorizer:
     async def _forbidden(
         self, account: Account, all_attributes: tuple[ResourceAttributes, ...]
     ) -> ResourceAttributes | None:
-        """The first that RBAC does not allow; None when it allows all.
-
-        After the first, the others are reviewed concurrently: a team may have hundreds of namespaces.
-        """
+        """The first that RBAC does not allow; None when it allows all. After the first, the others are
+        reviewed concurrently: a team may have hundreds of namespaces."""
         first, *others = all_attributes
         if not await self._authority.allows(account, first):
             return first

@@ -83,10 +83,8 @@ class ServerConfig:
 
     @property
     def has_files(self) -> bool:
-        """Whether the server has a configuration.
-
-        It may be running, so a failure here must not end its pod.
-        """
+        """Whether the server has a configuration. It may be running, so a failure here must not end its
+        pod."""
         return (self._folder / CONFIG).exists()
 
     async def update(self) -> bool:
@@ -152,10 +150,8 @@ class ServerConfig:
         return False
 
     def _runs_without_report(self) -> bool:
-        """Whether the server runs and its monitor does not answer.
-
-        A signal would end a server that starts.
-        """
+        """Whether the server runs and its monitor does not answer. A signal would end a server that
+        starts."""
         is_running = self._process() is not None
         if is_running:
             log.warning("the server runs, but does not report its configuration")
@@ -180,18 +176,14 @@ def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:
 
 
 def _name_of(pid: int) -> str:
-    """The program of a process, because the server that wrote the process id may have ended.
-
-    Raises OSError.
-    """
+    """The program of a process, because the server that wrote the process id may have ended. Raises
+    OSError."""
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def keep_store(config: str, server: Mapping[str, Any]) -> str:
-    """The configuration, with stores at least as large as those of the running server.
-
-    A server refuses a configuration with a smaller store as a whole. A new pod has the smaller store.
-    """
+    """The configuration, with stores at least as large as those of the running server. A server refuses a
+    configuration with a smaller store as a whole. A new pod has the smaller store."""
     running = (server.get("jetstream") or {}).get("config") or {}
 
     def kept(match: re.Match[str]) -> str:

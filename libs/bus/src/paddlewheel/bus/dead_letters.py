@@ -33,10 +33,8 @@ class DeadLetter:
 
 
 class DeadLetterBox(Protocol):
-    """Messages that no handler could handle, until they are replayed or dropped.
-
-    Stream `PW_DLQ` stores them, and `PW_REPLAY` stores replayed ones until a consumer has ended them.
-    """
+    """Messages that no handler could handle, until they are replayed or dropped. Stream `PW_DLQ` stores them,
+    and `PW_REPLAY` stores replayed ones until a consumer has ended them."""
 
     def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
         """Yield the letters that are stored now, oldest first; `durable` None = of all durables.

@@ -234,10 +234,8 @@ class FactHistory(Protocol):
         ...
 
     async def whole_since(self, stream: str) -> datetime | None:
-        """When the stream was created; None if messages were removed from it, by age, by size or by hand.
-
-        A stream from which nothing was removed holds every message that it ever held. Raises Retry.
-        """
+        """When the stream was created; None if messages were removed from it, by age, by size or by hand. A
+        stream from which nothing was removed holds every message that it ever held. Raises Retry."""
         ...
 
 
@@ -249,11 +247,8 @@ class Commands(Protocol):
     """Commands to services. They are not stored; every live replica receives them and answers."""
 
     async def answer(self, subject: str, handler: CommandHandler) -> None:
-        """Answer the commands on a subject until cancelled, a few at once; reconnects by itself.
-
-        A requester receives a progress reply at once and every half second. An error is logged once, and
-        answered.
-        """
+        """Answer the commands on a subject until cancelled, a few at once; reconnects by itself. A requester
+        receives a progress reply at once and every half second. An error is logged once, and answered."""
         ...
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:

@@ -36,10 +36,8 @@ def read_requested_role(user: str) -> RequestedRole:
 
 
 def check_token(token: str, now: int) -> TokenClaims:
-    """Read a token's claims.
-
-    Raises Permanent for a token that needs no review: missing, foreign or expired.
-    """
+    """Read a token's claims. Raises Permanent for a token that needs no review: missing, foreign or
+    expired."""
     if not token:
         raise _unauthenticated("no token was given")
     if len(token) > MAX_TOKEN:

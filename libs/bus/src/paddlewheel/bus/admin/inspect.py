@@ -13,11 +13,8 @@ from paddlewheel.bus.streams import REPLAYS
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """One stream as it is. Sizes in bytes, `max_bytes` 0 = no limit.
-
-    `consumers` counts all, including the short-lived ones of viewers; `drift` maps each field of our streams
-    that differs to (declared, found).
-    """
+    """One stream as it is. Sizes in bytes, `max_bytes` 0 = no limit. `consumers` counts all, including the
+    short-lived ones of viewers; `drift` maps each field of our streams that differs to (declared, found)."""
 
     name: str
     messages: int

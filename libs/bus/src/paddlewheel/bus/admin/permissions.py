@@ -186,11 +186,8 @@ def _sees_streams() -> Permissions:
 
 
 def _installs(declared: Declared) -> Permissions:
-    """Make and correct the streams and durables.
-
-    Only the installer may: this permission allows having the server publish any message on any subject
-    (`republish`, `deliver_subject`).
-    """
+    """Make and correct the streams and durables. Only the installer may: this permission allows having the
+    server publish any message on any subject (`republish`, `deliver_subject`)."""
     consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
     names = [f"{each.stream}.{each.durable}" for each in declared.durables]
     return Permissions(

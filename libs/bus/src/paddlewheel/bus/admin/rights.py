@@ -79,10 +79,8 @@ def _subscriber(identity: Identity) -> tuple[str, Permissions]:
 
 
 def _watches(watch: Watch) -> Permissions:
-    """Subscribe to live facts, publish nothing, and have no inbox.
-
-    A watcher may not use consumers: the server's permissions cannot bind a consumer to a namespace.
-    """
+    """Subscribe to live facts, publish nothing, and have no inbox. A watcher may not use consumers: the
+    server's permissions cannot bind a consumer to a namespace."""
     own = ".".join(("watch", *watch.queue))
     filters = [event_filter(_ANY, namespace=name, version=_ANY) for name in watch.namespaces]
     return Permissions(subscribe=frozenset().union(*(in_groups(subject, own) for subject in filters)))

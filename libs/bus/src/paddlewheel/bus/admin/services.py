@@ -80,11 +80,8 @@ def stream_of_context(context: str, max_bytes: str = "", max_age: str = "") -> S
 
 
 def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str] = ()) -> Role:
-    """The role of a service.
-
-    It parks nothing: all dead letters share a stream, and our own consumers stop when that is full. Its inbox
-    may be its client's default, because it is alone in its account.
-    """
+    """The role of a service. It parks nothing: all dead letters share a stream, and our own consumers stop
+    when that is full. Its inbox may be its client's default, because it is alone in its account."""
     followed = (stream_of_context(context) for context in follows)
     return Role(
         name,

@@ -75,10 +75,8 @@ def namespace_of(subject: str) -> str:
 
 
 def fed_by(stream: str, consumer: str, deliver_subject: str | None) -> Team | None:
-    """The team whose mirror of a stream a consumer feeds, without its namespaces.
-
-    None for a consumer that feeds no mirror, whatever its name.
-    """
+    """The team whose mirror of a stream a consumer feeds, without its namespaces. None for a consumer that
+    feeds no mirror, whatever its name."""
     team = Team(consumer.removeprefix(FEED_PREFIX))
     is_feed = (consumer, deliver_subject) == (team.feed, team.delivery(stream))
     return team if is_feed else None

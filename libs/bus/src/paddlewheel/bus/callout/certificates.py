@@ -39,10 +39,8 @@ def make_authority(now: datetime) -> Files:
 
 
 def renew_authority(authority: Files, now: datetime) -> Files:
-    """The authority with a later end.
-
-    Its key and its names stay, so clients with the former certificate accept the servers until that one ends.
-    """
+    """The authority with a later end. Its key and its names stay, so clients with the former certificate
+    accept the servers until that one ends."""
     before, key = _read_authority(authority)
     return _authority(before.subject, key, _identifier_of(before), now)
 

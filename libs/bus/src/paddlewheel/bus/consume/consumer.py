@@ -50,10 +50,8 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Consumer:
-    """One durable consumer: new messages from `fresh`, replayed dead letters from `replayed`.
-
-    `stopped` names the durables of this process whose consumers have stopped.
-    """
+    """One durable consumer: new messages from `fresh`, replayed dead letters from `replayed`. `stopped` names
+    the durables of this process whose consumers have stopped."""
 
     subscription: Subscription
     handle: Handler

@@ -24,10 +24,8 @@ class _Running:
 
 
 class Handlers:
-    """The running handlers of all consumers.
-
-    A late one is not cancelled: it may be waiting for the API server.
-    """
+    """The running handlers of all consumers. A late one is not cancelled: it may be waiting for the API
+    server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

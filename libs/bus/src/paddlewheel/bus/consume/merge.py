@@ -34,10 +34,8 @@ class Source(Protocol[T_co]):
 
     @property
     def behind(self) -> bool:
-        """Whether a stored item is still to come.
-
-        The other sources wait for it, so that all items are in order.
-        """
+        """Whether a stored item is still to come. The other sources wait for it, so that all items are in
+        order."""
         ...
 
     def take(self) -> T_co | None:
@@ -45,10 +43,8 @@ class Source(Protocol[T_co]):
         ...
 
     async def wait(self) -> T_co | Idle:
-        """The next item. A cancelled call loses no item.
-
-        A source that stops being `behind` must return `CAUGHT_UP`, because the others wait for it.
-        """
+        """The next item. A cancelled call loses no item. A source that stops being `behind` must return
+        `CAUGHT_UP`, because the others wait for it."""
         ...
 
 

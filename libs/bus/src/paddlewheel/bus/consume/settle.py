@@ -78,10 +78,8 @@ class Message(Protocol):
         ...
 
     async def release(self, *, confirm: bool = False) -> None:
-        """Return it to the server for immediate redelivery to any process. Never raises.
-
-        With `confirm`, return when the server has received this release and all earlier ones.
-        """
+        """Return it to the server for immediate redelivery to any process. Never raises. With `confirm`,
+        return when the server has received this release and all earlier ones."""
         ...
 
     async def in_progress(self) -> None:

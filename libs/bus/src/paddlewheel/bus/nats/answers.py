@@ -46,10 +46,8 @@ class Answers:
         self._sending: set[asyncio.Task[None]] = set()
 
     def expect(self, subject: str, within: float) -> tuple[str, asyncio.Future[Msg | None]]:
-        """A new token and the future of its answer, which is None when the subject has no subscriber.
-
-        The future may fail with Retry. A caller that stops waiting must `forget` the token.
-        """
+        """A new token and the future of its answer, which is None when the subject has no subscriber. The
+        future may fail with Retry. A caller that stops waiting must `forget` the token."""
         loop = asyncio.get_running_loop()
         now, token = loop.time(), str(next(self._tokens))
         wait = _Wait(subject, loop.create_future(), now + within, now)

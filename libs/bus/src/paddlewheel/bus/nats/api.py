@@ -60,10 +60,8 @@ async def ask_api(
 async def get_message(
     connection: Connection, stream: str, which: Mapping[str, object], *, absent: int = NO_MESSAGE
 ) -> Stored | None:
-    """Read one message from the leader of its stream; None when there is none.
-
-    nats-py's `get_msg` cannot read headers with other characters than ASCII.
-    """
+    """Read one message from the leader of its stream; None when there is none. nats-py's `get_msg` cannot
+    read headers with other characters than ASCII."""
     answer = await ask_api(connection, f"STREAM.MSG.GET.{stream}", which, absent=absent)
     if answer is None:
         return None

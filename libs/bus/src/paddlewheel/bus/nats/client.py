@@ -178,10 +178,8 @@ class Client(nats.aio.client.Client):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """`ask` in the form that nats-py's JetStream API calls.
-
-        Raises NoRespondersError without a subscriber.
-        """
+        """`ask` in the form that nats-py's JetStream API calls. Raises NoRespondersError without a
+        subscriber."""
         repeat = bool(_REPEATABLE.match(subject))
         answer = await self.ask(subject, payload, timeout, headers=headers, repeat=repeat)
         if answer is None:
@@ -212,9 +210,7 @@ class Client(nats.aio.client.Client):
 
     def suspect(self) -> None:
         """Ping the server because an answer is late; report the connection as dead when no pong arrives.
-
-        nats-py's read loop may end without an event, and the connection then still counts as connected.
-        """
+        nats-py's read loop may end without an event, and the connection then still counts as connected."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe(), name="nats probe")
 
@@ -275,10 +271,8 @@ class Client(nats.aio.client.Client):
         self._answers.take(msg.subject.rpartition(".")[2], msg)
 
     def _guarded_credentials(self, server: str, options: dict[str, Any]) -> dict[str, Callable[[], str]]:
-        """The credentials of the options, else of the URL, as functions that fail without TLS.
-
-        nats-py calls them before it sends its first command. An empty token means no credentials.
-        """
+        """The credentials of the options, else of the URL, as functions that fail without TLS. nats-py calls
+        them before it sends its first command. An empty token means no credentials."""
 
         def guarded(value: str) -> Callable[[], str]:
             def reveal() -> str:

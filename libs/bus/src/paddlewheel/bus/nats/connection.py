@@ -54,10 +54,8 @@ class Connection:
         self._stream_missing: Listener = lambda: None
         self._renewal = Renewal()
         self.generation = 0
-        """Changes with every lost connection.
-
-        The server may not know streams and deliveries of an earlier one.
-        """
+        """Changes with every lost connection. The server may not know streams and deliveries of an earlier
+        one."""
 
     async def client(self) -> Client:
         """The live client.
@@ -193,10 +191,8 @@ class Connection:
 
     @property
     def _ends_with_wrong_certificate(self) -> bool:
-        """Only before the first connection.
-
-        Later, the authority's files may be in the middle of a renewal.
-        """
+        """Only before the first connection. Later, the authority's files may be in the middle of a
+        renewal."""
         return self._access.ends_with_wrong_certificate and not self._was_connected
 
     def _new_client(self) -> Client:

@@ -35,20 +35,16 @@ log = LibraryLogger(__name__)
 
 
 def stored_at(msg: Msg) -> datetime:
-    """When the server stored the message, rounded down to microseconds.
-
-    nats-py rounds to the nearest, and a reader that begins at a time rounded up misses the message.
-    """
+    """When the server stored the message, rounded down to microseconds. nats-py rounds to the nearest, and a
+    reader that begins at a time rounded up misses the message."""
     tokens = msg.reply.split(".")
     nanoseconds = int(tokens[_TIME] if len(tokens) == _TOKENS else tokens[_TIME + 2])
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
 def read_event(msg: Msg) -> Event | None:
-    """The event of a message.
-
-    None for an unreadable message, which readers skip because they cannot park it.
-    """
+    """The event of a message. None for an unreadable message, which readers skip because they cannot park
+    it."""
     try:
         return wire.decode(msg.subject, msg.data, msg.headers or {})
     except Permanent as error:
@@ -137,9 +133,7 @@ async def end_feed(connection: Connection, feed: Feed, into: list[Message]) -> N
 
 async def _drop_pulls(connection: Connection, feed: Feed) -> None:
     """Have the server drop our pulls. It drops those of unsubscribed inboxes when a consumer is queried.
-
-    Otherwise it would answer them with the first released message, and redeliver that after all others.
-    """
+    Otherwise it would answer them with the first released message, and redeliver that after all others."""
     with suppress(Retry):
         await connection.request(f"$JS.API.CONSUMER.INFO.{feed.stream}.{feed.consumer}", b"")
 

@@ -241,11 +241,8 @@ class Cursor:
 
 
 class DurableCursor(Cursor):
-    """A position that the server keeps. It delivers the next event when the last one was acknowledged.
-
-    One event at a time keeps the order when a reader dies: no later event is delivered before the one it
-    held.
-    """
+    """A position that the server keeps. It delivers the next event when the last one was acknowledged. One
+    event at a time keeps the order when a reader dies: no later event is delivered before the one it held."""
 
     def __init__(
         self, context: CursorContext, stream: str, filters: tuple[str, ...], reading: Reading

@@ -191,10 +191,8 @@ class DirectFeed:
         return self._received([self._delivered(subject, data, headers, first.sequence, first.at)])
 
     async def _get_since(self, since: datetime) -> list[Msg]:
-        """The first messages since a time, from replicas: a leader cannot look up by time.
-
-        Raises FeedLostError when the leader has such messages, and the replicas that answer do not.
-        """
+        """The first messages since a time, from replicas: a leader cannot look up by time. Raises
+        FeedLostError when the leader has such messages, and the replicas that answer do not."""
         newest = [
             await get_message(self._connection, self.stream, {"last_by_subj": f}) for f in self._filters
         ]

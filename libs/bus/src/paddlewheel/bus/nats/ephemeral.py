@@ -33,10 +33,8 @@ class Ephemeral:
 async def open_ephemeral(
     connection: Connection, provision: Provision, stream: str, filters: tuple[str, ...], **start: Any
 ) -> Ephemeral:
-    """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
-
-    An ephemeral consumer is deleted by the server when no client pulls.
-    """
+    """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry. An ephemeral
+    consumer is deleted by the server when no client pulls."""
     if provision.reads_directly(stream):
         await provision.ready()
         direct = DirectFeed(connection, await connection.client(), stream_named(stream), filters)

@@ -47,10 +47,8 @@ class Mirrors:
         """The state of the copies at the last check."""
 
     async def ensure(self) -> None:
-        """Make the missing mirrors of all teams. One that cannot be made does not block the others.
-
-        Raises Retry, which names the copies that could not be made, or in which no facts arrive.
-        """
+        """Make the missing mirrors of all teams. One that cannot be made does not block the others. Raises
+        Retry, which names the copies that could not be made, or in which no facts arrive."""
         failed: dict[str, str] = {}
         seen: list[MirrorStatus] = []
         for spec in self._facts:
@@ -70,10 +68,8 @@ class Mirrors:
         self._check_fed()
 
     def _check_fed(self) -> None:
-        """Raises Retry for mirrors in which no facts have arrived for `MIRROR_FEED_GRACE_SECONDS`.
-
-        A new mirror, or a server that has just started, may take that long.
-        """
+        """Raises Retry for mirrors in which no facts have arrived for `MIRROR_FEED_GRACE_SECONDS`. A new
+        mirror, or a server that has just started, may take that long."""
         now = asyncio.get_running_loop().time()
         unfed = {(each.team, each.stream): each.trouble for each in self.status if each.trouble}
         self._unfed_since = {place: self._unfed_since.get(place, now) for place in unfed}
@@ -115,10 +111,8 @@ class Mirrors:
         return judge_mirror(team.name, spec.name, mirror, feed, last)
 
     def _is_origin_restored(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
-        """Whether the origin was restored from an older copy.
-
-        Raises Retry at the first sign, to check it again.
-        """
+        """Whether the origin was restored from an older copy. Raises Retry at the first sign, to check it
+        again."""
         place = (team.name, spec.name)
         if not is_ahead(mirror, last):
             self._ahead.discard(place)
@@ -165,10 +159,8 @@ class Mirrors:
             await ask_api(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
 
     async def _purge(self, team: Team, stream: str, subjects: set[str]) -> None:
-        """Delete the facts of these subjects from a copy whose feed no longer delivers them.
-
-        Raises Retry while a delivered fact has not arrived in the copy, maybe of one of these subjects.
-        """
+        """Delete the facts of these subjects from a copy whose feed no longer delivers them. Raises Retry
+        while a delivered fact has not arrived in the copy, maybe of one of these subjects."""
         feed = await ask_api(self._connection, f"CONSUMER.INFO.{stream}.{team.feed}")
         mirror = await ask_api(self._connection, f"{team.api}.STREAM.INFO.{stream}")
         for subject in sorted(subjects):

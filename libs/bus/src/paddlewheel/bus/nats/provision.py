@@ -290,10 +290,8 @@ class Provision:
         self._judge_servers(servers)
 
     async def _ask_servers_again(self) -> None:
-        """Check the servers from time to time, because one may have restarted with other settings.
-
-        Raises Retry.
-        """
+        """Check the servers from time to time, because one may have restarted with other settings. Raises
+        Retry."""
         if self._now() >= self._asked_again_at:
             self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
             self._judge_servers(await ask_monitors(self._access.monitor_url))

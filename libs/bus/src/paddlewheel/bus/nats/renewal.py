@@ -40,10 +40,8 @@ class Renewal:
         self._is_made = True
 
     def refused(self, renew: Callable[[], None]) -> None:
-        """Have `renew` called once for this connection, as soon as its rights are old enough.
-
-        A refusal on a connection that was already replaced is ignored.
-        """
+        """Have `renew` called once for this connection, as soon as its rights are old enough. A refusal on a
+        connection that was already replaced is ignored."""
         if self._timer is None and self._since is not None:
             at = self._since + self._backoff.next(None)
             self._timer = asyncio.get_running_loop().call_at(at, renew)
