@@ -168,7 +168,7 @@ async def test_a_mirror_that_is_ahead_of_its_restored_stream_is_made_anew_when_i
     await made.ensure()
     server.changed()
     server.last = 3
-    with pytest.raises(Retry, match="more than its stream"):
+    with pytest.raises(Retry, match="is ahead of its stream"):
         await made.ensure()
     assert server.changed() == []
     await made.ensure()

@@ -1,5 +1,4 @@
-"""`bus-auth` authorizes clients; `bus-auth server-config` writes the configuration of the server beside
-it."""
+"""`bus-auth` authorizes clients; `bus-auth server-config` configures the server beside it."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int,
 
 
 async def keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
-    """Keep the files up to date until `stop`. Raises Permanent or OSError when the first files cannot be
-    written."""
+    """Update the files until `stop`. Raises Permanent or OSError if the first cannot be written."""
     loaded = False
     if not config.has_files:
         loaded = await config.update()

@@ -10,8 +10,7 @@ from paddlewheel.kube.ports import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluste
 
 
 class KubernetesAuthority:
-    """Sends each review to the API server, without a cache, so a revoked right is refused at the next
-    connection.
+    """Sends each review to the API server, so a revoked right is refused at the next connection.
 
     The API server caches the review of a token for 10 s.
     """

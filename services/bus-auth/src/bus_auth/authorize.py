@@ -51,8 +51,7 @@ class Authorizer:
         self._authority, self._policy, self._clock = authority, policy, clock
 
     async def authorize(self, login: Login) -> Grant:
-        """The rights of the client, and when they end. Raises Permanent (refused) or Retry (not known
-        now)."""
+        """The rights of the client. Raises Permanent (refused) or Retry (not known now)."""
         requested = read_requested_role(login.role)
         team = next((team for team in self._policy.teams if team.name == requested.role), None)
         _check_requested(requested, team, self._policy.declared)
@@ -72,8 +71,7 @@ class Authorizer:
         return Identity(requested.role)
 
     def _is_own(self, account: Account, name: str) -> bool:
-        """Whether a service account of the release's namespace has the name of the role or team. It then
-        needs no RoleBinding."""
+        """Whether it is the release's service account of that name, which needs no RoleBinding."""
         return account.user == f"{SERVICE_ACCOUNT}{self._policy.home}:{name}"
 
     async def _subscriber(self, account: Account, requested: RequestedRole, team: Team | None) -> Identity:
@@ -134,8 +132,7 @@ def _own_namespace(account: Account) -> str:
 
 
 def _check_requested(requested: RequestedRole, team: Team | None, declared: Declared) -> None:
-    """Raises Permanent for a name that is no team and no role, and for namespaces with another role than
-    `subscriber`."""
+    """Raises Permanent for an unknown name, or namespaces with another role than `subscriber`."""
     if team is None:
         declared.role(requested.role)
     if requested.namespaces and requested.role != SUBSCRIBER:

@@ -107,8 +107,7 @@ class Certificates:
     async def _kept_key(
         self, name: str, make: Callable[[], Files], is_good: Callable[[Files], bool] = _has_key
     ) -> Files:
-        """The Secret's files. Unreadable ones are not replaced, because all that they signed would become
-        invalid."""
+        """The Secret's files. Unreadable ones are kept: what they signed would become invalid."""
         files = await self._kept(name, is_good, make)
         with self._readable(name):
             check_readable(files)

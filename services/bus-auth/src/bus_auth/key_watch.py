@@ -1,5 +1,4 @@
-"""Detects a new key of bus-auth. This process and the servers, which have its public half, load it one after
-the other."""
+"""Detects a new key of bus-auth, which this process and the servers load one after the other."""
 
 from __future__ import annotations
 

@@ -83,8 +83,7 @@ class ServerConfig:
 
     @property
     def has_files(self) -> bool:
-        """Whether the server has a configuration. It may be running, so a failure here must not end its
-        pod."""
+        """Whether the server has a configuration, and may be running."""
         return (self._folder / CONFIG).exists()
 
     async def update(self) -> bool:
@@ -150,8 +149,7 @@ class ServerConfig:
         return False
 
     def _runs_without_report(self) -> bool:
-        """Whether the server runs and its monitor does not answer. A signal would end a server that
-        starts."""
+        """Whether the server runs and its monitor does not answer. A signal could end it."""
         is_running = self._process() is not None
         if is_running:
             log.warning("the server runs, but does not report its configuration")
@@ -176,8 +174,7 @@ def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:
 
 
 def _name_of(pid: int) -> str:
-    """The program of a process, because the server that wrote the process id may have ended. Raises
-    OSError."""
+    """The program of a process: the server may have ended. Raises OSError."""
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 

@@ -129,8 +129,7 @@ class ReplyCollector:
         return max((self._started, *at_work)) + self._within - now
 
     def answers(self) -> list[bytes]:
-        """The answers of all replicas, after the wait. Raises Retry when a replica failed or stopped
-        reporting."""
+        """The answers of all replicas. Raises Retry when a replica failed or stopped reporting."""
         replies = [reply for _, reply in self._latest.values()]
         failed = [r for r in replies if r.state != DONE]
         if failed:

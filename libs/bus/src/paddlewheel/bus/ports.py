@@ -133,8 +133,7 @@ class Reader(Protocol):
     """Reads events without handling them. Nothing is parked; an unreadable message is skipped and logged."""
 
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
-        """Yield events in the order of their stream; stored events of several streams by time, unless
-        durable.
+        """Yield events in the order of their stream, and without `durable` stored ones by time.
 
         A durable reader acknowledges an event when the next is requested. An unacknowledged event is
         redelivered to any reader of that name: they share the events. Reconnects by itself.
@@ -297,8 +296,7 @@ class Bus(Publisher, Reader, Commands, Protocol):
         ...
 
     async def healthy(self) -> bool:
-        """Whether `check` succeeds, and no consumer of this process has stopped because of its dead
-        letters."""
+        """Whether `check` succeeds and no consumer has stopped because of its dead letters."""
         ...
 
     def late_handlers(self) -> Mapping[str, float]:

@@ -15,8 +15,7 @@ BUS_FULL = "BusFull"
 """Reason of the Retry that a full stream with `discard="new"` raises."""
 
 ID_TAKEN = "IdTaken"
-"""Reason of the Retry for a fact whose id a message on another subject has. It can be stored after the
-duplicate window."""
+"""Reason of the Retry for a fact whose id another subject used within the duplicate window."""
 
 MAX_MESSAGE = 960 * 1024
 """Bytes of headers and payload that the streams take. The rest of NATS's 1 MiB is for dead-letter headers."""
@@ -122,9 +121,7 @@ DATASETS = _facts("DATASETS", 256 * _MIB, declaration=3)
 TRIGGERS = _facts("TRIGGERS", 32 * _MIB, declaration=2)
 MODELS = _facts("MODELS", 64 * _MIB, 365 * _DAY, declaration=3)
 SERVING = _facts("SERVING", 32 * _MIB, declaration=2)
-# Published by programs of users, so bounded in every way: the measurements of one service cannot displace
-# those
-# of another.
+# Published by users' programs: the measurements of one service cannot displace others.
 MEASUREMENTS = _facts(
     "MEASUREMENTS", 64 * _MIB, max_msg_size=8 * 1024, max_msgs_per_subject=256, declaration=3
 )

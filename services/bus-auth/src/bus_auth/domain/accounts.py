@@ -36,8 +36,7 @@ def read_requested_role(user: str) -> RequestedRole:
 
 
 def check_token(token: str, now: int) -> TokenClaims:
-    """Read a token's claims. Raises Permanent for a token that needs no review: missing, foreign or
-    expired."""
+    """Read a token's claims. Raises Permanent for a missing, foreign or expired token."""
     if not token:
         raise _unauthenticated("no token was given")
     if len(token) > MAX_TOKEN:
@@ -96,8 +95,7 @@ def namespace_of(account: Account) -> str:
 
 
 def queue_of(account: Account) -> tuple[str, ...]:
-    """The first tokens of the names of the account's queue groups: `<namespace>`, `<name>`. No other account
-    has the same.
+    """The first tokens of the names of the account's own queue groups: `<namespace>`, `<name>`.
 
     Dots of the name become underscores, which Kubernetes names cannot have. Users that are not service
     accounts have `USER` and a digest, because their names may contain any character.

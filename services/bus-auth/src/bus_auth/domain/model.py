@@ -46,8 +46,7 @@ class ResourceAttributes:
 
 @dataclass(frozen=True)
 class RequestedRole:
-    """The role that a client requests; for `subscriber`, with namespaces. () = those of its team, or its
-    own."""
+    """A requested role, and for `subscriber` namespaces; () = those of its team, or its own."""
 
     role: str
     namespaces: tuple[str, ...] = ()

@@ -85,8 +85,7 @@ def server_accounts() -> Config:
 
 
 def team_template() -> Config:
-    """The accounts, exports and imports of one team. `TEAM` is replaced by its name, `NAMESPACE` by a
-    namespace.
+    """The account, exports and imports of one team. `TEAM` and `NAMESPACE` are replaced by names.
 
     `account` is the team's own account. `exports` and `imports` are added to `HOME`. `live` lists the live
     subjects of streams, each with its import for all namespaces and for one. `copy` holds the imports of the
@@ -162,8 +161,7 @@ def _fed(team: Team, stream: str) -> list[Config]:
 
 
 def _feed_subjects(team: Team, stream: str) -> tuple[str, list[str]]:
-    """Subjects that reset the feed and that answer its flow control (the server's older form and newer
-    form)."""
+    """Subjects that reset the feed, and that answer its flow control in two forms."""
     name = f"{stream}.{team.feed}"
     return f"{_API}.CONSUMER.RESET.{name}", [f"$JS.FC.{name}.*", f"$JS.FC.*.*.{name}.*"]
 

@@ -24,8 +24,7 @@ _LINE = 160
 
 
 def text() -> str:
-    """JSON: the accounts, the templates of teams and of declared services, the roles, and the size of each
-    stream.
+    """JSON: accounts, templates of teams and of declared services, roles, and sizes of streams.
 
     `copied` means that each team has a copy of the stream, which needs its size again.
     """

@@ -38,8 +38,7 @@ class ServerFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`faults` may lose acknowledged messages, `doubts` could not be checked. Each text ends with what to
-    do."""
+    """`faults` may lose acknowledged messages, `doubts` could not be checked. Each ends with what to do."""
 
     faults: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()

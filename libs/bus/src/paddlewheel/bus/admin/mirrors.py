@@ -36,8 +36,7 @@ def judge_mirror(
 
 
 def is_ahead(mirror: Mapping[str, Any], origin_last: int) -> bool:
-    """The mirror has later messages than its origin, which was restored from an older copy: no message will
-    arrive in it."""
+    """Whether the mirror is ahead of its origin, which was restored. No message arrives in such a mirror."""
     return int(mirror["state"]["last_seq"]) > origin_last
 
 

@@ -28,8 +28,7 @@ from paddlewheel.bus.streams import STREAMS, StreamSpec
 PREFIX = "PW_"
 """Prefix of the names of streams."""
 RESERVED_PREFIXES = (FEED_PREFIX, READER_PREFIX, "team-")
-"""Prefixes that the name of a declared service cannot have: durables of mirrors and subscribers, and RBAC
-roles of teams, have them."""
+"""Prefixes of durables of mirrors and subscribers and of RBAC roles of teams, which no service can have."""
 
 _CONTEXT = "[a-z][a-z0-9]*"
 

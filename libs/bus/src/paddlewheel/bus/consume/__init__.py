@@ -1,2 +1,1 @@
-"""The life of a message from fetch to acknowledgement: settling, ordering, dead letters, merging of
-streams."""
+"""Handling of messages until they are acknowledged: settling, ordering, dead letters, merging of streams."""

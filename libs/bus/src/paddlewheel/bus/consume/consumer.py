@@ -1,5 +1,4 @@
-"""Runs a handler over a durable consumer: fetch, handle, settle, and stop when too many messages are
-parked."""
+"""Runs a handler over a durable consumer, and stops it when too many messages are parked."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ class DeadLetterLimit:
         self._times: deque[float] = deque()
 
     def admit(self) -> None:
-        """Count one more message. Raises DeadLetterLimitError, and does not count it, when the limit is
-        reached."""
+        """Count one more message. Raises DeadLetterLimitError, without counting, at the limit."""
         now = self._clock.monotonic()
         while self._times and now - self._times[0] >= self._window:
             self._times.popleft()

@@ -40,8 +40,7 @@ _IN_NAMES = "!#$&'*+^`|"
 
 
 def dead_letter(durable: str, message: Message, error: Permanent, attempts: int) -> RawMessage:
-    """The message for `pw.dlq.<durable>`. Its id identifies the parked message, so parking twice stores it
-    once.
+    """The message for `pw.dlq.<durable>`. Its id identifies the parked message, so it is stored once.
 
     Headers that NATS interprets (`Nats-...`) or refuses are kept under `pw-dlq-header-`, without effect.
     """
@@ -89,8 +88,7 @@ def read_letter(stored: RawMessage, sequence: int, parked_at: datetime) -> DeadL
 
 
 def replay_of(stored: RawMessage, sequence: int, parked_at: datetime) -> RawMessage:
-    """The message for `pw.dlq.<durable>.again`. Its id identifies the letter, so replaying twice stores it
-    once.
+    """The message for `pw.dlq.<durable>.again`. Its id identifies the letter, so it is stored once.
 
     Raises:
         Permanent: the letter has only the beginning of its payload.

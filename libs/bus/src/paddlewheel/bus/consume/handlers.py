@@ -24,8 +24,7 @@ class _Running:
 
 
 class Handlers:
-    """The running handlers of all consumers. A late one is not cancelled: it may be waiting for the API
-    server."""
+    """The running handlers of all consumers. A late one is not cancelled: its backend may be slow."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -46,8 +45,7 @@ class Handlers:
                 log.info("late handler has ended", durable=ended.durable, subject=subject, seconds=seconds)
 
     def longest(self) -> Mapping[str, float]:
-        """Durable to the seconds for which its oldest handler has run; durables without a handler are left
-        out."""
+        """Durable to the seconds for which its oldest handler has run; only durables with a handler."""
         now, longest = self._clock.monotonic(), dict[str, float]()
         for handler in self._running.values():
             longest[handler.durable] = max(longest.get(handler.durable, 0.0), now - handler.since)

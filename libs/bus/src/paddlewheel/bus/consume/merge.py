@@ -34,8 +34,7 @@ class Source(Protocol[T_co]):
 
     @property
     def behind(self) -> bool:
-        """Whether a stored item is still to come. The other sources wait for it, so that all items are in
-        order."""
+        """Whether a stored item is still to come. The other sources wait for it, to keep the order."""
         ...
 
     def take(self) -> T_co | None:
@@ -75,8 +74,7 @@ class _Head(Generic[T]):
     async def close(self) -> None:
         await end(self.waiting)
         if self.waiting is not None and not self.waiting.cancelled():
-            # The error of one source is raised. Reading the others' errors keeps asyncio from warning about
-            # them.
+            # One error is raised. Reading the others keeps asyncio from warning about them.
             self.waiting.exception()
 
 

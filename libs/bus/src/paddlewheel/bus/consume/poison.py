@@ -20,8 +20,7 @@ _TURN_INTERVAL_SECONDS = 0.25
 
 
 class PoisonGuard:
-    """Handles messages that were delivered too often one at a time, in an order that differs at each
-    delivery.
+    """Handles messages that were delivered too often one at a time, in a different order each time.
 
     Messages before the one that kills the process end. At the next delivery about half of the rest comes
     before it, and so on, until it is parked.

@@ -24,8 +24,7 @@ ATTEMPT_FIRST_INTERVAL_SECONDS = 0.2
 ATTEMPT_MAX_INTERVAL_SECONDS = 60.0
 """The longest of these intervals."""
 BACKEND_RETRY_INTERVAL_SECONDS = 2.0
-"""Seconds until a handler is called again after it could not reach the API server or the bus; doubled each
-time."""
+"""Seconds until a handler whose backend did not answer is called again; doubled each time."""
 BACKEND_RETRY_MAX_INTERVAL_SECONDS = 30.0
 """The longest of these intervals."""
 _REMEMBERED = 4096
@@ -237,9 +236,7 @@ class Settler:
         return None
 
     async def _skip_unknown(self, message: Message, error: wire.UnknownFact) -> None:
-        """Acknowledge a fact of a newer release, which runs side by side during an upgrade. Parking it would
-        not
-        help: there is nothing to repair."""
+        """Acknowledge a fact of a newer release, as during an upgrade. There is nothing to repair."""
         self._instruments.settled(self._durable, "unknown")
         if error.type not in self._unknown and len(self._unknown) < _LOGGED_TYPES_MAX:
             self._unknown.add(error.type)
@@ -278,8 +275,7 @@ class Settler:
         return True
 
     async def _end(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Confirm the end, and remember the message: after a lost confirmation it is redelivered, and must
-        not be handled again."""
+        """Confirm the end, and remember the message: one that is redelivered must not be handled again."""
         self._remember(message)
         try:
             await confirm()

@@ -178,8 +178,7 @@ class Client(nats.aio.client.Client):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """`ask` in the form that nats-py's JetStream API calls. Raises NoRespondersError without a
-        subscriber."""
+        """`ask` for nats-py's JetStream API. Raises NoRespondersError without a subscriber."""
         repeat = bool(_REPEATABLE.match(subject))
         answer = await self.ask(subject, payload, timeout, headers=headers, repeat=repeat)
         if answer is None:
@@ -215,8 +214,7 @@ class Client(nats.aio.client.Client):
             self._probing = asyncio.create_task(self._probe(), name="nats probe")
 
     def refused(self, error: Exception) -> bool:
-        """Handle an error of the server. Returns whether it is a missing permission; the requests that need
-        it then fail at once."""
+        """Whether an error of the server is a missing permission. Requests that need it then fail."""
         violation = _VIOLATION.search(str(error))
         if violation is None:
             return False
@@ -245,15 +243,13 @@ class Client(nats.aio.client.Client):
             raise translated(subject, error) from error
 
     def _not_permitted(self, subject: str) -> Retry:
-        """Retry and not Permanent: the permission may be granted later, and no fact must be lost until
-        then."""
+        """A Retry: the permission may be granted later, and no fact must be lost until then."""
         return Retry(
             NOT_PERMITTED, f"{self._who} may not publish to {subject}: the server's permissions forbid it"
         )
 
     async def _flush_twice(self, timeout: int) -> None:
-        """Flush twice: nats-py's first PING overtakes commands that wait for its flusher, the second does
-        not."""
+        """Flush twice: nats-py's first PING overtakes commands that wait for its flusher."""
         try:
             await super().flush(timeout)
             await super().flush(timeout)

@@ -40,8 +40,7 @@ class NatsCommands:
             await server.close()
 
     async def _serve(self, subject: str, server: CommandServer) -> None:
-        """Serve until the connection is lost. Running commands continue, since their answers may still
-        arrive."""
+        """Serve until the connection is lost. Running commands continue: their answers may arrive."""
         try:
             async with aclosing(subscribed(self._connection, subject)) as messages:
                 async for msg in messages:

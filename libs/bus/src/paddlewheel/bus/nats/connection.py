@@ -54,8 +54,7 @@ class Connection:
         self._stream_missing: Listener = lambda: None
         self._renewal = Renewal()
         self.generation = 0
-        """Changes with every lost connection. The server may not know streams and deliveries of an earlier
-        one."""
+        """Changes with every lost connection. The server may have lost streams and deliveries."""
 
     async def client(self) -> Client:
         """The live client.
@@ -175,8 +174,7 @@ class Connection:
                 await self._connect(client)
                 await self._down.wait()
             except Exception as error:
-                # nats-py waits for a server that is away. Here a server refused, or a file or an address is
-                # wrong.
+                # nats-py waits for a missing server. This one refused, or a file or address is wrong.
                 self._trouble = _text_of(error)
                 self._log_once(log.error, "bus cannot connect")
                 if isinstance(error, WrongCertificateError) and self._ends_with_wrong_certificate:
@@ -191,8 +189,7 @@ class Connection:
 
     @property
     def _ends_with_wrong_certificate(self) -> bool:
-        """Only before the first connection. Later, the authority's files may be in the middle of a
-        renewal."""
+        """Only before the first connection. Later, the authority's files may be half renewed."""
         return self._access.ends_with_wrong_certificate and not self._was_connected
 
     def _new_client(self) -> Client:

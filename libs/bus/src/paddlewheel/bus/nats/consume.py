@@ -28,8 +28,7 @@ _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
 _RECLAIM_TIMEOUT_SECONDS = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOKENS, _TIME = 9, 7
-"""The number of tokens of a message's reply subject, and the index of its time. Newer servers add two tokens
-before it."""
+"""The number of tokens of a reply subject, and the index of its time; newer servers put two before it."""
 
 log = LibraryLogger(__name__)
 
@@ -43,8 +42,7 @@ def stored_at(msg: Msg) -> datetime:
 
 
 def read_event(msg: Msg) -> Event | None:
-    """The event of a message. None for an unreadable message, which readers skip because they cannot park
-    it."""
+    """The event of a message; None for an unreadable one, which readers cannot park."""
     try:
         return wire.decode(msg.subject, msg.data, msg.headers or {})
     except Permanent as error:

@@ -36,8 +36,7 @@ READER_ACK_TIMEOUT_SECONDS = 5.0
 _UNUSED_DURABLE_TIMEOUT_SECONDS = 30 * 86400.0
 """Seconds without a reader after which a durable consumer is deleted."""
 _RESUME_GRACE_SECONDS = 1.0
-"""A lost cursor resumes this long before the last event, because servers' clocks differ. Events that it has
-read are skipped."""
+"""A lost cursor resumes this long before the last event, because servers' clocks differ."""
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _RECOUNT_INTERVAL_SECONDS = 1.0
 """Seconds without an event after which a durable reader that does not follow counts the events that are left,
@@ -222,8 +221,7 @@ class Cursor:
         return True
 
     def _is_behind_last(self, at: datetime, sequence: int) -> bool:
-        """Later in time or by sequence: a re-created stream counts from one, and a new leader's clock may be
-        slow."""
+        """Later by time or sequence: a re-created stream counts from one, and clocks differ."""
         assert self._last
         return at > self._last[0] or sequence > self._last[1]
 
@@ -313,8 +311,7 @@ class DurableCursor(Cursor):
     async def _receive(self, msg: Msg, message: NatsMessage) -> None:
         place = _place_of(msg)
         if place in self._held:
-            # Redelivered before it was read. It is not acknowledged now, because it would be lost with this
-            # process.
+            # Redelivered before it was read. If it were acknowledged now, a crash would lose it.
             self._held[place] = message
         elif self._is_new(msg) and (delivery := _delivery(msg)):
             self._held[place] = message

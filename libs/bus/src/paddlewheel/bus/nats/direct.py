@@ -80,8 +80,7 @@ class DirectFeed:
         """Stored messages to read when the feed was opened."""
 
     async def open(self, policy: DeliverPolicy, since: datetime | None = None) -> None:
-        """Begin with messages published from now on, with those stored since `since`, or with all stored
-        ones.
+        """Begin with messages published from now on, with those stored since `since`, or with all.
 
         Raises Retry or FeedLostError.
         """
@@ -162,8 +161,7 @@ class DirectFeed:
         self._check_at = min(self._check_at, self._checked_at + _CHECK_MIN_INTERVAL_SECONDS)
 
     async def _get_signalled(self) -> list[Msg]:
-        """Get the signalled message, which a lagging replica has later. If the leader does not have it, it
-        was removed or never existed."""
+        """Get the signalled message, which a replica may have later, or which was removed."""
         signalled = self._signalled
         for pause in _LAG_RETRY_INTERVAL_SECONDS:
             if (found := await self._get()) or self._next > signalled:
@@ -290,8 +288,7 @@ class DirectFeed:
         if self._ignores_signals:
             return
         sequence = _sequence_of(msg)
-        # A lower sequence may be from a re-created stream, which counts from one, or the first signal may be
-        # late.
+        # A lower sequence is from a re-created stream, or the first signal is late.
         if sequence < self._last_signal or (not self._last_signal and sequence < self._next):
             self._check_soon()
         self._last_signal = sequence

@@ -195,8 +195,7 @@ class Listing:
             self._out.append(entry)
 
     def _finish(self) -> None:
-        # Keys that were reported before a loss and are not found after it were deleted, maybe without a
-        # marker.
+        # Keys that were reported before a loss and are now missing were deleted.
         for key in sorted(self._known - self._seen):
             self._known.discard(key)
             self._out.append(Entry(key, None, 0))

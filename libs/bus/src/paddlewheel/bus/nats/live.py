@@ -96,8 +96,7 @@ class LiveReader:
 
 
 def _subscriptions(subjects: Iterable[str]) -> tuple[str, ...]:
-    """One subject for each stream and namespace, because messages of two subscriptions have no common
-    order."""
+    """One subject for each stream and namespace: two subscriptions have no common order."""
     wanted: set[str] = set()
     for stream, filters in streams_under(tuple(subjects)).items():
         for namespace, own in _by_namespace(filters).items():

@@ -111,8 +111,7 @@ class Mirrors:
         return judge_mirror(team.name, spec.name, mirror, feed, last)
 
     def _is_origin_restored(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
-        """Whether the origin was restored from an older copy. Raises Retry at the first sign, to check it
-        again."""
+        """Whether the origin was restored from an older copy. Raises Retry at the first sign."""
         place = (team.name, spec.name)
         if not is_ahead(mirror, last):
             self._ahead.discard(place)

@@ -1,5 +1,4 @@
-"""Ensures the declared streams and durables on the server, or waits for them, and checks the server's
-safety."""
+"""Ensures the declared streams and durables, or waits for them, and checks the server."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ log = LibraryLogger(__name__)
 
 
 class Provision:
-    """Ensures streams at the start and when one is found to be missing. `Access.streams` decides what it
-    does.
+    """Ensures streams at the start and when one is missing, as `Access.streams` requires.
 
     A lost connection alone triggers no check: in a cluster without a leader a check takes long, and most
     streams are unchanged.
@@ -168,8 +166,7 @@ class Provision:
         self._missing_durables.discard(name)
 
     async def check_selection(self, reading: Reading) -> None:
-        """Raises OtherSelection if a consumer of that name reads another selection from any stream; or
-        Retry."""
+        """Raises OtherSelection if a consumer of that name has another selection; or Retry."""
         filters = streams_under(reading.subjects)
         for stream in FACTS:
             if found := await self.find(stream.name, reading.durable):
@@ -182,8 +179,7 @@ class Provision:
             return await self._find_consumer(js, stream, name)
 
     async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
-        """Create a consumer; None when a different one exists, which nats-py's `add_consumer` would
-        overwrite."""
+        """Create a consumer; None if a different one exists, which `add_consumer` would replace."""
         request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
         call = f"CONSUMER.CREATE.{stream}.{config.name}"
         answer = await ask_api(self._connection, call, request, absent=CONSUMER_EXISTS)
@@ -284,14 +280,12 @@ class Provision:
         return bool(self._no_room) and is_recent and self._checked_at == self._connection.generation
 
     async def _judge(self, streams: Awaitable[dict[str, StreamFacts]]) -> None:
-        """Check streams and servers concurrently, so that an unreachable monitor takes no time from the
-        streams."""
+        """Check streams and servers concurrently: an unreachable monitor delays nothing."""
         self._judged, servers = await asyncio.gather(streams, ask_monitors(self._access.monitor_url))
         self._judge_servers(servers)
 
     async def _ask_servers_again(self) -> None:
-        """Check the servers from time to time, because one may have restarted with other settings. Raises
-        Retry."""
+        """Check the servers again: one may have restarted with other settings. Raises Retry."""
         if self._now() >= self._asked_again_at:
             self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
             self._judge_servers(await ask_monitors(self._access.monitor_url))
@@ -325,8 +319,7 @@ class Provision:
 
 
 def _check_selection(found: ConsumerInfo, key: str, filters: Sequence[str]) -> None:
-    """Raises OtherSelection when a consumer has another selection: its position would make readers skip
-    events.
+    """Raises OtherSelection when a consumer has another selection, and so skipped events.
 
     A consumer without a stored key has the same selection if it has the same filters.
     """

@@ -84,8 +84,7 @@ class StreamPublisher:
         return receipt
 
     async def _is_another(self, stream: str, sequence: int, subject: str) -> bool:
-        """Whether a stored message is on another subject. False when it was removed, or the role may not read
-        it.
+        """Whether a message is on another subject; False for a removed or unreadable one.
 
         Raises Retry. Evaluators may not read, and their ids cannot be guessed, so a message with such an id
         is their own.
