@@ -78,9 +78,9 @@ ALLOWED: dict[str, frozenset[ResourceAttributes]] = {
 class Table:
     """The API server's word: a token is the account's whose name it carries."""
 
-    async def review(self, token: str, shown: TokenClaims) -> Account:
+    async def review(self, token: str, claims: TokenClaims) -> Account:
         name = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["sub"]
-        return Account(f"system:serviceaccount:{SHARED}:{name}", shown.expires)
+        return Account(f"system:serviceaccount:{SHARED}:{name}", claims.expires)
 
     async def allows(self, account: Account, attributes: ResourceAttributes) -> bool:
         return attributes in ALLOWED[account.user.rpartition(":")[2]]
