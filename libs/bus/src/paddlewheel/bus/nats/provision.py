@@ -319,7 +319,7 @@ class Provision:
 
 
 def _check_selection(found: ConsumerInfo, key: str, filters: Sequence[str]) -> None:
-    """Raises OtherSelection when a consumer has another selection, and so skipped events.
+    """Raises OtherSelection when a consumer has another selection: its position would skip events.
 
     A consumer without a stored key has the same selection if it has the same filters.
     """
