@@ -353,6 +353,7 @@ def _place_of(msg: Msg) -> Place:
 
 
 def _delivery(msg: Msg) -> Delivery | None:
+    if (event := read_event(msg)) is None:
+        return None
     meta = msg.metadata
-    event = read_event(msg)
-    return event and Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))
+    return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))
