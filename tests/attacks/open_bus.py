@@ -8,7 +8,7 @@ import time
 
 from paddlewheel.bus.admin.accounts import HOME, SYSTEM
 from paddlewheel.bus.admin.permissions import Permissions
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 
 EVERYTHING = Permissions(publish=frozenset({">"}), subscribe=frozenset({">"}))
 
@@ -35,6 +35,6 @@ def opened(config: str) -> str:
     return _ACCOUNT.sub(lambda found: {**others, HOME: home}.get(found[1], ""), config)
 
 
-async def authorize_everything(asking: Asking) -> Grant:
+async def authorize_everything(asking: Login) -> Grant:
     """Everybody is let in where the streams are."""
     return Grant(asking.role, HOME, EVERYTHING, int(time.time()) + 600)

@@ -20,11 +20,11 @@ from tests.attacks.open_bus import authorize_everything
 from tests.attacks.stand import Harm, happened
 
 from bus_auth.authorize import Authorizer, Policy
-from bus_auth.domain.model import Account, Question, Shown
+from bus_auth.domain.model import Account, ResourceAttributes, TokenClaims
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.permissions import INSTALLER, OPERATOR
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.clock import SystemClock
 from paddlewheel.testkit.bus_auth import letting_in
@@ -60,15 +60,15 @@ SUBSCRIBER, EVALUATOR, PUBLISHER = "subscriber", "evaluator", "job-controller"
 SERVICE = "notebooks"
 
 _API = "$JS.API"
-_WATCHES = Question(WATCH, FACTS, SHARED)
-_EVERYWHERE = Question(WATCH, FACTS, "")
-ALLOWED: dict[str, frozenset[Question]] = {
-    "member": frozenset({_WATCHES, Question(USE, TEAMS, HOME, TEAM)}),
+_WATCHES = ResourceAttributes(WATCH, FACTS, SHARED)
+_EVERYWHERE = ResourceAttributes(WATCH, FACTS, "")
+ALLOWED: dict[str, frozenset[ResourceAttributes]] = {
+    "member": frozenset({_WATCHES, ResourceAttributes(USE, TEAMS, HOME, TEAM)}),
     "watcher": frozenset({_WATCHES, _EVERYWHERE}),
     "victim": frozenset({_WATCHES}),
-    "rival": frozenset({_EVERYWHERE, Question(USE, TEAMS, HOME, "subscriber")}),
+    "rival": frozenset({_EVERYWHERE, ResourceAttributes(USE, TEAMS, HOME, "subscriber")}),
     **{
-        role: frozenset({Question(USE, ROLES, HOME, role)})
+        role: frozenset({ResourceAttributes(USE, ROLES, HOME, role)})
         for role in (EVALUATOR, PUBLISHER, INSTALLER, OPERATOR, SERVICE)
     },
 }
@@ -78,12 +78,12 @@ ALLOWED: dict[str, frozenset[Question]] = {
 class Table:
     """The API server's word: a token is the account's whose name it carries."""
 
-    async def review(self, token: str, shown: Shown) -> Account:
+    async def review(self, token: str, claims: TokenClaims) -> Account:
         name = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["sub"]
-        return Account(f"system:serviceaccount:{SHARED}:{name}", shown.expires)
+        return Account(f"system:serviceaccount:{SHARED}:{name}", claims.expires)
 
-    async def allows(self, account: Account, question: Question) -> bool:
-        return question in ALLOWED[account.user.rpartition(":")[2]]
+    async def allows(self, account: Account, attributes: ResourceAttributes) -> bool:
+        return attributes in ALLOWED[account.user.rpartition(":")[2]]
 
 
 def make_token(name: str) -> str:
@@ -313,7 +313,7 @@ async def _has_copies(js: JetStreamContext) -> None:
 def authorizer(bus: ChartBus) -> Authorizer:
     """bus-auth's own, over the table."""
     declared = declared_with(bus.services)
-    policy = Policy(HOME, AUDIENCE, 600, bus.teams, spread=lambda: 0.0, declared=declared)
+    policy = Policy(HOME, 600, bus.teams, spread=lambda: 0.0, declared=declared)
     return Authorizer(Table(), policy, SystemClock())
 
 
@@ -326,7 +326,7 @@ async def installed(bus: ChartBus, shift: Callable[[Grant], Grant] | None = None
     """
     decide = authorizer(bus).authorize
 
-    async def authorize(asking: Asking) -> Grant:
+    async def authorize(asking: Login) -> Grant:
         grant = await decide(asking)
         return shift(grant) if shift else grant
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator, FormatChecker
 
-from paddlewheel.bus.admin.permissions import permissions_of, role_named
+from paddlewheel.bus.admin.permissions import OURS, permissions_of
 from paddlewheel.bus.streams import matches, stream_of
 from paddlewheel.contracts.events import EVENTS
 from paddlewheel.contracts.gen.catalog import Fact, read
@@ -125,7 +125,7 @@ def test_the_schemas_refuse_what_our_models_never_write() -> None:
 @pytest.mark.parametrize("fact", FACTS, ids=lambda f: f.key)
 def test_what_is_said_of_a_fact_is_so(fact: Fact) -> None:
     assert fact.stream == stream_of(event_subject(fact.shape.full_name, "ns", "u")).name
-    may = permissions_of(role_named(fact.publisher))
+    may = permissions_of(OURS.role(fact.publisher))
     subject = event_subject(fact.shape.full_name, "ns", "u")
     assert any(matches(pattern, subject) for pattern in may.publish)
     assert not any(matches(pattern, subject) for pattern in may.publish_denied)

@@ -201,7 +201,7 @@ async def test_a_dropped_letter_is_gone(probe: Probe) -> None:
 async def test_a_consumer_that_parks_too_much_stops_until_its_letters_are_dropped(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "CHECK_EVERY", 0.05)
+    monkeypatch.setattr(consumer, "DEAD_LETTERS_CHECK_INTERVAL_SECONDS", 0.05)
     capped = Subscription("capped", JOBS.name, (event_filter("jobs"),), max_parked=2, max_in_flight=1)
     seen = refusing(0, 1, 2)
     for number in range(4):
@@ -220,7 +220,7 @@ async def test_a_consumer_that_parks_too_much_stops_until_its_letters_are_droppe
     assert number_in(last) == 2
     [told] = [entry for entry in logs if entry["log_level"] == "error"]
     assert told["durable"] == "capped"
-    assert "paddlewheel dlq list" in told["remedy"]
+    assert "paddlewheel dlq list" in told["fix"]
 
 
 async def is_ill(probe: Probe) -> bool:

@@ -19,7 +19,7 @@ SUBJECT = command_subject("test-service", "rebuild")
 async def test_every_call_on_an_unreachable_bus_raises_unavailable(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
     probe.go_away()
     bus, records = probe.bus, probe.bus.key_value(RUNS_BUCKET)
     calls: list[Callable[[], Awaitable[object]]] = [

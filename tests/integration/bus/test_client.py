@@ -86,7 +86,7 @@ async def test_a_connection_that_answers_no_ping_is_reported_dead(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        nats_client, "_PROBE", 60
+        nats_client, "_PROBE_TIMEOUT_SECONDS", 60
     )  # a machine that stands still must not count as a dead server
     dead = asyncio.Event()
     client = Client("", "test", dead.set)
@@ -97,7 +97,7 @@ async def test_a_connection_that_answers_no_ping_is_reported_dead(
         assert not dead.is_set()
         # As after an error that nats-py only logs.
         await end(client._reading_task)
-        monkeypatch.setattr(nats_client, "_PROBE", 1)
+        monkeypatch.setattr(nats_client, "_PROBE_TIMEOUT_SECONDS", 1)
         client.suspect()
         await asyncio.wait_for(dead.wait(), 90)
     finally:

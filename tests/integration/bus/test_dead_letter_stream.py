@@ -121,7 +121,7 @@ async def set_box_size(bus: NatsBus, size: int) -> None:
 async def test_a_full_dead_letter_stream_stops_the_consumer_until_there_is_room(
     bus: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "CHECK_EVERY", 0.1)
+    monkeypatch.setattr(consumer, "DEAD_LETTERS_CHECK_INTERVAL_SECONDS", 0.1)
     await set_box_size(bus, MIB)
 
     async def refuse(delivery: Delivery) -> None:
@@ -231,7 +231,7 @@ async def test_an_unreachable_bus_is_reported_to_operators(
 ) -> None:
     await asyncio.to_thread(nats_server.kill)
     with monkeypatch.context() as hasty:
-        hasty.setattr(connection, "TIMEOUT", 0.3)
+        hasty.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
         for call in (bus.dead_letters.get, bus.dead_letters.replay, bus.dead_letters.drop):
             with pytest.raises(Retry):
                 await call(1)

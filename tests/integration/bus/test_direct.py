@@ -186,8 +186,8 @@ async def test_a_reader_begins_at_its_time_though_replicas_are_late(
 async def test_a_quiet_watch_asks_the_leader_alone_however_much_others_write(
     bus: NatsBus, reader: NatsBus, replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "LOOK_EVERY", 0.1)
-    monkeypatch.setattr(direct, "_FIRST_LOOK", 0.1)
+    monkeypatch.setattr(direct, "CHECK_MAX_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(direct, "_CHECK_FIRST_INTERVAL_SECONDS", 0.1)
     records = bus.key_value(RUNS_BUCKET)
     with watching(reader, "set-a.>") as watched:
         await eventually(lambda: watched.listed, what="the empty listing")
@@ -253,7 +253,7 @@ async def test_forged_signals_interrupt_no_watch_and_have_the_leader_asked_once_
 async def test_a_stream_that_was_made_anew_is_noticed_by_its_signals(
     bus: NatsBus, reader: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("LOOK_EVERY", "_FIRST_LOOK"):
+    for name in ("CHECK_MAX_INTERVAL_SECONDS", "_CHECK_FIRST_INTERVAL_SECONDS"):
         monkeypatch.setattr(direct, name, 1000.0)
     records, js = bus.key_value(RUNS_BUCKET), await bus._connection.jetstream()
     with watching(reader, "set-a.>") as watched:

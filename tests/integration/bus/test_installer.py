@@ -172,7 +172,7 @@ async def test_a_watch_without_a_consumer_sees_every_change(
 async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(
     nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddlewheel.bus.nats.direct.LOOK_EVERY", 0.2)
+    monkeypatch.setattr("paddlewheel.bus.nats.direct.CHECK_MAX_INTERVAL_SECONDS", 0.2)
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
         bucket = service.key_value(RUNS_BUCKET)
@@ -199,7 +199,7 @@ async def test_a_watch_without_a_consumer_notices_a_stream_that_was_made_anew(
 async def test_a_watch_notices_a_bucket_that_was_made_anew_and_has_more_than_it_had(
     nats_server: NatsServer, service: NatsBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "LOOK_EVERY", 0.5)
+    monkeypatch.setattr(direct, "CHECK_MAX_INTERVAL_SECONDS", 0.5)
     async with installer(nats_server):
         await eventually(service.healthy, what="installed")
         bucket = service.key_value(RUNS_BUCKET)

@@ -66,7 +66,7 @@ async def test_a_subject_that_would_break_the_protocol_is_refused(bus: NatsBus) 
 async def test_a_missing_answer_becomes_a_retry_in_time(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 2.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 2.0)
     client = await bus._connection.client()
     freezer.freeze()
     # One after the other they would take longer.
@@ -80,7 +80,7 @@ async def test_a_missing_answer_becomes_a_retry_in_time(
 async def test_streams_that_cannot_be_ensured_delay_callers_by_one_timeout_at_most(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 2.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 2.0)
     bus._provision.forget()
     freezer.freeze()
     outcomes = await asyncio.wait_for(
@@ -92,7 +92,7 @@ async def test_streams_that_cannot_be_ensured_delay_callers_by_one_timeout_at_mo
 async def test_a_broken_connection_ends_the_wait_at_once(
     bus: NatsBus, freezer: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 3600.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 3600.0)
     freezer.freeze()
     waits = asyncio.gather(*(bus.publish(make_gated(n)) for n in range(3)), return_exceptions=True)
     await eventually(lambda: waiting_for(bus, 3))
@@ -168,7 +168,7 @@ async def guarded(nats_server: NatsServer) -> AsyncIterator[NatsServer]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out would hang the test: only a told refusal ends a call."""
-    monkeypatch.setattr(connection, "TIMEOUT", 3600.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -201,7 +201,7 @@ async def test_a_denied_inbox_subscription_fails_requests_at_once(guarded: NatsS
 async def test_rejected_credentials_are_reported_to_every_caller(
     guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 1.0)
     stranger = NatsBus(Access(guarded.url, streams="assume"))
 
     async def is_told() -> bool:

@@ -87,7 +87,7 @@ async def test_an_event_repeated_before_it_is_read_stays_unacknowledged_until_it
         monkeypatch.setattr(Feed, "fetch", fetch)
         return await fetch(feed, room)
 
-    monkeypatch.setattr(cursors, "ACK_WAIT", 0.3)
+    monkeypatch.setattr(cursors, "READER_ACK_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(Feed, "fetch", fetch_with_repetition)
     await bus.publish(make_gated(0))
     await bus.publish(make_gated(1))

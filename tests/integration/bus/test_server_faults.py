@@ -127,7 +127,7 @@ async def test_a_client_that_gave_up_is_replaced(bus: NatsBus) -> None:
 @pytest.fixture
 async def pingless(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsBus]:
     """A bus whose client never pings on its own."""
-    monkeypatch.setattr(connection, "_PING_EVERY", 3600)
+    monkeypatch.setattr(connection, "_PING_INTERVAL_SECONDS", 3600)
     async with started_bus(nats_url) as bus:
         yield bus
 
@@ -166,7 +166,7 @@ async def test_a_bus_may_start_before_its_server(
 ) -> None:
     nats_server.stop()
     with monkeypatch.context() as hasty:
-        hasty.setattr(connection, "TIMEOUT", 0.3)
+        hasty.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
         bus = await bus_package.connect(nats_server.url, name="early")
         assert not await bus.healthy()
         with pytest.raises(Retry, match="BusUnreachable"):
@@ -186,7 +186,7 @@ async def test_a_bus_may_start_before_its_server(
 async def test_a_bad_credentials_file_is_reported_and_survived(
     nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TIMEOUT", 0.3)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 0.3)
     with capture_logs() as logs:
         bus = await bus_package.connect(Access(nats_url, creds_file="/nowhere/bus.creds"), name="test")
         assert not await bus.healthy()

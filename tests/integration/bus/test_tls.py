@@ -60,7 +60,7 @@ def access_of(server: NatsServer, certificates: Path) -> Access:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that cannot succeed end soon."""
-    monkeypatch.setattr(connection, "TIMEOUT", 1.0)
+    monkeypatch.setattr(connection, "CALL_TIMEOUT_SECONDS", 1.0)
 
 
 async def refused_with(bus: NatsBus, text: str) -> None:
@@ -115,7 +115,7 @@ async def test_a_person_does_not_wait_for_another_certificate(server: NatsServer
 @pytest.mark.usefixtures("hasty")
 async def test_there_is_no_fallback_to_plain_text(nats_server: NatsServer, certificates: Path) -> None:
     async with bus_of(access_of(nats_server, certificates)) as bus:
-        await refused_with(bus, "the server offers no TLS, but nats_tls_dir asks for it")
+        await refused_with(bus, "the server offers no TLS, but nats_tls_dir requires it")
 
 
 @pytest.mark.usefixtures("hasty")

@@ -13,7 +13,7 @@ from paddlewheel.bus import Access, connect
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.services import declared_with
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.kube.api import ApiCluster
 from paddlewheel.testkit.bus_auth import letting_in, standing
 from paddlewheel.testkit.chart_bus import (
@@ -100,10 +100,10 @@ async def test_it_publishes_pulls_and_acknowledges_and_watchers_hear_it(tmp_path
     token.write_text("any")
     with running(tmp_path / "bus", *SERVICES, passwords=False) as bus:
 
-        async def agree(asking: Asking) -> Grant:
-            watch = Watch(frozenset({"team-a"}), ("team-a", "watcher")) if asking.role == SUBSCRIBER else None
-            granted = rights(Identity(asking.role, watch=watch), declared_with(bus.services))
-            return Grant(asking.role, *granted, int(time.time()) + 600)
+        async def agree(login: Login) -> Grant:
+            watch = Watch(frozenset({"team-a"}), ("team-a", "watcher")) if login.role == SUBSCRIBER else None
+            granted = rights(Identity(login.role, watch=watch), declared_with(bus.services))
+            return Grant(login.role, *granted, int(time.time()) + 600)
 
         async with letting_in(bus, agree):
             shown = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(token)}

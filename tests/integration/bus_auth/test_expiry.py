@@ -10,7 +10,7 @@ import pytest
 
 from paddlewheel.bus import connect
 from paddlewheel.bus.admin.rights import Identity, rights
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.bus.streams import STREAMS
 from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, BUS_CA, entering, running
@@ -31,10 +31,10 @@ async def test_nothing_is_lost_or_stored_twice_when_rights_end_while_facts_are_p
 ) -> None:
     granted: list[str] = []
 
-    async def authorize(asking: Asking) -> Grant:
-        granted.append(asking.role)
-        seconds = LIFETIME if asking.role == PUBLISHER else 600
-        return Grant("somebody", *rights(Identity(asking.role)), int(time.time()) + seconds)
+    async def authorize(login: Login) -> Grant:
+        granted.append(login.role)
+        seconds = LIFETIME if login.role == PUBLISHER else 600
+        return Grant("somebody", *rights(Identity(login.role)), int(time.time()) + seconds)
 
     token = tmp_path / "token"
     token.write_text("anything")

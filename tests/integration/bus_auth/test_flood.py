@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from paddlewheel.bus.admin.rights import Identity, rights
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.bus.callout.hosts import Limits
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.tasks import end
@@ -35,8 +35,8 @@ class ApiServer:
         self.at_once: Counter[str] = Counter()
         self._now: Counter[str] = Counter()
 
-    async def authorize(self, asking: Asking) -> Grant:
-        host = asking.host
+    async def authorize(self, login: Login) -> Grant:
+        host = login.host
         self.asked[host] += 1
         self._now[host] += 1
         self.at_once[host] = max(self.at_once[host], self._now[host])
@@ -44,7 +44,7 @@ class ApiServer:
             await asyncio.sleep(0.05)
         finally:
             self._now[host] -= 1
-        if asking.token != "good":
+        if login.token != "good":
             raise Permanent("NotAuthenticated", "no")
         return Grant("operator", *rights(Identity("operator")), int(time.time()) + 60)
 
@@ -84,8 +84,8 @@ async def _knock(bus: ChartBus) -> None:
     try:
         await reader.readline()
         await writer.start_tls(tls_of(bus.folder / BUS_CA), server_hostname="nats")
-        asking = {"user": "operator", "pass": "bad", "verbose": False, "tls_required": True}
-        writer.write(f"CONNECT {json.dumps(asking)}\r\nPING\r\n".encode())
+        login = {"user": "operator", "pass": "bad", "verbose": False, "tls_required": True}
+        writer.write(f"CONNECT {json.dumps(login)}\r\nPING\r\n".encode())
         await writer.drain()
         await reader.read()
     finally:

@@ -16,7 +16,7 @@ import pytest
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import Permissions
 from paddlewheel.bus.admin.rights import Identity, rights
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.bus.nats import renewal
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
@@ -61,7 +61,7 @@ class Scene:
     async def replica(self, narrow: Narrow) -> AsyncIterator[None]:
         """One bus-auth is there."""
 
-        async def authorize(asking: Asking) -> Grant:
+        async def authorize(asking: Login) -> Grant:
             account, may = rights(Identity(asking.role))
             self.granted.append(narrow)
             return Grant("somebody", account, narrow(may), int(time.time()) + LIFETIME)
@@ -81,7 +81,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(renewal, "FIRST_AFTER", 1.0)
+    monkeypatch.setattr(renewal, "FIRST_INTERVAL_SECONDS", 1.0)
     (tmp_path / "token").write_text("anything")
     with running(tmp_path / "bus", passwords=False) as bus:
         files = {"tls_dir": str(bus.folder / BUS_CA), "token_file": str(tmp_path / "token")}
@@ -107,7 +107,7 @@ async def may_hear(connection: Connection) -> bool:
             await client.flush()
     except Unavailable:
         return False
-    return NEEDED not in client.unheard
+    return NEEDED not in client.forbidden
 
 
 @pytest.mark.parametrize("may", [may_publish, may_hear])

@@ -8,16 +8,16 @@ from pathlib import Path
 from paddlewheel.bus import connect
 from paddlewheel.bus.admin.permissions import SUBSCRIBER
 from paddlewheel.bus.admin.rights import Identity, rights
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.testkit.bus_auth import letting_in
 from paddlewheel.testkit.chart_bus import BUS_ANSWER_TIMEOUT_SECONDS, BUS_CA, entering, install, running
 from paddlewheel.testkit.facts import make_gated
 
 
-async def agree(asking: Asking) -> Grant:
+async def agree(login: Login) -> Grant:
     """A subscriber may watch everything."""
-    identity = Identity(asking.role, team=asking.role if asking.role == SUBSCRIBER else "")
-    return Grant(asking.role, *rights(identity), int(time.time()) + 600)
+    identity = Identity(login.role, team=login.role if login.role == SUBSCRIBER else "")
+    return Grant(login.role, *rights(identity), int(time.time()) + 600)
 
 
 async def test_a_subscriber_with_a_token_reads_what_was_stored_before_it_came(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.admin.permissions import Permissions
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.bus.callout.keys import CalloutKey
 from paddlewheel.bus.callout.serve import CalloutServer
 from paddlewheel.bus.nats.callout import NatsCallout
@@ -29,8 +29,8 @@ from paddlewheel.testkit.wait import eventually
 pytestmark = pytest.mark.long
 
 
-async def authorize(asking: Asking) -> Grant:
-    if asking.token != "good":
+async def authorize(login: Login) -> Grant:
+    if login.token != "good":
         raise Permanent("NotAuthenticated", "no")
     may = Permissions(publish=frozenset({"a"}), subscribe=frozenset({"a"}))
     return Grant("somebody", "GUESTS", may, int(time.time()) + 60)

@@ -94,7 +94,7 @@ async def test_a_loss_fails_all() -> None:
 async def test_only_what_may_be_repeated_is_sent_again_until_its_answer_comes(
     monkeypatch: pytest.MonkeyPatch, trouble: PaddlewheelError | None
 ) -> None:
-    monkeypatch.setattr(module, "RESEND", 0.01)
+    monkeypatch.setattr(module, "RESEND_INTERVAL_SECONDS", 0.01)
     sent: asyncio.Queue[str] = asyncio.Queue()
     late: list[None] = []
 

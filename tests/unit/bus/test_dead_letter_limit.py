@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from paddlewheel.bus.consume.consumer import CHECK_EVERY
+from paddlewheel.bus.consume.consumer import DEAD_LETTERS_CHECK_INTERVAL_SECONDS
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimit, DeadLetterLimitError
 from paddlewheel.bus.ports import Delivery, Subscription
 from paddlewheel.core.errors import Permanent
@@ -48,7 +48,7 @@ async def test_beyond_the_cap_nothing_is_settled_or_fetched(fakes: ConsumerFakes
     async with running(fakes, source, refuse, CAPPED, again):
         await eventually(lambda: fakes.stopped == ["d"])
         asked = list(source.rooms)
-        await fakes.clock.advance(CHECK_EVERY / 2)
+        await fakes.clock.advance(DEAD_LETTERS_CHECK_INTERVAL_SECONDS / 2)
         assert source.rooms == asked
     assert len(fakes.dead.parked) == 2
     assert sorted(m.ends[-1] for m in messages) == ["release", "release", "term", "term"]
@@ -62,12 +62,12 @@ async def test_a_stopped_consumer_polls_for_room_and_then_counts_from_zero(fakes
     async with running(fakes, source, refuse, CAPPED):
         await eventually(lambda: fakes.stopped == ["d"])
         for looks in (1, 2):
-            await fakes.clock.advance(CHECK_EVERY)
+            await fakes.clock.advance(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
             await eventually(lambda n=looks: len(fakes.dead.asked) == n)  # type: ignore[misc]
         assert fakes.stopped == ["d"]
         fakes.dead.taken = False
         source.messages = [FakeMessage(n, f"u{n}") for n in range(3, 6)]
-        await fakes.clock.advance(CHECK_EVERY)
+        await fakes.clock.advance(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
         await eventually(lambda: len(fakes.dead.parked) == 4)
         await eventually(lambda: fakes.stopped == ["d"])
     assert set(fakes.dead.asked) == {2}
@@ -93,7 +93,7 @@ async def test_an_unreachable_store_is_no_room(fakes: ConsumerFakes) -> None:
     async with running(fakes, source, refuse, CAPPED):
         await eventually(lambda: fakes.stopped == ["d"])
         fakes.dead.unreachable = 1
-        await fakes.clock.advance(CHECK_EVERY)
+        await fakes.clock.advance(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
         assert fakes.stopped == ["d"]
-        await fakes.clock.advance(CHECK_EVERY)
+        await fakes.clock.advance(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
         await eventually(lambda: fakes.stopped == [])

@@ -36,7 +36,7 @@ ODD = {
 }
 
 HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""What NATS clients accept."""
+"""The header names that NATS clients accept."""
 
 
 def test_a_letter_records_reason_attempts_and_origin() -> None:

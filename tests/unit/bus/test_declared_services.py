@@ -65,7 +65,6 @@ def test_it_may_publish_its_facts_look_them_up_and_pull_from_its_durables_and_no
         "$JS.ACK.PW_JOBS.notebooks-jobs.>",
     }
     assert may.subscribe == {"_INBOX.>", "_INBOX_notebooks.>"}
-    assert not may.answers
 
 
 def test_the_installer_may_make_what_is_declared_and_no_more_than_before_without() -> None:

@@ -1,4 +1,4 @@
-"""What is said of a bus that may lose acknowledged messages, and of one that may not."""
+"""The verdicts about a bus that may lose acknowledged messages, and about one that may not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("access", "streams", "server", "words"), FAULTS)
-def test_each_fault_names_its_remedy(
+def test_each_fault_names_what_to_do(
     access: Access, streams: Mapping[str, StreamFacts], server: ServerFacts, words: tuple[str, ...]
 ) -> None:
     [fault] = judge_durability(access, streams, [server]).faults

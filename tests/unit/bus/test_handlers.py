@@ -1,4 +1,4 @@
-"""A handler that hangs is seen, and one that finds nobody to answer is called again."""
+"""A handler that hangs is reported, and one whose backend does not answer is called again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch of a bucket in JetStream gives, from the messages of its consumer."""
+"""The entries that a watch of a bucket yields for the messages of its consumer."""
 
 from __future__ import annotations
 

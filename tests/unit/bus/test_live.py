@@ -28,7 +28,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.takes: dict[str, Take] = {}
-        self.unheard: set[str] = set()
+        self.forbidden: set[str] = set()
 
     async def client(self) -> FakeConnection:
         return self
@@ -80,11 +80,11 @@ async def test_messages_that_a_slow_reader_has_no_room_for_are_dropped() -> None
 
 async def test_a_subject_that_the_account_may_not_read_is_named() -> None:
     made = FakeConnection()
-    made.unheard.add(within(SUSPENDED, "a"))
+    made.forbidden.add(within(SUSPENDED, "a"))
     reader = LiveReader(cast(Connection, made), ("a",), ManualClock())
     with pytest.raises(Retry, match=r"may not subscribe to pw\.evt\.jobs\.job\.suspended"):
-        await reader._check_heard([within(SUSPENDED, "a")])
-    await reader._check_heard([within(RESUMED, "a")])
+        await reader._check_permitted([within(SUSPENDED, "a")])
+    await reader._check_permitted([within(RESUMED, "a")])
 
 
 def test_the_subjects_of_a_selection_are_those_of_the_namespaces() -> None:

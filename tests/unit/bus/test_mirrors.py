@@ -168,7 +168,7 @@ async def test_a_mirror_that_is_ahead_of_its_restored_stream_is_made_anew_when_i
     await made.ensure()
     server.changed()
     server.last = 3
-    with pytest.raises(Retry, match="more than its stream"):
+    with pytest.raises(Retry, match="is ahead of its stream"):
         await made.ensure()
     assert server.changed() == []
     await made.ensure()
@@ -208,10 +208,10 @@ async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.Mon
     server.active = -1
     await made.ensure()
     assert made.status[0] == MirrorStatus(
-        "team-a", STREAM, 3, "it is not fed; the log of the NATS server says why"
+        "team-a", STREAM, 3, "no facts arrive in it; the log of the NATS server contains the reason"
     )
-    monkeypatch.setattr(mirrors, "UNFED_FOR", 0.0)
-    with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*it is not fed"):
+    monkeypatch.setattr(mirrors, "MIRROR_FEED_GRACE_SECONDS", 0.0)
+    with pytest.raises(Retry, match=f"mirror {STREAM} of team team-a.*no facts arrive in it"):
         await made.ensure()
     server.active = _SECOND
     await made.ensure()
@@ -222,8 +222,8 @@ async def test_a_mirror_that_is_not_fed_for_long_is_said(monkeypatch: pytest.Mon
     ("source", "trouble"),
     [
         ({"active": _SECOND}, ""),
-        ({"active": -1}, "not fed"),
-        ({"active": 31 * _SECOND}, "not fed"),
+        ({"active": -1}, "no facts arrive"),
+        ({"active": 31 * _SECOND}, "no facts arrive"),
         ({"active": _SECOND, "error": {"description": "no such consumer"}}, "no such consumer"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is read from a server's HTTP monitor, and what is not known."""
+"""Reading a server's HTTP monitor, with and without an answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_server_that_is_not_up_yet_is_unknown(
 async def test_a_name_that_is_not_resolved_in_time_is_an_unknown_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As long as others wait for it, nobody can use the bus."""
+    """Other calls wait for it, so until then no client can use the bus."""
 
     async def resolve(*_: object) -> dict[str, Any]:
         await asyncio.Event().wait()

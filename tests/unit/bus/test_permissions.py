@@ -1,4 +1,4 @@
-"""What the table of roles gives, and how it becomes accounts of the server."""
+"""The permissions of the table of roles, and the server's accounts that follow from it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from paddlewheel.bus.admin.accounts_gen import main
 from paddlewheel.bus.admin.permissions import (
     EVALUATOR,
     FACTS,
+    OURS,
     ROLES,
     SUBSCRIBER,
     permissions_of,
-    role_named,
 )
 from paddlewheel.bus.admin.rights import Identity, rights
 from paddlewheel.bus.admin.teams import within
@@ -35,7 +35,7 @@ GUESTS = [role.name for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBE
 
 
 def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
-    allowed = {name: permissions_of(role_named(name)).publish for name in GUESTS}
+    allowed = {name: permissions_of(OURS.role(name)).publish for name in GUESTS}
     tellers = {
         stream.name: [
             name for name in GUESTS if any(overlaps(stream.subjects[0], subject) for subject in allowed[name])
@@ -48,7 +48,7 @@ def test_each_fact_stream_has_exactly_one_publishing_role() -> None:
 
 
 def test_a_subscriber_publishes_nothing_but_requests_to_its_own_jetstream() -> None:
-    subjects = permissions_of(role_named(SUBSCRIBER)).publish
+    subjects = permissions_of(OURS.role(SUBSCRIBER)).publish
 
     assert all(subject.startswith("$JS.") for subject in subjects)
     changes = ("CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE")
@@ -56,14 +56,14 @@ def test_a_subscriber_publishes_nothing_but_requests_to_its_own_jetstream() -> N
 
 
 def test_an_evaluator_publishes_its_one_fact_and_reads_nothing() -> None:
-    may = permissions_of(role_named(EVALUATOR))
+    may = permissions_of(OURS.role(EVALUATOR))
 
     assert may.publish == {"pw.evt.measurements.revision.measured.v1.*.*", "$JS.API.INFO"}
     assert may.subscribe == {"_INBOX_evaluator.>"}
 
 
 def test_an_agent_makes_deletes_and_updates_no_stream() -> None:
-    subjects = permissions_of(role_named("cache-runtime")).publish
+    subjects = permissions_of(OURS.role("cache-runtime")).publish
 
     assert not [
         s
@@ -100,11 +100,11 @@ def test_a_role_reaches_exactly_what_it_may_publish(name: str) -> None:
     }
 
     assert imported == exported
-    assert {subject for _, subject in imported} == permissions_of(role_named(name)).publish
+    assert {subject for _, subject in imported} == permissions_of(OURS.role(name)).publish
 
 
 def services_of(account: Config) -> set[tuple[str, str]]:
-    """What it may ask of others: the account and the subject."""
+    """Its imported services: the account and the subject."""
     found = (each["service"] for each in account["imports"] if "service" in each)
     return {(each["account"], each["subject"]) for each in found}
 
@@ -161,7 +161,7 @@ def test_the_facts_of_one_namespace(subject: str, expected: str) -> None:
 
 def test_an_unknown_role_is_refused() -> None:
     with pytest.raises(Permanent, match="UnknownRole"):
-        role_named("nobody")
+        OURS.role("nobody")
 
 
 def test_the_generator_reports_outdated_accounts(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def test_an_attempt_that_gave_no_rights_says_nothing_of_those_that_were_gi
 async def test_what_a_replaced_client_still_hears_keeps_no_renewal_from_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_AFTER", 0.01)
+    monkeypatch.setattr(module, "FIRST_INTERVAL_SECONDS", 0.01)
     renewal, is_renewed = Renewal(), asyncio.Event()
     live(renewal)
     renewal.refused(too_soon)

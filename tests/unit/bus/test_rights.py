@@ -1,4 +1,4 @@
-"""What one identity may do, of all that its role may."""
+"""The permissions of one identity within those of its role."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from paddlewheel.bus.admin.accounts import HOME, WATCHERS
 from paddlewheel.bus.admin.permissions import (
+    OURS,
     ROLES,
     SUBSCRIBER,
     Permissions,
     member_of,
     permissions_of,
-    role_named,
 )
 from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.core.errors import Permanent
@@ -21,7 +21,7 @@ SERVICES = sorted({role.name for role in ROLES} - {SUBSCRIBER, "operator", "inst
 
 @pytest.mark.parametrize("role", SERVICES)
 def test_a_service_has_its_roles_rights_in_its_roles_account(role: str) -> None:
-    assert rights(Identity(role)) == (role, permissions_of(role_named(role)))
+    assert rights(Identity(role)) == (role, permissions_of(OURS.role(role)))
 
 
 @pytest.mark.parametrize("role", ["operator", "installer"])

@@ -11,7 +11,7 @@ import pytest
 
 from paddlewheel.bus.consume import consumer
 from paddlewheel.bus.consume.keyed_ordering import ordering_key
-from paddlewheel.bus.consume.settle import BACKOFF_CAP, backoff
+from paddlewheel.bus.consume.settle import ATTEMPT_MAX_INTERVAL_SECONDS, backoff
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.fakes import ConsumerFakes, FakeMessage, FakeSource, ScriptedHandler, running
@@ -167,7 +167,7 @@ async def test_a_message_that_cannot_be_parked_is_never_acknowledged(bench: Cons
     bench.dead.park = refuse  # type: ignore[assignment]
     task = asyncio.create_task(bench.settler(script).settle(message))
     for _ in range(5):
-        await bench.clock.advance(BACKOFF_CAP)
+        await bench.clock.advance(ATTEMPT_MAX_INTERVAL_SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (message.ends, script.attempts) == ([], [1])
@@ -193,7 +193,7 @@ async def test_cancellation_leaves_the_message_unsettled(bench: ConsumerFakes) -
 
 def test_backoff_doubles_to_a_cap() -> None:
     assert [backoff(n) for n in (1, 2, 3)] == [0.2, 0.4, 0.8]
-    assert backoff(1000) == BACKOFF_CAP
+    assert backoff(1000) == ATTEMPT_MAX_INTERVAL_SECONDS
 
 
 # --- lanes
@@ -289,7 +289,7 @@ async def test_a_source_that_cannot_be_closed_keeps_no_message(
     bench: ConsumerFakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, message = asyncio.Event(), FakeMessage()
-    monkeypatch.setattr(consumer, "CLOSE_WITHIN", 0.1)
+    monkeypatch.setattr(consumer, "CLOSE_TIMEOUT_SECONDS", 0.1)
 
     async def handle(_: Delivery) -> None:
         begun.set()

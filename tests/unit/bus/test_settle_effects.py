@@ -1,4 +1,4 @@
-"""What settling leaves behind: the text of a dead letter, the pace of its parking, memory, and figures."""
+"""Effects of settling: the text of a dead letter, the pace of parking, memory use, and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.testkit.wait import eventually
 
 
 class RecordedInstruments(Instruments):
-    """Keeps what it is told."""
+    """Records how messages were settled, and the spans of their handlers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def settlements(fakes: ConsumerFakes) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("message", "troubles", "text"),
     [
-        (FakeMessage(attempt=7), [], "no attempt ended"),
+        (FakeMessage(attempt=7), [], "the process died during every attempt"),
         (FakeMessage(), [Permanent("NoSuchSet", "create it")], "create it"),
         (FakeMessage(), [Retry("Busy", "try later")] * 3, "Busy: try later"),
         (FakeMessage(), [ZeroDivisionError("by zero")] * 3, "ZeroDivisionError: by zero"),

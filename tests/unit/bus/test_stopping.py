@@ -49,14 +49,14 @@ class HangingSource:
 
 
 async def test_what_arrived_is_given_back_although_the_server_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consuming, "CLOSE_WITHIN", 0.2)
+    monkeypatch.setattr(consuming, "CLOSE_TIMEOUT_SECONDS", 0.2)
     released: list[tuple[str, int]] = []
     unused: Any = None
     stopping = Consumer(
         Subscription("d", "PW_JOBS", ("pw.evt.jobs.>",)),
         unused,
         fresh=HangingSource(*(HeldMessage("PW_JOBS", number, released) for number in (2, 1))),
-        again=HangingSource(HeldMessage("PW_AGAIN", 1, released)),
+        replayed=HangingSource(HeldMessage("PW_AGAIN", 1, released)),
         dead=unused,
         clock=SystemClock(),
         instruments=Instruments(),

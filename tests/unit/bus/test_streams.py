@@ -137,7 +137,7 @@ def test_what_an_operator_enlarged_is_no_drift(field: str, declared: int, found:
 def test_limits_are_raised_and_never_lowered() -> None:
     assert enlarged(JOBS, Limits()) == JOBS
     assert enlarged(JOBS, Limits(max_age=30 * 86400.0)).max_age == 30 * 86400.0
-    with pytest.raises(Permanent, match="PW_JOBS: max_bytes=1, it has at least"):
+    with pytest.raises(Permanent, match="PW_JOBS: max_bytes=1 is too small: set at least"):
         enlarged(JOBS, Limits(max_bytes=1))
 
 

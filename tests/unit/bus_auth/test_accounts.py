@@ -1,4 +1,4 @@
-"""What clients ask for, and what the API server's answers about their tokens mean."""
+"""Reading the user names and tokens of clients, and the API server's reviews."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bus_auth.domain.accounts import (
     check_token,
     namespace_of,
     queue_of,
+    read_requested_role,
     read_review,
-    read_wish,
     rights_end,
 )
-from bus_auth.domain.model import Account, Shown, Wish
+from bus_auth.domain.model import Account, RequestedRole, TokenClaims
+from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.errors import Permanent
 
-AUDIENCE = "paddlewheel-bus"
-SHOWN = Shown((AUDIENCE,), 1000)
+CLAIMS = TokenClaims((AUDIENCE,), 1000)
 
 
 def make_token(**claims: object) -> str:
@@ -42,17 +42,17 @@ def reviewed(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("user", "wish"),
+    ("user", "requested"),
     [
-        ("operator", Wish("operator")),
-        ("subscriber", Wish("subscriber")),
-        ("subscriber.a.b", Wish("subscriber", ("a", "b"))),
-        ("subscriber.a.b.a", Wish("subscriber", ("a", "b"))),
-        ("subscriber" + ".a" * 65, Wish("subscriber", ("a",))),
+        ("operator", RequestedRole("operator")),
+        ("subscriber", RequestedRole("subscriber")),
+        ("subscriber.a.b", RequestedRole("subscriber", ("a", "b"))),
+        ("subscriber.a.b.a", RequestedRole("subscriber", ("a", "b"))),
+        ("subscriber" + ".a" * 65, RequestedRole("subscriber", ("a",))),
     ],
 )
-def test_a_user_name_says_what_is_asked_for(user: str, wish: Wish) -> None:
-    assert read_wish(user) == wish
+def test_a_user_name_says_what_is_asked_for(user: str, requested: RequestedRole) -> None:
+    assert read_requested_role(user) == requested
 
 
 MANY = ".".join(f"n{number}" for number in range(17))
@@ -63,15 +63,15 @@ MANY = ".".join(f"n{number}" for number in range(17))
 )
 def test_other_user_names_are_refused(user: str) -> None:
     with pytest.raises(Permanent):
-        read_wish(user)
+        read_requested_role(user)
 
 
 @pytest.mark.parametrize("audiences", [AUDIENCE, [AUDIENCE, "vault"]])
 def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
-    shown = check_token(make_token(aud=audiences, exp=1000), AUDIENCE, 999)
+    claims = check_token(make_token(aud=audiences, exp=1000), 999)
 
-    assert AUDIENCE in shown.audiences
-    assert shown.expires == 1000
+    assert AUDIENCE in claims.audiences
+    assert claims.expires == 1000
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
     [
         ("", "no token"),
         ("x" * (MAX_TOKEN + 1), "more than"),
-        ("opaque", "no token of a service account"),
-        ("a.b.c", "no token of a service account"),
-        ("a.e30", "no token of a service account"),
-        (make_token(), "no token of a service account"),
-        (make_token(aud=[AUDIENCE]), "no token of a service account"),
-        (make_token(aud=[AUDIENCE], exp="soon"), "no token of a service account"),
-        (make_token(aud=7, exp=2000), "no token of a service account"),
+        ("opaque", "not a service-account token"),
+        ("a.b.c", "not a service-account token"),
+        ("a.e30", "not a service-account token"),
+        (make_token(), "not a service-account token"),
+        (make_token(aud=[AUDIENCE]), "not a service-account token"),
+        (make_token(aud=[AUDIENCE], exp="soon"), "not a service-account token"),
+        (make_token(aud=7, exp=2000), "not a service-account token"),
         (make_token(aud=["vault"], exp=2000), "audience"),
         (make_token(aud=[], exp=2000), "audience"),
         (make_token(aud=[AUDIENCE], exp=1000), "expired 0 s ago"),
@@ -93,11 +93,11 @@ def test_a_token_says_for_whom_it_is_and_until_when(audiences: object) -> None:
 )
 def test_the_api_server_is_not_asked_about_what_cannot_be_valid(token: str, why: str) -> None:
     with pytest.raises(Permanent, match=f"NotAuthenticated.*{why}"):
-        check_token(token, AUDIENCE, 1000)
+        check_token(token, 1000)
 
 
 def test_a_review_tells_who_it_is_and_until_when() -> None:
-    account = read_review(reviewed(), SHOWN, AUDIENCE)
+    account = read_review(reviewed(), CLAIMS)
 
     assert account.user == "system:serviceaccount:team:default"
     assert account.groups == ("system:serviceaccounts",)
@@ -131,7 +131,7 @@ def test_an_accounts_queue_groups_are_nobody_elses() -> None:
 )
 def test_a_token_that_the_api_server_does_not_vouch_for_is_refused(status: dict[str, Any]) -> None:
     with pytest.raises(Permanent, match="NotAuthenticated"):
-        read_review(status, SHOWN, AUDIENCE)
+        read_review(status, CLAIMS)
 
 
 @pytest.mark.parametrize(

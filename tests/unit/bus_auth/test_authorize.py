@@ -1,4 +1,4 @@
-"""Who gets what, over an API server that is a table."""
+"""Authorization over an API server that is a table."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from bus_auth.authorize import Authorizer, Policy
-from bus_auth.domain.model import Account, Question, Shown
+from bus_auth.domain.model import Account, ResourceAttributes, TokenClaims
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from paddlewheel.bus.admin.accounts import HOME, WATCHERS
-from paddlewheel.bus.admin.permissions import member_of, permissions_of, role_named
+from paddlewheel.bus.admin.permissions import OURS, member_of, permissions_of
 from paddlewheel.bus.admin.teams import Team
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.testkit.clock import ManualClock
@@ -23,8 +23,8 @@ HOME_NAMESPACE = "paddle-system"
 SUBSCRIBING = (Team("subscriber"), Team("vision", ("team", "a")))
 NOW = int(ManualClock().now().timestamp())
 NOTIFIER = Account("system:serviceaccount:team:notifier", NOW + 3600)
-EVERYWHERE, OWN, OTHER = (Question(WATCH, FACTS, namespace) for namespace in ("", "team", "a"))
-MEMBER = {name: Question(USE, TEAMS, HOME_NAMESPACE, name) for name in ("subscriber", "vision")}
+EVERYWHERE, OWN, OTHER = (ResourceAttributes(WATCH, FACTS, namespace) for namespace in ("", "team", "a"))
+MEMBER = {name: ResourceAttributes(USE, TEAMS, HOME_NAMESPACE, name) for name in ("subscriber", "vision")}
 LIVE = "pw.evt.*.*.*.*.{}.*"
 
 
@@ -33,47 +33,47 @@ class Table:
     """The API server's word."""
 
     account: Account | Permanent | Retry = NOTIFIER
-    allowed: set[Question] = field(default_factory=set)
+    allowed: set[ResourceAttributes] = field(default_factory=set)
     away: bool = False
     reviews: int = 0
 
-    async def review(self, token: str, shown: Shown) -> Account:
+    async def review(self, token: str, claims: TokenClaims) -> Account:
         self.reviews += 1
         if not isinstance(self.account, Account):
             raise self.account
         return self.account
 
-    async def allows(self, account: Account, question: Question) -> bool:
+    async def allows(self, account: Account, attributes: ResourceAttributes) -> bool:
         if self.away:
             raise Retry("Unreachable")
-        return question in self.allowed
+        return attributes in self.allowed
 
 
 def make_token(**claims: object) -> str:
-    """Of the audience, for an hour, unless `claims` say otherwise."""
+    """A token for the audience and one hour, unless `claims` have other values."""
     body = json.dumps({"aud": [AUDIENCE], "exp": NOW + 3600, **claims}).encode()
     return f"head.{base64.urlsafe_b64encode(body).decode().rstrip('=')}.signature"
 
 
 async def granted(table: Table, role: str, token: str = "") -> Grant:
-    policy = Policy(HOME_NAMESPACE, AUDIENCE, lifetime=1800, teams=SUBSCRIBING, spread=lambda: 0.0)
-    return await Authorizer(table, policy, ManualClock()).authorize(Asking(role, token or make_token()))
+    policy = Policy(HOME_NAMESPACE, lifetime=1800, teams=SUBSCRIBING, spread=lambda: 0.0)
+    return await Authorizer(table, policy, ManualClock()).authorize(Login(role, token or make_token()))
 
 
 @pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "evaluator"])
 async def test_a_role_is_granted_in_the_releases_namespace(role: str) -> None:
-    table = Table(allowed={Question(USE, ROLES, HOME_NAMESPACE, role)})
+    table = Table(allowed={ResourceAttributes(USE, ROLES, HOME_NAMESPACE, role)})
 
     grant = await granted(table, role)
 
-    assert (grant.account, grant.permissions) == (role, permissions_of(role_named(role)))
+    assert (grant.account, grant.permissions) == (role, permissions_of(OURS.role(role)))
 
 
 @pytest.mark.parametrize("role", ["job-controller", "cache-runtime", "operator"])
 async def test_the_account_of_the_releases_namespace_has_the_role_of_its_name(role: str) -> None:
     account = Account(f"system:serviceaccount:{HOME_NAMESPACE}:{role}", NOW + 60)
 
-    assert (await granted(Table(account), role)).permissions == permissions_of(role_named(role))
+    assert (await granted(Table(account), role)).permissions == permissions_of(OURS.role(role))
     with pytest.raises(Permanent, match="NotPermitted"):
         await granted(Table(account), "evaluator")
 
@@ -99,7 +99,7 @@ async def test_the_account_subscriber_of_the_releases_namespace_is_in_its_team()
 
 
 async def test_an_operator_is_where_the_streams_are() -> None:
-    table = Table(allowed={Question(USE, ROLES, HOME_NAMESPACE, "operator")})
+    table = Table(allowed={ResourceAttributes(USE, ROLES, HOME_NAMESPACE, "operator")})
 
     assert (await granted(table, "operator")).account == HOME
 
@@ -108,19 +108,19 @@ async def test_an_operator_is_where_the_streams_are() -> None:
     "allowed",
     [
         set(),
-        {Question(USE, ROLES, "team", "operator")},
-        {Question(USE, ROLES, HOME_NAMESPACE, "evaluator")},
-        {Question(WATCH, FACTS, "")},
+        {ResourceAttributes(USE, ROLES, "team", "operator")},
+        {ResourceAttributes(USE, ROLES, HOME_NAMESPACE, "evaluator")},
+        {ResourceAttributes(WATCH, FACTS, "")},
     ],
 )
-async def test_other_grants_make_no_operator(allowed: set[Question]) -> None:
+async def test_other_grants_make_no_operator(allowed: set[ResourceAttributes]) -> None:
     with pytest.raises(Permanent, match=r"NotPermitted.*busroles\.events\.paddlepaddle\.org operator"):
         await granted(Table(allowed=allowed), "operator")
 
 
 @pytest.mark.parametrize(("team", "watched"), [("subscriber", {EVERYWHERE}), ("vision", {OWN, OTHER})])
 async def test_a_member_of_a_team_that_may_watch_its_namespaces_is_in_its_account(
-    team: str, watched: set[Question]
+    team: str, watched: set[ResourceAttributes]
 ) -> None:
     grant = await granted(Table(allowed={MEMBER[team], *watched}), team)
 
@@ -133,13 +133,13 @@ async def test_a_member_of_a_team_that_may_watch_its_namespaces_is_in_its_accoun
         {OWN, OTHER},
         {EVERYWHERE, OWN, OTHER},
         {OWN, OTHER, MEMBER["subscriber"]},
-        {OWN, OTHER, Question(USE, TEAMS, "team", "vision")},
-        {OWN, OTHER, Question(USE, ROLES, HOME_NAMESPACE, "vision")},
+        {OWN, OTHER, ResourceAttributes(USE, TEAMS, "team", "vision")},
+        {OWN, OTHER, ResourceAttributes(USE, ROLES, HOME_NAMESPACE, "vision")},
         {MEMBER["vision"], OWN},
         {MEMBER["vision"]},
     ],
 )
-async def test_attack_nobody_else_enters_a_teams_account(allowed: set[Question]) -> None:
+async def test_attack_nobody_else_enters_a_teams_account(allowed: set[ResourceAttributes]) -> None:
     with pytest.raises(Permanent, match="NotPermitted"):
         await granted(Table(allowed=allowed), "vision")
     assert (await granted(Table(allowed={*allowed, OWN}), "subscriber")).account == WATCHERS
@@ -155,7 +155,7 @@ async def test_whoever_is_of_no_team_hears_its_own_namespace_and_shares_no_queue
 
 
 async def test_every_namespace_that_is_asked_for_must_be_granted() -> None:
-    table = Table(allowed={OTHER, Question(WATCH, FACTS, "b"), MEMBER["subscriber"], EVERYWHERE})
+    table = Table(allowed={OTHER, ResourceAttributes(WATCH, FACTS, "b"), MEMBER["subscriber"], EVERYWHERE})
 
     heard = {
         subject.partition(" ")[0]

@@ -1,4 +1,4 @@
-"""What the settings, as the chart writes them, let clients be."""
+"""The policy that follows from settings in the chart's form."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Lets clients into the bus: who they are by Kubernetes, and what they may do by its RBAC."""
+"""Authenticates and authorizes clients of the bus, by their Kubernetes tokens and by RBAC."""

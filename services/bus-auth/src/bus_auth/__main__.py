@@ -1,4 +1,4 @@
-"""`bus-auth` answers the bus; `bus-auth server-config` writes the configuration of the server beside it."""
+"""`bus-auth` authorizes clients; `bus-auth server-config` configures the server beside it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USAGE = (
     " <address of the server's monitor> <port for probes>"
 )
 PROBES = http.Limits(connections=500, idle=10.0, of_one_address=10, headers=16)
-"""Limits of the port with the server's probes: other pods must not keep the kubelet from asking."""
+"""Limits of the port with the server's probes, so that other pods cannot block the kubelet's probes."""
 log = LibraryLogger(__name__)
 
 
@@ -62,14 +62,14 @@ async def _keep(config: ServerConfig, probes: Iterable[web.RouteDef], port: int,
     """Keep the files up to date until `stop`.
 
     Raises:
-        Permanent, OSError: there are no files yet, and they cannot be written.
+        Permanent, OSError: the server has no files yet, and they cannot be written.
     """
     async with http.serve(port, None, probes, limits=PROBES):
         await keep_files(config, stop)
 
 
 async def keep_files(config: ServerConfig, stop: asyncio.Event) -> None:
-    """Raises Permanent or OSError when there are no files yet."""
+    """Update the files until `stop`. Raises Permanent or OSError if the first cannot be written."""
     loaded = False
     if not config.has_files:
         loaded = await config.update()

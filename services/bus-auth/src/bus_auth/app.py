@@ -1,4 +1,4 @@
-"""The composition root: the API server, the bus's requests, health endpoints."""
+"""The composition root: connects the API server, the requests of the bus, and the health endpoints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             if certificates is not None:
                 await certificates.begin()
             key = CalloutKey(settings.key_file)
-            authority = KubernetesAuthority(cluster, settings.audience)
+            authority = KubernetesAuthority(cluster)
             authorizer = Authorizer(authority, policy_of(settings), clock)
             metrics = Metrics(measures.meter, (settings.nats_tls_dir or Path()) / AUTHORITY)
             server = CalloutServer(key, authorizer.authorize, clock, metrics.answered)
@@ -51,7 +51,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def certificates_of(settings: Settings, cluster: Cluster, clock: Clock) -> Certificates | None:
-    """None when others make them."""
+    """The certificates that this service makes; None when another program makes them."""
     if not settings.server_names:
         return None
     folder = settings.key_file.parent
@@ -59,10 +59,9 @@ def certificates_of(settings: Settings, cluster: Cluster, clock: Clock) -> Certi
 
 
 def policy_of(settings: Settings) -> Policy:
-    """With the teams and services that the settings declare."""
+    """The policy, with the teams and services that the settings declare."""
     return Policy(
         home=settings.pod_namespace,
-        audience=settings.audience,
         lifetime=settings.lifetime,
         teams=tuple(each.team for each in settings.teams),
         # Spreads clients in time; nothing secret depends on it.
@@ -72,7 +71,7 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def access_of(settings: Settings, key: CalloutKey) -> Access:
-    """As the user that the server's configuration names by the key."""
+    """Access as the user whose public key is in the server's configuration."""
     return Access(
         url=settings.nats_url,
         tls_dir=str(settings.nats_tls_dir or ""),
@@ -90,7 +89,7 @@ async def _serve(
     port: int,
     stop: asyncio.Event,
 ) -> None:
-    """Until `stop`. Raises what ends one of its tasks."""
+    """Serve until `stop`. Raises the error of a task that ends."""
     working = [asyncio.create_task(each) for each in (callout.run(), watch.run(), *keeping)]
     stopping = asyncio.create_task(stop.wait())
     checks = {"bus": callout.is_ready, "key": watch.is_current}

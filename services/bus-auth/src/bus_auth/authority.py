@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from bus_auth.domain.accounts import read_review
-from bus_auth.domain.model import Account, Question, Shown
+from bus_auth.domain.model import Account, ResourceAttributes, TokenClaims
 from bus_auth.domain.names import GROUP
+from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.kube.ports import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Cluster
 
 
 class KubernetesAuthority:
-    """Nothing is cached here: what an administrator revokes is refused at the next connection.
+    """Sends each review to the API server, so a revoked right is refused at the next connection.
 
-    The API server itself remembers a reviewed token for 10 s.
+    The API server caches the review of a token for 10 s.
     """
 
-    def __init__(self, cluster: Cluster, audience: str) -> None:
-        self._cluster, self._audience = cluster, audience
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
-    async def review(self, token: str, shown: Shown) -> Account:
-        spec = {"token": token, "audiences": [self._audience]}
+    async def review(self, token: str, claims: TokenClaims) -> Account:
+        spec = {"token": token, "audiences": [AUDIENCE]}
         answer = await self._cluster.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
-        return read_review(answer.get("status") or {}, shown, self._audience)
+        return read_review(answer.get("status") or {}, claims)
 
-    async def allows(self, account: Account, question: Question) -> bool:
+    async def allows(self, account: Account, attributes: ResourceAttributes) -> bool:
         spec = {
             "user": account.user,
             "uid": account.uid,
@@ -30,10 +31,10 @@ class KubernetesAuthority:
             "extra": {name: list(values) for name, values in account.extra.items()},
             "resourceAttributes": {
                 "group": GROUP,
-                "resource": question.resource,
-                "verb": question.verb,
-                "namespace": question.namespace,
-                "name": question.name,
+                "resource": attributes.resource,
+                "verb": attributes.verb,
+                "namespace": attributes.namespace,
+                "name": attributes.name,
             },
         }
         answer = await self._cluster.create(SUBJECT_ACCESS_REVIEWS, {"metadata": {}, "spec": spec})

@@ -1,4 +1,4 @@
-"""One client's way in: who is it, may it be what it asks to be, and what may it then do."""
+"""Authorization of one client: who it is, whether it may have the role it requests, and its permissions."""
 
 from __future__ import annotations
 
@@ -11,35 +11,33 @@ from bus_auth.domain.accounts import (
     check_token,
     namespace_of,
     queue_of,
-    read_wish,
+    read_requested_role,
     rights_end,
 )
-from bus_auth.domain.model import Account, Question, Wish
+from bus_auth.domain.model import Account, RequestedRole, ResourceAttributes
 from bus_auth.domain.names import FACTS, ROLES, TEAMS, USE, WATCH
 from bus_auth.ports import Authority
 from paddlewheel.bus.admin.permissions import OURS, SUBSCRIBER, Declared
 from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.teams import Team
-from paddlewheel.bus.callout.claims import Asking, Grant
+from paddlewheel.bus.callout.claims import Grant, Login
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How rights are given.
+    """The rules by which rights are given.
 
     Args:
-        home: namespace of the release, in which roles and teams are granted.
-        audience: for which tokens must have been made.
-        lifetime: seconds until a client is disconnected and must show a fresh token.
-        teams: of subscribers, as the server's configuration has them.
-        spread: a number from 0 to 1 for each client, see `rights_end`.
-        declared: everything that is on the bus.
+        home: namespace of the release, in which RBAC grants roles and teams.
+        lifetime: seconds until a client is disconnected and must connect with a new token.
+        teams: the teams of subscribers in the server's configuration.
+        spread: returns a number from 0 to 1 for each client, see `rights_end`.
+        declared: the roles and streams of the bus.
     """
 
     home: str
-    audience: str
     lifetime: int
     teams: tuple[Team, ...]
     spread: Callable[[], float]
@@ -47,97 +45,106 @@ class Policy:
 
 
 class Authorizer:
-    """Answers the bus with Kubernetes' word. Raises Permanent (refused) or Retry (unknown for now)."""
+    """Decides about clients by reviews of the API server."""
 
     def __init__(self, authority: Authority, policy: Policy, clock: Clock) -> None:
         self._authority, self._policy, self._clock = authority, policy, clock
 
-    async def authorize(self, asking: Asking) -> Grant:
-        """What the client may do until when."""
-        wish = read_wish(asking.role)
-        team = next((team for team in self._policy.teams if team.name == wish.role), None)
-        _check_wish(wish, team, self._policy.declared)
+    async def authorize(self, login: Login) -> Grant:
+        """The rights of the client. Raises Permanent (refused) or Retry (not known now)."""
+        requested = read_requested_role(login.role)
+        team = next((team for team in self._policy.teams if team.name == requested.role), None)
+        _check_requested(requested, team, self._policy.declared)
         now = int(self._clock.now().timestamp())
-        shown = check_token(asking.token, self._policy.audience, now)
-        account = await self._authority.review(asking.token, shown)
-        identity = await self._identify(account, wish, team)
+        claims = check_token(login.token, now)
+        account = await self._authority.review(login.token, claims)
+        identity = await self._identify(account, requested, team)
         place, permissions = rights(identity, self._policy.declared)
         end = rights_end(account, now, self._policy.lifetime, self._policy.spread())
         return Grant(account.user, place, permissions, end)
 
-    async def _identify(self, account: Account, wish: Wish, team: Team | None) -> Identity:
-        if wish.role == SUBSCRIBER or team:
-            return await self._subscriber(account, wish, team)
-        if not self._is_own(account, wish.role):
-            await self._check(account, Question(USE, ROLES, self._policy.home, wish.role))
-        return Identity(wish.role)
+    async def _identify(self, account: Account, requested: RequestedRole, team: Team | None) -> Identity:
+        if requested.role == SUBSCRIBER or team:
+            return await self._subscriber(account, requested, team)
+        if not self._is_own(account, requested.role):
+            await self._check(account, ResourceAttributes(USE, ROLES, self._policy.home, requested.role))
+        return Identity(requested.role)
 
     def _is_own(self, account: Account, name: str) -> bool:
-        """The account of the release's namespace with the name of a role or a team has that role, or is of
-        that team. Other accounts need a RoleBinding."""
+        """Whether it is the release's service account of that name, which needs no RoleBinding."""
         return account.user == f"{SERVICE_ACCOUNT}{self._policy.home}:{name}"
 
-    async def _subscriber(self, account: Account, wish: Wish, team: Team | None) -> Identity:
-        """In the team that it names, when it belongs there and may watch all that the team has.
+    async def _subscriber(self, account: Account, requested: RequestedRole, team: Team | None) -> Identity:
+        """A member of the requested team, if RBAC allows the membership and to watch the team's namespaces.
 
-        `subscriber` needs no team: it then hears the namespaces that it asks for, or its own.
+        A client that requests `subscriber` needs no team. It then watches the namespaces that it requests, or
+        its own.
         """
-        if team and not wish.namespaces:
+        if team and not requested.namespaces:
             refused = await self._forbidden(account, self._membership(account, team))
             if refused is None:
                 return Identity(SUBSCRIBER, team=team.name)
-            if wish.role != SUBSCRIBER:
+            if requested.role != SUBSCRIBER:
                 raise _not_permitted(account, refused)
-        watched = wish.namespaces or (_own_namespace(account),)
+        watched = requested.namespaces or (_own_namespace(account),)
         for namespace in watched:
-            await self._check(account, Question(WATCH, FACTS, namespace))
+            await self._check(account, ResourceAttributes(WATCH, FACTS, namespace))
         return Identity(SUBSCRIBER, watch=Watch(frozenset(watched), queue_of(account)))
 
-    def _membership(self, account: Account, team: Team) -> tuple[Question, ...]:
-        """To be in its account is to share its consumers, which a right to watch does not give."""
-        watches = tuple(Question(WATCH, FACTS, namespace) for namespace in team.namespaces or ("",))
+    def _membership(self, account: Account, team: Team) -> tuple[ResourceAttributes, ...]:
+        """The rights that a member of a team needs. The right to watch alone is not enough, because members
+        share the consumers of the team's account."""
+        watches = tuple(ResourceAttributes(WATCH, FACTS, namespace) for namespace in team.namespaces or ("",))
         if self._is_own(account, team.name):
             return watches
-        return Question(USE, TEAMS, self._policy.home, team.name), *watches
+        return ResourceAttributes(USE, TEAMS, self._policy.home, team.name), *watches
 
-    async def _check(self, account: Account, question: Question) -> None:
+    async def _check(self, account: Account, attributes: ResourceAttributes) -> None:
         """Raises Permanent when RBAC does not allow it."""
-        if refused := await self._forbidden(account, (question,)):
+        if refused := await self._forbidden(account, (attributes,)):
             raise _not_permitted(account, refused)
 
-    async def _forbidden(self, account: Account, questions: tuple[Question, ...]) -> Question | None:
-        """The first that RBAC does not allow; None when it allows all. A team may have hundreds, so they are
-        not asked one after the other."""
-        first, *others = questions
+    async def _forbidden(
+        self, account: Account, all_attributes: tuple[ResourceAttributes, ...]
+    ) -> ResourceAttributes | None:
+        """The first that RBAC does not allow; None when it allows all. After the first, the others are
+        reviewed concurrently: a team may have hundreds of namespaces."""
+        first, *others = all_attributes
         if not await self._authority.allows(account, first):
             return first
-        answers = await asyncio.gather(*(self._authority.allows(account, question) for question in others))
+        answers = await asyncio.gather(
+            *(self._authority.allows(account, attributes) for attributes in others)
+        )
         return next(
-            (question for question, is_allowed in zip(others, answers, strict=True) if not is_allowed), None
+            (attributes for attributes, is_allowed in zip(others, answers, strict=True) if not is_allowed),
+            None,
         )
 
 
 def _own_namespace(account: Account) -> str:
-    """Raises Permanent: people have none."""
+    """The namespace of a service account. Raises Permanent for another user, which has none."""
     if namespace := namespace_of(account):
         return namespace
     raise Permanent(
-        "NotPermitted", f"{account.user} is of no team and of no namespace: connect as subscriber.<namespace>"
+        "NotPermitted",
+        f"{account.user} is in no team and has no namespace of its own: connect as subscriber.<namespace>",
     )
 
 
-def _check_wish(wish: Wish, team: Team | None, declared: Declared) -> None:
-    """Raises Permanent for what is neither a team nor a role, and for namespaces of any but `subscriber`."""
+def _check_requested(requested: RequestedRole, team: Team | None, declared: Declared) -> None:
+    """Raises Permanent for an unknown name, or namespaces with another role than `subscriber`."""
     if team is None:
-        declared.role(wish.role)
-    if wish.namespaces and wish.role != SUBSCRIBER:
-        raise Permanent("UnknownRole", f"{wish.role} takes no namespaces: connect as subscriber.<namespace>")
+        declared.role(requested.role)
+    if requested.namespaces and requested.role != SUBSCRIBER:
+        raise Permanent(
+            "UnknownRole", f"{requested.role} takes no namespaces: connect as subscriber.<namespace>"
+        )
 
 
-def _not_permitted(account: Account, question: Question) -> Permanent:
-    where = f"namespace {question.namespace}" if question.namespace else "all namespaces"
-    what = f"{question.resource}.events.paddlepaddle.org"
-    what = f"{what} {question.name}" if question.name else what
+def _not_permitted(account: Account, attributes: ResourceAttributes) -> Permanent:
+    where = f"namespace {attributes.namespace}" if attributes.namespace else "all namespaces"
+    what = f"{attributes.resource}.events.paddlepaddle.org"
+    what = f"{what} {attributes.name}" if attributes.name else what
     return Permanent(
-        "NotPermitted", f"{account.user} may not {question.verb} {what} in {where}: no RBAC rule allows it"
+        "NotPermitted", f"{account.user} may not {attributes.verb} {what} in {where}: no RBAC rule allows it"
     )

@@ -1,7 +1,7 @@
 """The bus's certificates and the key of bus-auth, kept in Secrets that the chart creates without data.
 
-Helm makes other keys at each rendering where it sees no cluster (`helm template`, Argo CD). So bus-auth makes
-them, once.
+Without access to the cluster (`helm template`, Argo CD), Helm would make new keys at each rendering. So
+bus-auth makes them, once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _has_key(files: Files) -> bool:
 
 
 class Certificates:
-    """Makes what the Secrets do not have, and copies this service's own files to its folder.
+    """Makes the missing data of the Secrets, and copies this service's own files to its folder.
 
     Args:
         namespace: where the release and its Secrets are.
@@ -61,15 +61,16 @@ class Certificates:
         self._folder, self._clock = folder, clock
 
     async def begin(self) -> None:
-        """Have the files in the folder.
+        """Write the files to the folder.
 
         Raises:
-            PaddlewheelError: no answer of the API server, or an unreadable Secret, and no file is there yet.
+            PaddlewheelError: the API server does not answer, or a Secret is unreadable, and the folder has no
+                files yet.
         """
         try:
             await self._update()
         except PaddlewheelError as error:
-            # They outlive the container: a start while the API server is away uses the files before.
+            # The files outlive the container, so it can start while the API server is away.
             if not (self._folder / KEY).exists():
                 raise
             log.warning("the bus's certificates cannot be checked", why=str(error))
@@ -97,7 +98,7 @@ class Certificates:
         found = await self._kept_key("nats-ca", lambda: make_authority(now))
         if is_lasting(found, now):
             return found
-        log.warning("the authority of the bus is renewed: copies of ConfigMap bus-ca must be, too")
+        log.warning("the bus's authority is renewed: replace all copies of ConfigMap bus-ca")
         # Another replica may be faster.
         return await self._kept_key(
             "nats-ca", lambda: renew_authority(found, now), lambda files: _has_key(files) and files != found
@@ -106,7 +107,7 @@ class Certificates:
     async def _kept_key(
         self, name: str, make: Callable[[], Files], is_good: Callable[[Files], bool] = _has_key
     ) -> Files:
-        """The Secret's files. Unreadable ones are not replaced: what they signed would be worth nothing."""
+        """The Secret's files. Unreadable ones are kept: what they signed would become invalid."""
         files = await self._kept(name, is_good, make)
         with self._readable(name):
             check_readable(files)
@@ -118,9 +119,9 @@ class Certificates:
         try:
             yield
         except ValueError as error:
-            remedy = "restore it, or remove its data: bus-auth then makes another"
+            fix = "restore it, or remove its data: bus-auth then makes another"
             raise Permanent(
-                "BusSecretUnreadable", f"Secret {self._namespace}/{name}: {error}; {remedy}"
+                "BusSecretUnreadable", f"Secret {self._namespace}/{name}: {error}; {fix}"
             ) from error
 
     async def _kept(self, name: str, is_good: Callable[[Files], bool], make: Callable[[], Files]) -> Files:
@@ -130,7 +131,7 @@ class Certificates:
             files = {file: base64.b64decode(text) for file, text in (found.get("data") or {}).items()}
             if is_good(files):
                 return files
-            # All that is signed is signed with the authority's key.
+            # Only the authority's key signs, so only that Secret can be unreadable here.
             with self._readable("nats-ca"):
                 made = make()
             try:
@@ -143,10 +144,10 @@ class Certificates:
             return made
 
     async def _keep_server(self, authority: Files, now: datetime) -> None:
-        """Have a certificate with at least the names of the servers.
+        """Make a certificate when there is none with at least the names of the servers.
 
-        A certificate for a further name keeps the names before, until it is renewed. Otherwise two replicas
-        with different names, while an update replaces one, would issue certificates against each other.
+        A certificate for a new name keeps the former names until it is renewed. Otherwise two replicas with
+        different names, during an update, would replace each other's certificates without end.
         """
         names: Sequence[str] = ()
 
@@ -160,7 +161,7 @@ class Certificates:
         await self._kept("nats-tls-server", is_good, lambda: make_server(authority, names, now))
 
     async def _publish(self, authority: bytes) -> None:
-        """The authority's certificate, by which clients know the servers."""
+        """Write the authority's certificate, by which clients verify the servers, to the ConfigMap."""
         data = {AUTHORITY: authority.decode()}
         while True:
             found = await self._cluster.get(CONFIG_MAPS, Key(self._namespace, "bus-ca"))
@@ -171,17 +172,17 @@ class Certificates:
                 return await self._fill(CONFIG_MAPS, found, data)
 
     async def _fill(self, resource: Resource, found: Object, data: Mapping[str, str]) -> None:
-        """Raises Conflict when the object has changed since."""
+        """Write data to an object that was read. Raises Conflict when it has changed since."""
         key = Key(self._namespace, found["metadata"]["name"])
         metadata: dict[str, Any] = {"resourceVersion": found["metadata"]["resourceVersion"]}
         if not found.get("data"):
-            # Data without it are of an earlier release of the chart, which must go on rendering them.
+            # Data without the annotation are rendered by the chart, as in earlier releases, and stay so.
             metadata["annotations"] = {MADE_BY: "bus-auth"}
         await self._cluster.patch(resource, key, {"metadata": metadata, "data": dict(data)})
-        log.info("an object of the bus has been filled", kind=resource.kind, name=key.name)
+        log.info("bus-auth has written the data of an object", kind=resource.kind, name=key.name)
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Only when it differs: other tasks look whether the file has changed."""
+    """Write a file only when its content differs: other tasks check whether the file has changed."""
     if not file.exists() or file.read_bytes() != content:
         replace_file(file, content, 0o600)

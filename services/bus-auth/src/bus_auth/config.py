@@ -9,7 +9,6 @@ from pydantic_settings import SettingsConfigDict
 
 from paddlewheel.bus.admin.services import DeclaredServices
 from paddlewheel.bus.installer import TeamSettings
-from paddlewheel.contracts.bus_tokens import AUDIENCE
 from paddlewheel.core.settings import ProcessSettings
 
 
@@ -22,19 +21,17 @@ class Settings(ProcessSettings):
     nats_tls_dir: Path | None = None
     """Folder with ca.crt."""
     key_file: Path
-    """Ed25519 key in PEM, with which what is granted is signed."""
+    """Ed25519 key in PEM, which signs the rights of clients."""
     server_names: tuple[str, ...] = ()
     """JSON: DNS names of the servers. bus-auth makes their certificate and its own key, unless this is ()."""
-    audience: str = Field(default=AUDIENCE, min_length=1)
-    """For which clients' tokens must have been made."""
     lifetime: int = Field(default=1800, ge=5, le=3000)
-    """Seconds until a client is disconnected and must show a fresh token."""
+    """Seconds until a client is disconnected and must connect with a new token."""
     teams: tuple[TeamSettings, ...] = ()
     """JSON: the teams of subscribers, `[{"name": ..., "namespaces": [...]}]`."""
     services: DeclaredServices = ()
-    """Services of others, as bus-installer has them."""
+    """Declared services, the same as those of bus-installer."""
     kubeconfig: str | None = None
     """Path; None means KUBECONFIG, then the pod's service account."""
     pod_name: str = "bus-auth"
     pod_namespace: str = "paddle-system"
-    """Namespace of the release, in which roles of the bus are granted."""
+    """Namespace of the release, in which RBAC grants the roles of the bus."""

@@ -1,4 +1,4 @@
-"""A new key: it must reach this process and the servers, which have its public half, one after the other."""
+"""Detects a new key of bus-auth, which this process and the servers load one after the other."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent
 from paddlewheel.core.library_logging import LibraryLogger
 
-REMEDY = "restart the NATS servers and bus-auth: kubectl rollout restart statefulset/nats deployment/bus-auth"
+FIX = "restart the NATS servers and bus-auth: kubectl rollout restart statefulset/nats deployment/bus-auth"
 
 log = LibraryLogger(__name__)
 
 
 class Servers(Protocol):
-    """What shows which key the servers have."""
+    """The connection to the servers, which shows which key they have."""
 
     async def use_another_key(self) -> bool:
-        """Whether they do not let this process in any more, or ask with another key."""
+        """Whether the servers refuse this process, or encrypt requests for another key."""
         ...
 
 
 class KeyWatch:
-    """The key in use, and the file that it was read from.
+    """Compares the key in use with the file that it was read from.
 
-    The key in use stays so while the servers have it: clients are let in, whichever of the two gets the new
-    one first. When the servers have it, this process must start again.
+    This process continues with the former key until the servers have the new one, so clients are accepted
+    whichever of the two gets it first. Then this process must start again.
     """
 
     def __init__(self, file: Path, key: CalloutKey, servers: Servers, clock: Clock) -> None:
@@ -36,26 +36,27 @@ class KeyWatch:
         self._changed = False
 
     async def run(self) -> None:
-        """Until cancelled. Raises Permanent when the file has the servers' key, and this process has not."""
+        """Watch until cancelled. Raises Permanent when the file and the servers have a new key."""
         while True:
             await self._clock.sleep(KEY_FILE_CHECK_INTERVAL_SECONDS)
-            self._look()
+            self._check_file()
             if self._changed and await self._servers.use_another_key():
                 raise Permanent(
-                    "KeyReplaced", f"{self._file} has another key than at the start; starting again"
+                    "KeyReplaced",
+                    f"{self._file} has another key than at the start: bus-auth ends, to start again with it",
                 )
 
     async def is_current(self) -> bool | str:
-        """For readiness."""
-        return not self._changed or f"the key in {self._file} is another than the one in use: {REMEDY}"
+        """Whether the file has the key in use, or the reason why not; for the readiness probe."""
+        return not self._changed or f"{self._file} has another key than the one in use: {FIX}"
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         try:
             changed = CalloutKey(self._file).public.user != self._key.public.user
         except Permanent as error:
-            # It may be half written; a next start would say so.
+            # The file may be partly written. If it stays unreadable, the next start fails with this error.
             log.warning("the key file cannot be read", why=str(error))
             return
         if changed and not self._changed:
-            log.warning("the key file has changed; the key before is used for now", remedy=REMEDY)
+            log.warning("the key file has changed; bus-auth continues with the former key", fix=FIX)
         self._changed = changed

@@ -13,10 +13,10 @@ NAMES = ("paddlewheel_bus_auth_requests", "paddlewheel_bus_auth_authority_end")
 
 
 class Metrics:
-    """A counter of connections, and the end of the authority.
+    """A counter of connections, and the time at which the authority's certificate ends.
 
     Args:
-        authority: the file with its certificate.
+        authority: the file with that certificate.
     """
 
     def __init__(self, meter: Meter, authority: Path) -> None:
@@ -27,7 +27,7 @@ class Metrics:
             description="Unix time at which the certificate of the bus's authority ends",
         )
         self._requests = meter.create_counter(
-            NAMES[0], description="Connections by outcome: granted, or why not"
+            NAMES[0], description="Connections by outcome: granted, or the reason of the refusal"
         )
 
     def answered(self, outcome: str) -> None:
@@ -36,7 +36,7 @@ class Metrics:
 
 
 def _end_of(authority: Path) -> Iterable[Observation]:
-    """Nothing while the file is missing or unreadable."""
+    """The end of the certificate in Unix time; no value while the file is missing or unreadable."""
     try:
         return (Observation(first_end(authority.read_bytes()).timestamp()),)
     except (OSError, ValueError):

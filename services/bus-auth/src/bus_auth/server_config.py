@@ -1,7 +1,7 @@
 """The configuration of the NATS server in its pod: written before it starts, and reloaded when it changes.
 
-The server reads accounts, a larger store and its certificate again without losing a connection. The chart's
-configuration and certificates are mounted files, which the kubelet replaces.
+A reload of accounts, a larger store or a certificate loses no connection. The chart's configuration and
+certificates are mounted files, which the kubelet replaces.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 PROGRAM = "nats-server"
 CONFIG, KEYS, PID = "nats.conf", "keys.conf", "nats.pid"
-"""Files in the folder of the server: its configuration, what that includes, and what the server writes."""
+"""Files in the folder of the server: its configuration, the keys that this includes, and its process id."""
 
 _STORE = re.compile(r'^(\s*max_(memory|file)_store: )"(\d+)([KMGT])"$', re.MULTILINE)
 _RUNNING_STORE = {"memory": "max_memory", "file": "max_storage"}
-"""A store in the configuration, and its name in what the server reports."""
+"""The name of a store in the configuration, and in the server's report."""
 
 log = LibraryLogger(__name__)
 
@@ -79,18 +79,18 @@ class ServerConfig:
         self._monitor, self._clock = monitor, clock
         self._loaded: Content | None = None
         self.is_loaded = False
-        """The last update found that the server has its files, or is not running."""
+        """Whether the server had loaded its files, or was not running, at the last update."""
 
     @property
     def has_files(self) -> bool:
-        """The server can start, or runs already: a reloader that starts again must not end it."""
+        """Whether the server has a configuration, and may be running."""
         return (self._folder / CONFIG).exists()
 
     async def update(self) -> bool:
         """Write what has changed, and have a running server load it.
 
         Returns:
-            False when the server has not loaded it, or does not say so. True when no server runs: it reads
+            False when the server has not loaded it, or does not report. True when no server runs: it reads
             the files when it starts.
 
         Raises:
@@ -106,17 +106,17 @@ class ServerConfig:
     async def _update(self, wanted: Content) -> bool:
         if wanted == self._loaded:
             return True
-        # The files may become these of a configuration that the server refuses.
+        # The server may refuse the new files.
         self._loaded = None
         server = await self._monitor()
         self._write(wanted, server)
         if server is None:
-            return not self._is_silent()
+            return not self._runs_without_report()
         if not await self._load(wanted, server):
             log.error(
                 "the server did not load its new configuration, so removed teams, members and namespaces"
                 " still have access; the log of container nats contains the reason",
-                remedy="correct the values, or: kubectl rollout restart statefulset/nats",
+                fix="correct the values, or: kubectl rollout restart statefulset/nats",
             )
             return False
         self._loaded = wanted
@@ -124,16 +124,18 @@ class ServerConfig:
 
     def _write(self, wanted: Content, server: Mapping[str, Any] | None) -> None:
         text = keep_store(wanted.config, server) if server else wanted.config
-        # The server reads the configuration first, and the keys by it. The tag comes with the last file.
+        # The configuration is written last, because it contains the tag and includes the keys.
         for name, content in ((KEYS, wanted.keys), (CONFIG, f'{text}\nserver_tags: ["{wanted.tag}"]\n')):
             file = self._folder / name
             if not file.exists() or file.read_text() != content:
                 replace_file(file, content.encode())
 
     async def _load(self, wanted: Content, server: Mapping[str, Any]) -> bool:
-        """Whether the server has loaded the files, now or before. It then loads them again, since an
-        account that a reload adds gets no messages from other accounts until the next reload. That may be
-        missing from before a crash, too."""
+        """Have the server load the files; returns whether it has.
+
+        A server that has loaded them is signalled again: an account that a reload adds receives no messages
+        of other accounts until the next reload, and this process may have crashed before that.
+        """
         if _has(server, wanted):
             self._signal()
             return True
@@ -146,18 +148,18 @@ class ServerConfig:
                 return True
         return False
 
-    def _is_silent(self) -> bool:
-        """The server runs, but its monitor does not answer. It gets no signal: one that starts would end."""
-        is_silent = self._process() is not None
-        if is_silent:
+    def _runs_without_report(self) -> bool:
+        """Whether the server runs and its monitor does not answer. A signal could end it."""
+        is_running = self._process() is not None
+        if is_running:
             log.warning("the server runs, but does not report its configuration")
-        return is_silent
+        return is_running
 
     def _signal(self) -> None:
         if (pid := self._process()) is not None:
             os.kill(pid, signal.SIGHUP)
         else:
-            log.warning("the server's process is not found")
+            log.warning("the server's process is not found, so it gets no signal to reload")
 
     def _process(self) -> int | None:
         try:
@@ -172,15 +174,13 @@ def _has(server: Mapping[str, Any] | None, wanted: Content) -> bool:
 
 
 def _name_of(pid: int) -> str:
-    """The program of a process; the file may be of a server that has ended. Raises OSError."""
+    """The program of a process: the server may have ended. Raises OSError."""
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def keep_store(config: str, server: Mapping[str, Any]) -> str:
-    """The configuration, with stores at least as large as those of the running server.
-
-    A server refuses to make its store smaller, and all other changes with it. A new pod has the smaller one.
-    """
+    """The configuration, with stores at least as large as those of the running server. A server refuses a
+    configuration with a smaller store as a whole. A new pod has the smaller store."""
     running = (server.get("jetstream") or {}).get("config") or {}
 
     def kept(match: re.Match[str]) -> str:

@@ -1,8 +1,8 @@
 """The part of the NATS server's HTTP monitor that every pod may read.
 
-The monitor asks for no login and names all clients with their addresses and subjects. So it listens on
-loopback, and the container beside the server answers the probes of the kubelet, and reports to the services
-whether acknowledged messages are on disk, and whether the server has loaded its configuration.
+The monitor needs no login and lists all clients with their addresses and subjects, so it listens on loopback.
+The container beside the server answers the probes of the kubelet, and reports to the services whether
+acknowledged messages are on disk and whether the server has loaded its configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PUBLIC = ("sync_always", "sync_interval")
 
 
 def routes(monitor: str, is_loaded: Callable[[], bool]) -> Iterable[web.RouteDef]:
-    """`/healthz` and `/readyz` of the server, and those fields at the path where a server has its state.
+    """`/healthz` and `/readyz` of the server, and `/varz` with the public fields only.
 
     Args:
         monitor: address of the server's monitor.

@@ -15,8 +15,8 @@ async def connect(access: Access | str, *, name: str, wait: bool = True) -> Bus:
 
     Args:
         access: how to connect; a plain URL means `Access(url)`.
-        name: of the client, shown in the server's monitoring.
-        wait: for the server, some seconds; False leaves that to the first call.
+        name: the client's name in the server's monitoring.
+        wait: wait some seconds for the server; False means that the first call waits.
     """
     bus = NatsBus(access, name=name)
     if wait:

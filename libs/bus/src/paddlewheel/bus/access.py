@@ -26,27 +26,28 @@ class Access:
         url: `nats://host:port` or `tls://...`; several joined by commas.
         creds_file: path of a NATS credentials file, or of a file with the seed of an nkey, "" = none.
         tls_dir: folder with `ca.crt`, which is read for each connection; "" = no TLS.
-        token_file: path of a projected service-account token, with which the server lets one in as `role`;
-            "" = none. Read again at every connection: the kubelet renews it.
-        nkey_seed: of a user that the server's configuration names by its public key, "" = none.
+        token_file: path of a projected service-account token, by which the server accepts the client as
+            `role`; "" = none. It is read again at every connection, because the kubelet renews it.
+        nkey_seed: seed of the nkey of a user in the server's configuration, "" = none.
         tls_hostname: name the server's certificate must carry, "" = the host of `url`.
-        replicas: of every stream, 1, 3 or 5.
+        replicas: number of replicas of every stream, 1, 3 or 5.
         profile: `production` refuses a server that may lose acknowledged messages, `development` logs it.
         monitor_url: the server's HTTP monitor (`http://host:8222`), several joined by commas; "" = the
             server's durability is not known.
-        streams: `make` creates and corrects streams and services' durables, as only the installer may where
-            there are permissions; `check` waits until they exist and reports how they differ; `assume` does
+        streams: `make` creates and corrects streams and services' durables; on a server with permissions only
+            the installer may. `check` waits until they exist and reports how they differ; `assume` does
             neither.
-        reads: what is not settled: through ephemeral `consumers`, or `directly`, without a right to make any.
-        teams: of subscribers, for whom whoever makes streams makes copies too.
-        services: of others, whose streams and durables belong to the bus as ours do.
-        limits: stream name to what whoever makes it gives it beyond its declaration.
-        inbox_prefix: of the subjects of replies, "" = `_INBOX`.
-        namespaces: only live facts of these namespaces are read, and nothing is asked for; () = a client that
-            may do more.
+        reads: how messages without a durable are read: through ephemeral `consumers`, or `directly` with
+            direct gets, which need no right to create a consumer.
+        teams: teams of subscribers; with `make`, each gets copies of the streams of facts.
+        services: services of other projects, with their own streams and durables.
+        limits: stream name to the limits that `make` gives it beyond its declaration.
+        inbox_prefix: prefix of the subjects of replies, "" = `_INBOX`.
+        namespaces: the client only subscribes to live facts of these namespaces and makes no requests; () = a
+            client that may do more.
         ends_with_wrong_certificate: calls raise Permanent when the server has a wrong certificate.
             Services wait, because their files may be replaced.
-        role: whose permissions the connection has, for log and error messages.
+        role: the role whose permissions the connection has, for log and error messages.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""How commands are served and replies collected, whatever carries them."""
+"""Serving commands and collecting replies, independent of the transport."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
 MAX_BYTES: Final = 64 * 1024
-"""Of a command, and of an answer."""
+"""The largest size of a command or of an answer."""
 AT_ONCE: Final = 8
-"""Commands one replica works on at the same time; more are refused."""
-PROGRESS_EVERY: Final = 0.5
-"""Seconds between two progress replies of a replica at work."""
+"""Commands that one replica runs at the same time; further ones are refused."""
+PROGRESS_INTERVAL_SECONDS: Final = 0.5
+"""Seconds between two progress replies of a replica that runs a command."""
 
 REPLICA: Final = "Pw-Replica"
 STATE: Final = "Pw-State"
@@ -30,7 +30,7 @@ log = LibraryLogger(__name__)
 
 @dataclass(frozen=True)
 class Reply:
-    """One message on the way back. `replica` identifies one replica's work on one command."""
+    """One reply to a command. `replica` identifies one replica's run of one command."""
 
     replica: str
     state: str
@@ -42,7 +42,7 @@ class Reply:
 
 
 def read_reply(headers: Mapping[str, str], body: bytes) -> Reply | None:
-    """None for a message that is not a reply of ours."""
+    """The reply in a message; None when the message is not a reply to a command."""
     if not headers.get(REPLICA) or headers.get(STATE) not in (WORKING, DONE, FAILED):
         return None
     return Reply(headers[REPLICA], headers[STATE], body)
@@ -55,11 +55,11 @@ Send = Callable[[Reply], Awaitable[None]]
 def check_command(subject: str, data: bytes) -> None:
     """Raises Permanent for a command that is too large."""
     if len(data) > MAX_BYTES:
-        raise Permanent("TooLarge", f"{subject}: {len(data)} bytes, a command has {MAX_BYTES} at most")
+        raise Permanent("TooLarge", f"{subject}: {len(data)} bytes, a command may have at most {MAX_BYTES}")
 
 
 class CommandServer:
-    """One replica's work on the commands of one subject."""
+    """Runs the commands of one subject in this replica."""
 
     def __init__(self, subject: str, handler: CommandHandler, clock: Clock) -> None:
         self._subject = subject
@@ -74,14 +74,14 @@ class CommandServer:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Cancel what is running; its requesters will miss the progress replies."""
+        """Cancel running commands; their requesters stop waiting when progress replies are missing."""
         await end(*self._tasks)
 
     async def _serve(self, data: bytes, send: Send, *, is_full: bool) -> None:
         replica = uuid4().hex
         if is_full:
-            return await send(Reply(replica, FAILED, b"Busy: too many commands at once, ask again later"))
-        # Before the work starts: it may block this process.
+            return await send(Reply(replica, FAILED, b"Busy: too many commands at once, try again later"))
+        # Before the handler starts, because it may block this process.
         await send(Reply(replica, WORKING))
         progress = asyncio.create_task(self._report_progress(replica, send))
         try:
@@ -92,7 +92,7 @@ class CommandServer:
 
     async def _report_progress(self, replica: str, send: Send) -> None:
         while True:
-            await self._clock.sleep(PROGRESS_EVERY)
+            await self._clock.sleep(PROGRESS_INTERVAL_SECONDS)
             await send(Reply(replica, WORKING))
 
     async def _run(self, replica: str, data: bytes) -> Reply:
@@ -100,7 +100,7 @@ class CommandServer:
             body = await self._handler(data)
             if len(body) > MAX_BYTES:
                 raise Permanent(
-                    "TooLarge", f"the answer has {len(body)} bytes, at most {MAX_BYTES} can be sent"
+                    "TooLarge", f"the answer has {len(body)} bytes, an answer may have at most {MAX_BYTES}"
                 )
         except PaddlewheelError as error:
             log.warning("command failed", subject=self._subject, error=str(error))
@@ -120,20 +120,20 @@ class ReplyCollector:
         self._latest: dict[str, tuple[float, Reply]] = {}
 
     def take(self, reply: Reply, now: float) -> None:
-        """A replica has started, reports progress, or has ended."""
+        """Record a reply that arrived at `now`: a replica started, reports progress, or ended."""
         self._latest[reply.replica] = (now, reply)
 
     def left(self, now: float) -> float:
-        """Seconds left to wait for the next reply; 0 or less = it is over."""
+        """Seconds left to wait for the next reply; 0 or less = stop waiting."""
         at_work = (arrived for arrived, reply in self._latest.values() if reply.state == WORKING)
         return max((self._started, *at_work)) + self._within - now
 
     def answers(self) -> list[bytes]:
-        """Once it is over. Raises Retry when a replica failed or stopped reporting."""
+        """The answers of all replicas. Raises Retry when a replica failed or stopped reporting."""
         replies = [reply for _, reply in self._latest.values()]
         failed = [r for r in replies if r.state != DONE]
         if failed:
-            first = failed[0].body.decode(errors="replace") or "it stopped reporting"
+            first = failed[0].body.decode(errors="replace") or "a replica stopped reporting progress"
             raise Retry("CommandFailed", f"{len(failed)} of {len(replies)} replicas did not succeed: {first}")
         return [r.body for r in replies]
 
@@ -145,7 +145,7 @@ Replies = asyncio.Queue[Reply | Retry | None]
 async def gather(replies: Replies, within: float, clock: Clock) -> list[bytes]:
     """Wait for the replies of all replicas. Raises Retry."""
     gathering = ReplyCollector(within, clock.monotonic())
-    # What has arrived counts, however late this process reads it.
+    # A reply that has arrived counts, even if this process reads it late.
     while (left := gathering.left(clock.monotonic())) > 0 or not replies.empty():
         try:
             async with asyncio.timeout(max(left, 0)):

@@ -33,20 +33,19 @@ class DeadLetter:
 
 
 class DeadLetterBox(Protocol):
-    """Messages that no handler could handle, until they are replayed or dropped.
-
-    Streams `PW_DLQ` and, on their way back, `PW_REPLAY`.
-    """
+    """Messages that no handler could handle, until they are replayed or dropped. Stream `PW_DLQ` stores them,
+    and `PW_REPLAY` stores replayed ones until a consumer has ended them."""
 
     def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
-        """Yield those stored now, oldest first, and end; None = of all durables.
+        """Yield the letters that are stored now, oldest first; `durable` None = of all durables.
 
-        Holds one in memory at a time. Waits for a server that restarts; raises Unavailable when it does not.
+        Holds one letter in memory at a time. Waits for a server that restarts, and raises Unavailable when it
+        does not come back.
         """
         ...
 
     async def get(self, sequence: int) -> DeadLetter:
-        """Raises NotFound or Retry."""
+        """The letter. Raises NotFound or Retry."""
         ...
 
     async def replay(self, sequence: int) -> None:
@@ -56,9 +55,9 @@ class DeadLetterBox(Protocol):
         is parked again when it fails again. Called twice, or again after a crash, it is replayed once.
 
         Raises:
-            NotFound: it is not stored (any more).
-            Permanent: `NoSuchDurable` no consumer would receive it; `LetterCut` its data are incomplete.
-            Retry: the bus does not answer, or has no room; the letter is kept.
+            NotFound: the letter is not stored.
+            Permanent: `NoSuchDurable`: no consumer would receive it; `LetterCut`: its data are incomplete.
+            Retry: the bus does not answer, or is full; the letter is kept.
         """
         ...
 

@@ -1,7 +1,8 @@
-"""`python -m paddlewheel.bus.installer`: makes the streams and durables of the bus, and keeps them.
+"""`python -m paddlewheel.bus.installer`: makes the streams and durables of the bus, and keeps them as
+declared.
 
-The only program that may: it runs apart from the services, whose credentials can then change nothing. It goes
-on after the first time: streams return after a server lost its disk, and follow when servers are added.
+Only this program has the permissions for that; those of the services can change no stream. It runs all the
+time: it makes streams again after a server lost its disk, and gives them replicas when servers are added.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RETRY_INTERVAL_SECONDS = 1.0
 log = LibraryLogger(__name__)
 
 Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
-"""A name, never a wildcard of subjects."""
+"""The name of a namespace. A wildcard of subjects does not match."""
 
 
 class TeamSettings(BaseModel):
@@ -74,11 +75,11 @@ class Settings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="BUS_INSTALLER_", frozen=True, extra="ignore")
 
     every: float = Field(default=5.0, gt=0)
-    """Seconds between checks that everything is still there."""
+    """Seconds between checks that everything exists."""
     teams: tuple[TeamSettings, ...] = ()
     """Teams of subscribers, as JSON: `[{"name": "team-a", "namespaces": ["a"]}]`; no namespaces means all."""
     services: DeclaredServices = ()
-    """Services of others, whose streams and durables it makes, too."""
+    """Declared services; the installer makes their streams and durables, too."""
     streams: dict[str, StreamSettings] = Field(default_factory=dict)
     """Streams that keep more than declared, as JSON: `{"PW_JOBS": {"maxBytes": "1Gi", "maxAge": "30d"}}`."""
 
@@ -88,17 +89,17 @@ class Installer:
 
     def __init__(self, bus: NatsBus) -> None:
         self._bus = bus
-        self._trouble = "not tried yet"
+        self._trouble = "the first check has not ended"
 
     async def run(self, every: float, stop: asyncio.Event) -> None:
-        """Install, and again every `every` seconds, until `stop`."""
+        """Install every `every` seconds until `stop`."""
         while not stop.is_set():
             await self._install()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), RETRY_INTERVAL_SECONDS if self._trouble else every)
 
     async def is_done(self) -> bool:
-        """Everything was in place when it last looked."""
+        """Whether everything existed at the last check."""
         return not self._trouble
 
     async def _install(self) -> None:

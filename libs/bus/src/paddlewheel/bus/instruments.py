@@ -32,7 +32,7 @@ Ending = Literal["acked", "retried", "parked", "unknown"]
 
 
 class Instruments:
-    """What the bus measures with."""
+    """The counters, gauges and spans of the bus."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Instruments:
                 lambda _: [Observation(seconds, {"durable": name}) for name, seconds in longest().items()]
             ],
             unit="s",
-            description="age of the oldest handler at work, by durable",
+            description="age of the oldest running handler, by durable",
         )
         meter.create_observable_gauge(
             DURABLE_LAG,
@@ -72,12 +72,12 @@ class Instruments:
         meter.create_observable_gauge(
             MIRROR_LAG,
             callbacks=[lambda _: [Observation(each.lag, _place(each)) for each in mirrors()]],
-            description="facts that a team's copy of a stream is still to get",
+            description="facts that have not arrived in a team's copy of a stream",
         )
         meter.create_observable_gauge(
             MIRROR_BROKEN,
             callbacks=[lambda _: [Observation(int(bool(each.trouble)), _place(each)) for each in mirrors()]],
-            description="1 when a team's copy of a stream gets no more facts",
+            description="1 when no facts arrive in a team's copy of a stream",
         )
 
         meter.create_observable_gauge(
@@ -90,7 +90,7 @@ class Instruments:
 
     @contextmanager
     def publishing(self, stream: str) -> Iterator[None]:
-        """Count one event as stored, full (the stream has no room), failed (may be retried) or refused."""
+        """Count one event as stored, full (the stream is full), failed (may be retried) or refused."""
         outcome = "stored"
         try:
             yield
@@ -104,12 +104,12 @@ class Instruments:
             self._published.add(1, {"stream": stream, "outcome": outcome})
 
     def settled(self, durable: str, ending: Ending) -> None:
-        """One attempt of one message ended this way."""
+        """Count one attempt at one message that ended this way."""
         self._settled.add(1, {"durable": durable, "ending": ending})
 
     @contextmanager
     def stopped(self, durable: str) -> Iterator[None]:
-        """A consumer has stopped because of its dead letters."""
+        """Count a consumer as stopped because of its dead letters, within the block."""
         self._stopped.add(1, {"durable": durable})
         try:
             yield
@@ -118,7 +118,7 @@ class Instruments:
 
     @contextmanager
     def handling(self, durable: str, traceparent: str) -> Iterator[None]:
-        """A handler's span, in the trace of the publisher."""
+        """The span of a handler, in the trace of the publisher."""
         parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
         attributes = {"durable": durable}
         with self._tracer.start_as_current_span(

@@ -1,11 +1,11 @@
-"""Headers by which what is stored says that something is over, or at which revision it is written."""
+"""Headers of stored messages that mark a deletion, or name the revision that a write replaces."""
 
 from __future__ import annotations
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-"""The revision of what a message takes the place of."""
+"""The revision of the message that a write replaces."""
 OPERATION = "KV-Operation"
 DELETED = {OPERATION: "DEL", "Nats-TTL": "1h"}
-"""A deletion leaves a marker for watchers, in place of the value (history of one), which expires."""
+"""A deletion stores a marker in place of the value, so that watchers see it. The marker expires."""
 DONE = {"Nats-TTL": "1s"}
-"""An empty message takes the place of a chunk that is done, and goes by itself: agents may remove nothing."""
+"""An empty message replaces a chunk that is done, and expires."""

@@ -1,4 +1,7 @@
-"""What services need of the bus. One contract suite tests `nats.NatsBus` and the test kit's `MemoryBus`."""
+"""The ports of the bus for services.
+
+One contract suite tests `nats.NatsBus` and the test kit's `MemoryBus`.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,10 @@ class Delivery:
 
 
 Handler = Callable[[Delivery], Awaitable[None]]
-"""Return = the effect is durable, ack. `Retry` = attempt again, `Unavailable` as often as it takes
-unless other messages of the consumer are handled meanwhile.
-`Permanent` = park."""
+"""Handles a message. It returns when the effect is durable; the message is then acknowledged.
+
+It raises `Retry` to be called again, or `Permanent` to have the message parked. `Unavailable` does not count
+as an attempt unless other messages of the consumer are handled meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Subscription:
     """A durable pull consumer: fixed name, subject filters, bounds. Streams are named in `bus.streams`.
 
     Args:
-        max_in_flight: messages taken and not yet ended.
-        ack_wait: seconds without a sign of progress after which the server redelivers a message.
+        max_in_flight: messages that are taken and have not ended.
+        ack_wait: seconds without a report of progress after which the server redelivers a message.
         max_attempts: the message is parked after this many.
         max_parked: the consumer stops when it would have to park more within `parked_window` seconds
             (docs/decisions/0011).
@@ -67,11 +71,11 @@ class Publisher(Protocol):
     """Publishes facts."""
 
     async def publish(self, event: Event) -> None:
-        """Return once the stream has stored it (an id that it holds on this subject counts as stored).
+        """Return when the stream has stored the event. An id that it holds on this subject counts as stored.
 
         Raises:
             Unavailable: the bus does not answer.
-            Retry: it refused for now, or another subject's message was stored under this id a moment ago.
+            Retry: the bus refuses it for now, or a message on another subject was just stored with this id.
             Permanent: the event can never be stored (too large, no stream for its subject).
         """
         ...
@@ -90,20 +94,23 @@ class OtherSelection(Permanent):
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read. Streams follow from `subjects`.
+    """The events to read. `subjects` decide which streams are read.
 
     Args:
-        since: stored events from then on; None = those published from now on, even if the bus answers later.
+        since: read stored events from this time on; None = events published after the call, even if the bus
+            answers later.
         follow: False = end when all stored events were read.
-        durable: name under which the server keeps the position in each stream; `since` applies at first only.
-        selection: what is read under that name, in words, for messages.
-        selection_key: the same in a form that never changes, which the server keeps: under one durable name
-            all readers must have the same one, whatever streams they read.
-        open_within: seconds after which an unreachable bus raises Retry; None = wait for it.
-        refine: asked about every event before it is yielded: the subjects to read from that event on, None =
-            the same as before. They select fewer events of the same streams. A durable reader that is opened
-            (again) begins with `subjects`. After a Retry the event is read and asked about again.
-        caught_up: called once, when no stored event is left to be yielded; not with `durable`.
+        durable: name under which the server keeps the position in each stream. `since` applies only when the
+            server has no position under this name.
+        selection: the selection in words, for messages.
+        selection_key: the selection in a form that never changes, which the server keeps. All readers with
+            one durable name must have the same key, even for different streams.
+        open_within: seconds after which an unreachable bus raises Retry; None = wait without a limit.
+        refine: called with every event before it is yielded. It returns the subjects to read after that
+            event, which select fewer events of the same streams; None = no change. A durable reader begins
+            with `subjects` whenever it is opened. After a Retry, `refine` is called with the same event
+            again.
+        caught_up: called once, when all stored events were yielded; not with `durable`.
     """
 
     subjects: tuple[str, ...]
@@ -118,18 +125,18 @@ class Reading:
 
     @property
     def is_live(self) -> bool:
-        """It needs no stored event and no position on the server."""
+        """Whether it needs no stored event and no position on the server."""
         return self.since is None and self.follow and not self.durable
 
 
 class Reader(Protocol):
-    """Reads events without handling them: nothing is parked, what cannot be decoded is skipped and logged."""
+    """Reads events without handling them. Nothing is parked; an unreadable message is skipped and logged."""
 
     def read(self, reading: Reading) -> AsyncGenerator[Delivery, None]:
-        """Yield events, those of one stream in order; stored ones of all streams by time unless durable.
+        """Yield events in the order of their stream, and without `durable` stored ones by time.
 
-        A durable reader acknowledges an event when the next is requested; otherwise it is redelivered to any
-        reader of that name. Readers of one name share the events. Reconnects by itself.
+        A durable reader acknowledges an event when the next is requested. An unacknowledged event is
+        redelivered to any reader of that name: they share the events. Reconnects by itself.
 
         Raises:
             Retry: the bus could not be read within `open_within` seconds.
@@ -143,8 +150,8 @@ class Entry:
     """One key-value entry. `value` is None when the key was deleted.
 
     Args:
-        is_stored: given by a listing of what there is, also by that of a watch at its beginning and after a
-            lost connection: when it was written is not known.
+        is_stored: it was found by a listing, which also begins a watch and follows a lost connection. So it
+            may have been written at any time before.
     """
 
     key: str
@@ -173,7 +180,7 @@ class KeyValue(Protocol):
         ...
 
     async def delete(self, key: str) -> None:
-        """Idempotent."""
+        """Delete the key; idempotent."""
         ...
 
     async def entries(self, pattern: str) -> list[Entry]:
@@ -189,14 +196,14 @@ class KeyValue(Protocol):
 
 
 class WorkStore(Protocol):
-    """Chunks of data-plane work, each on a subject of its own, which names it. Stream `PW_WORK`."""
+    """Chunks of work for agents in stream `PW_WORK`. Each chunk has a subject of its own, which names it."""
 
     async def put(self, subject: str, data: bytes) -> None:
-        """Return once stored, in place of what the subject had. Raises Retry or Permanent."""
+        """Store a chunk in place of the former one of the subject. Raises Retry or Permanent."""
         ...
 
     async def get(self, subject: str) -> bytes | None:
-        """The chunk; None when there is none, or none yet on the replica that answers. Raises Retry."""
+        """The chunk; None when the replica that answers has none, and it may lag behind. Raises Retry."""
         ...
 
     async def drop(self, subject: str) -> None:
@@ -209,11 +216,11 @@ class WorkStore(Protocol):
 
 
 class FactHistory(Protocol):
-    """What the streams hold, without reading them."""
+    """Lookups in the streams, without reading them."""
 
     @property
     def epoch(self) -> int:
-        """Changes with every lost connection: a stream seen before may have been lost since."""
+        """A number that changes with every lost connection, after which a stream may have been lost."""
         ...
 
     async def last(self, subject: str) -> RawMessage | None:
@@ -226,38 +233,33 @@ class FactHistory(Protocol):
         ...
 
     async def whole_since(self, stream: str) -> datetime | None:
-        """When the stream was created; None once messages were removed, for age, size or by hand.
-
-        A whole stream has never held what it does not hold now. Raises Retry.
-        """
+        """When the stream was created; None if messages were removed from it, by age, by size or by hand. A
+        stream from which nothing was removed holds every message that it ever held. Raises Retry."""
         ...
 
 
 CommandHandler = Callable[[bytes], Awaitable[bytes]]
-"""Runs one command and returns the answer. Whatever it raises is answered as an error."""
+"""Runs one command and returns the answer. An exception is answered as an error."""
 
 
 class Commands(Protocol):
-    """Commands to services: not stored, received by every live replica, each of which answers."""
+    """Commands to services. They are not stored; every live replica receives them and answers."""
 
     async def answer(self, subject: str, handler: CommandHandler) -> None:
-        """Answer the commands on a subject until cancelled, a few at once; reconnects by itself.
-
-        A requester gets a progress reply at once and every half second. An error is logged here, once, and
-        answered as one.
-        """
+        """Answer the commands on a subject until cancelled, a few at once; reconnects by itself. A requester
+        receives a progress reply at once and every half second. An error is logged once, and answered."""
         ...
 
     async def ask_all(self, subject: str, data: bytes, *, within: float = 2.0) -> list[bytes]:
-        """The answers of all replicas, [] when there is none.
+        """The answers of all replicas; [] when there is no replica.
 
         Args:
-            within: seconds in which replicas must reply; those at work are waited for as long as they report
-                progress at least this often.
+            within: seconds in which replicas must reply. A replica that runs the command is waited for while
+                it reports progress at least this often.
 
         Raises:
             Unavailable: the bus does not answer.
-            Retry: a replica failed or stopped reporting; the others have done their work.
+            Retry: a replica failed or stopped reporting; the others have run the command.
             Permanent: the command is too large.
         """
         ...
@@ -285,20 +287,20 @@ class Bus(Publisher, Reader, Commands, Protocol):
     def inspect(self) -> Inspector: ...
 
     async def check(self) -> None:
-        """Return when the bus is reachable and its streams exist. Raises Retry, with what went wrong."""
+        """Return when the bus is reachable and its streams exist. Raises Retry, with the reason."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why there is no connection; "" when there is one, or none was tried."""
+        """Why there is no connection; "" when there is one, or when none was tried."""
         ...
 
     async def healthy(self) -> bool:
-        """`check` succeeds, and no consumer of this process has stopped because of its dead letters."""
+        """Whether `check` succeeds and no consumer has stopped because of its dead letters."""
         ...
 
     def late_handlers(self) -> Mapping[str, float]:
-        """Seconds for which the oldest handler has run, by durable, where it is past `handle_within`."""
+        """Durable to the seconds for which its oldest handler has run, if that is past `handle_within`."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Every stream and bucket of the bus, declared in one place, and what may differ on a live server."""
+"""The declarations of all streams and buckets, and their allowed differences on a live server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ BUS_FULL = "BusFull"
 """Reason of the Retry that a full stream with `discard="new"` raises."""
 
 ID_TAKEN = "IdTaken"
-"""Reason of the Retry for a fact whose id a message on another subject has; it passes with the duplicate
-window."""
+"""Reason of the Retry for a fact whose id another subject used within the duplicate window."""
 
 MAX_MESSAGE = 960 * 1024
-"""Bytes of headers and payload the streams take; what is left of NATS's 1 MiB carries dead-letter headers."""
+"""Bytes of headers and payload that the streams take. The rest of NATS's 1 MiB is for dead-letter headers."""
 
 RUNS_BUCKET = "pw_cache_runs"
 NODES_BUCKET = "pw_cache_nodes"
@@ -105,8 +104,11 @@ def _facts(
 
 
 def _lossy(name: str, max_bytes: int, *, max_msg_size: int = MAX_MESSAGE, declaration: int) -> StreamSpec:
-    """The last fact of each object: each one supersedes all before it. It is in memory, since writing to disk
-    would limit the rate, and an object that still works publishes the next one soon."""
+    """A stream of the last fact of each object, each of which replaces all earlier ones.
+
+    It is in memory, because writing to disk would limit the rate. After a loss, a running object publishes
+    the next fact soon.
+    """
     facts = _facts(
         name, max_bytes, _DAY, max_msg_size=max_msg_size, max_msgs_per_subject=1, declaration=declaration
     )
@@ -119,15 +121,16 @@ DATASETS = _facts("DATASETS", 256 * _MIB, declaration=3)
 TRIGGERS = _facts("TRIGGERS", 32 * _MIB, declaration=2)
 MODELS = _facts("MODELS", 64 * _MIB, 365 * _DAY, declaration=3)
 SERVING = _facts("SERVING", 32 * _MIB, declaration=2)
-# Published by others, so bounded in every way: no service can push out the measurements of all others.
+# Published by users' programs: the measurements of one service cannot displace others.
 MEASUREMENTS = _facts(
     "MEASUREMENTS", 64 * _MIB, max_msg_size=8 * 1024, max_msgs_per_subject=256, declaration=3
 )
-# Published by agents: the four facts of one set take an eighth of it at most, and push out no others. A set
-# has up to 1,000 partitions, and a mount of each may be a fact.
+# Published by agents. A set has four subjects, which take at most an eighth of the bytes, so it cannot
+# displace
+# other sets. It has up to 1,000 partitions, each of which may publish a fact about its mount.
 CACHE = _facts("CACHE", 128 * _MIB, _DAY, max_msg_size=4 * 1024, max_msgs_per_subject=1024, declaration=4)
 CACHE_PROGRESS = _lossy("CACHEPROGRESS", 8 * _MIB, max_msg_size=4 * 1024, declaration=2)
-# Notifications of object stores, until a trigger has dealt with them. A store whose notification is refused
+# Notifications of object stores, until a trigger has handled them. A store whose notification is refused
 # sends it again. A source has 64 subjects, so it takes half of the bytes at most, and usually a tenth.
 SOURCES = StreamSpec(
     "PW_SOURCES",
@@ -144,7 +147,7 @@ WORK = StreamSpec(
     "PW_WORK",
     ("pw.work.>",),
     max_bytes=512 * _MIB,
-    # Each chunk has a subject of its own; what is published again takes its place.
+    # Each chunk has a subject of its own; a chunk that is published again replaces the former one.
     max_msgs_per_subject=1,
     # A full stream refuses new chunks; dropping old ones would lose work.
     discard="new",
@@ -157,7 +160,7 @@ DEAD_LETTERS = StreamSpec(
     ("pw.dlq.*",),
     max_bytes=128 * _MIB,
     max_age=30 * _DAY,
-    # A full stream stops the consumers; discarding the oldest would lose messages unseen.
+    # A full stream stops the consumers; discarding the oldest letters would lose messages unnoticed.
     discard="new",
     # A consumer that crashed between parking and acknowledging stores the same letter once.
     duplicate_window=_DAY,
@@ -174,10 +177,10 @@ REPLAYS = StreamSpec(
     max_msg_size=-1,
 )
 RUNS = _bucket(RUNS_BUCKET, 64 * _MIB)
-# Several times what a report has, a message of 1,000 characters included.
+# Several times the size of a report with a message of 1,000 characters.
 NODES = replace(_bucket(NODES_BUCKET, 16 * _MIB, max_msg_size=16 * 1024), declaration=4)
-# Marks of handled events expire, after twice the time that any stream keeps a fact. A full bucket drops the
-# oldest of all triggers, so nothing else is in it. The marks of one namespace take 5 MiB at most.
+# Marks of handled events expire after twice the time for which a stream keeps facts. A full bucket drops the
+# oldest marks of all triggers, so it holds nothing else. The marks of one namespace take at most 5 MiB.
 FIRED = replace(_bucket(TRIGGERS_BUCKET, 64 * _MIB), discard="old", max_age=14 * _DAY)
 # Deferred events and the creators of objects cannot be restored: a full bucket refuses more.
 DEFERRED = replace(_bucket(DEFERRED_BUCKET, 64 * _MIB), max_age=14 * _DAY)
@@ -217,18 +220,20 @@ FIXED = ("retention", "storage")
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that an operator sets beyond the declaration. Bytes and seconds, 0 = as declared."""
+    """Limits that an operator raises above the declaration. Bytes and seconds, 0 = as declared."""
 
     max_bytes: int = 0
     max_age: float = 0.0
 
 
 def enlarged(spec: StreamSpec, limits: Limits) -> StreamSpec:
-    """The stream with these limits. Raises Permanent for less than is declared: others rely on that."""
+    """The stream with these limits. Raises Permanent for a limit below the declared one."""
     changes = {name: value for name, value in vars(limits).items() if value}
     for name, value in changes.items():
         if value < (least := getattr(spec, name)) or not least:
-            raise Permanent("LimitTooSmall", f"{spec.name}: {name}={value:g}, it has at least {least:g}")
+            raise Permanent(
+                "LimitTooSmall", f"{spec.name}: {name}={value:g} is too small: set at least {least:g}"
+            )
     return replace(spec, **changes)
 
 
@@ -241,7 +246,7 @@ class Drift:
 
 
 def find_drift(declared: Mapping[str, object], found: Mapping[str, object]) -> Drift:
-    """Compare field by field; only declared fields count, and what an operator enlarged is no drift."""
+    """Compare the declared fields one by one. A limit that an operator raised is no drift."""
     differing = {
         name: (want, found.get(name))
         for name, want in declared.items()
@@ -287,7 +292,7 @@ def stream_of(subject: str) -> StreamSpec:
 
 
 def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Stream name to those of the subject filters that touch it."""
+    """Stream name to the subject filters that overlap its subjects; other streams are left out."""
     touched = {
         spec.name: tuple(s for s in subjects if any(overlaps(pattern, s) for pattern in spec.subjects))
         for spec in STREAMS
@@ -298,7 +303,7 @@ def streams_under(subjects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 def matches(pattern: str, subject: str) -> bool:
     """NATS matching of one subject by a pattern with `*` and a final `>`."""
     if pattern.endswith(".>") and "*" not in pattern:
-        # The pattern of all streams; every published message passes here.
+        # A fast path for the patterns of streams, which are compared with every published message.
         return subject.startswith(pattern[:-1]) and len(subject) >= len(pattern)
     wanted, given = pattern.split("."), subject.split(".")
     for index, part in enumerate(wanted):
@@ -310,7 +315,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def overlaps(left: str, right: str) -> bool:
-    """Some subject is matched by both patterns."""
+    """Whether some subject is matched by both patterns."""
     for one, other in zip(left.split("."), right.split("."), strict=False):
         if ">" in (one, other):
             return True

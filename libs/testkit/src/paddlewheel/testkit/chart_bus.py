@@ -29,10 +29,10 @@ from paddlewheel.bus.access import Access, StreamDuty
 from paddlewheel.bus.admin.permissions import (
     INSTALLER,
     OPERATOR,
+    OURS,
     SUBSCRIBER,
     inbox_prefix,
     member_of,
-    role_named,
 )
 from paddlewheel.bus.admin.rights import Identity, Watch, rights
 from paddlewheel.bus.admin.services import DeclaredService, DeclaredServices, declared_with
@@ -237,7 +237,7 @@ def _duty_of(role: str) -> StreamDuty:
     """The duty of the program that has this role."""
     if role == INSTALLER:
         return "make"
-    return "check" if role_named(role).waits_for_streams else "assume"
+    return "check" if OURS.role(role).waits_for_streams else "assume"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from paddlewheel.bus.consume.consumer import Consumer, run_consumer
 from paddlewheel.bus.consume.dead_letter_limit import DeadLetterLimitError
 from paddlewheel.bus.consume.handlers import Handlers
-from paddlewheel.bus.consume.settle import BACKOFF_CAP, Identity, Message, Settler
+from paddlewheel.bus.consume.settle import ATTEMPT_MAX_INTERVAL_SECONDS, Identity, Message, Settler
 from paddlewheel.bus.instruments import Instruments
 from paddlewheel.bus.ports import Delivery, Handler, Subscription
 from paddlewheel.contracts import wire
@@ -130,7 +130,7 @@ class ConsumerFakes:
         """Return when the message has ended; the clock is moved as far as that takes."""
         task = asyncio.create_task(settler.settle(message))
         while not task.done():
-            await self.clock.advance(BACKOFF_CAP)
+            await self.clock.advance(ATTEMPT_MAX_INTERVAL_SECONDS)
         await task
 
 

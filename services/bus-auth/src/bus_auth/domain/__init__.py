@@ -1,1 +1,1 @@
-"""What is decided, without I/O."""
+"""Decisions without I/O."""

@@ -1,4 +1,4 @@
-"""Who a client is by Kubernetes, and what it asks for."""
+"""A client's account in Kubernetes, and the role that it requests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Account:
-    """Whoever a token belongs to, as the API server has it.
+    """The owner of a token, from the API server's review.
 
     Args:
-        user: `system:serviceaccount:<namespace>:<name>`, or a person's name.
+        user: `system:serviceaccount:<namespace>:<name>`, or the name of another user.
         expires: Unix time of the token's end.
     """
 
@@ -23,8 +23,8 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a token says of itself, unchecked: enough to refuse it, never to accept it.
+class TokenClaims:
+    """The claims of a token, unverified: enough to refuse the token, not to accept it.
 
     Args:
         expires: Unix time.
@@ -35,8 +35,8 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question to Kubernetes' RBAC; `namespace` "" = in all namespaces."""
+class ResourceAttributes:
+    """An action that RBAC may allow, as in a SubjectAccessReview; `namespace` "" = in all namespaces."""
 
     verb: str
     resource: str
@@ -45,8 +45,8 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a client asks for: a role, and of a subscriber the namespaces, () = as many as it may."""
+class RequestedRole:
+    """A requested role, and for `subscriber` namespaces; () = those of its team, or its own."""
 
     role: str
     namespaces: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Every name of this service and of what it asks Kubernetes for."""
+"""The names of this service and of its RBAC resources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ SERVICE = "bus-auth"
 GROUP = "events.paddlepaddle.org"
 """API group of the resources that exist in RBAC rules only."""
 FACTS, WATCH = "facts", "watch"
-"""Whoever may `watch facts` in a namespace may subscribe to its facts."""
+"""An account that may `watch facts` in a namespace may subscribe to its facts."""
 ROLES, USE = "busroles", "use"
-"""Whoever may `use` the role of that name, in the release's namespace, connects to the bus as that role."""
+"""An account that may `use` the busrole of a name, in the release's namespace, may connect with that role."""
 TEAMS = "busteams"
-"""Whoever may `use` the team of that name, in the release's namespace, belongs to it."""
+"""An account that may `use` the busteam of a name, in the release's namespace, is a member of that team."""

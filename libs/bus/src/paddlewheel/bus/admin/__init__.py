@@ -1,1 +1,1 @@
-"""What operators and the installation need: permissions, accounts, inspection, durability."""
+"""The tools of operators and of the installation: permissions, accounts, inspection, durability."""

@@ -30,10 +30,10 @@ RESIDENTS = (OPERATOR, INSTALLER)
 SYSTEM = "SYS"
 
 AUTH = "BUS_AUTH"
-"""The account of bus-auth, which no other account shares a subject with."""
+"""The account of bus-auth. It shares no subject with another account."""
 
 WATCHERS = "WATCHERS"
-"""The account of subscribers without a team: live facts, and nothing that two of them could share."""
+"""The account of subscribers without a team. It has live facts only, so that members share no consumers."""
 
 TEAM, NAMESPACE = "@team@", "@namespace@"
 """Placeholders of `team_template`."""
@@ -48,10 +48,10 @@ _ANSWERED_MORE_THAN_ONCE = ("$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET.")
 """Requests with more than one answer; the server keeps the reply subject open for these only."""
 
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
-_ANSWERED_WITHIN = "10s"
-"""Nobody waits longer for an answer. The server remembers whom a request is to be answered to until it is, or
-for this long, and looks as often, so for up to 20 s; for two minutes unless it is told, which is memory that
-whoever asks a lot uses up. A pull's next message may take longer."""
+_ANSWER_TIMEOUT = "10s"
+"""Longer than any client waits for an answer. The server keeps the reply subject of each unanswered request
+for this long, and checks as often, so for up to 20 s. Its default of two minutes would let a client with many
+requests use up its memory. Pulls have no such limit: their next message may take longer."""
 
 Config = dict[str, Any]
 
@@ -68,8 +68,8 @@ class _StreamImport:
 def server_accounts() -> Config:
     """Account name to its exports and imports, without the accounts of teams."""
     tenants = {role.name: permissions_of(role) for role in ROLES if role.name not in (*RESIDENTS, SUBSCRIBER)}
-    heard = _live(WATCHERS)
-    imports = [each for name, may in tenants.items() for each in _imports_of(name, may)] + heard
+    watched = _live(WATCHERS)
+    imports = [each for name, may in tenants.items() for each in _imports_of(name, may)] + watched
     home = {
         "jetstream": "enabled",
         "exports": [*_services(tenants), *_stream_exports(imports)],
@@ -79,17 +79,17 @@ def server_accounts() -> Config:
         HOME: home,
         AUTH: {},
         **{name: _tenant(name, may, imports) for name, may in tenants.items()},
-        WATCHERS: {"imports": [_import(each) for each in heard]},
+        WATCHERS: {"imports": [_import(each) for each in watched]},
         SYSTEM: {},
     }
 
 
 def team_template() -> Config:
-    """What a team adds, with `TEAM` for its name and `NAMESPACE` for one namespace of several.
+    """The account, exports and imports of one team. `TEAM` and `NAMESPACE` are replaced by names.
 
-    `account` is its own; `exports` and `imports` are those of `HOME`; `live` are the live subjects of
-    streams, each with the import of all namespaces and of one. `copy` is what its account and `HOME` have
-    beside that for one more stream of facts, named `STREAM`.
+    `account` is the team's own account. `exports` and `imports` are added to `HOME`. `live` lists the live
+    subjects of streams, each with its import for all namespaces and for one. `copy` holds the imports of the
+    account and the exports of `HOME` for one more stream of facts, named `STREAM`.
     """
     team = Team(TEAM)
     api = {"service": f"{_API}.>", "accounts": [HOME], "response_type": "stream"}
@@ -103,16 +103,17 @@ def team_template() -> Config:
         "exports": [each for stream in FACTS for each in _feeds(team, stream.name)],
         "copy": {"imports": _fed(team, STREAM), "exports": _feeds(team, STREAM)},
         "imports": [{"service": {"account": TEAM, "subject": f"{_API}.>"}, "to": f"{team.api}.>"}],
-        "live": [_heard(each) for each in _live(TEAM)],
+        "live": [_live_entry(each) for each in _live(TEAM)],
     }
 
 
 def service_template() -> Config:
-    """What a service of others adds, with `SERVICE` for its name, `CONTEXT` and `STREAM` for a context.
+    """The account, exports and imports of a declared service. `SERVICE` is replaced by its name.
 
-    `account` is its own, and `exports` are those of `HOME`. `publishes` and `follows` are what each context
-    adds that it publishes or follows: `imports` to its account, `exports` to those of `HOME`. `live` are its
-    facts as they are published, and `reserved` are names that it cannot have.
+    `account` is the service's own account; `exports` are added to `HOME`. `publishes` and `follows` hold the
+    `imports` of its account and the `exports` of `HOME` for one context that it publishes or follows, with
+    `CONTEXT` and `STREAM` for the context and its stream. `live` is the import of the live facts of a
+    context, and `reserved` lists the names that a service cannot have.
     """
     bare = service_role(SERVICE)
     may = permissions_of(bare)
@@ -123,13 +124,13 @@ def service_template() -> Config:
         "exports": [_service(each, [SERVICE]) for each in sorted(may.publish)],
         "publishes": _added(bare, service_role(SERVICE, publishes=[CONTEXT])),
         "follows": _added(bare, service_role(SERVICE, follows=[CONTEXT])),
-        "live": _heard(_live_import(stream_of_context(CONTEXT), TEAM)),
+        "live": _live_entry(_live_import(stream_of_context(CONTEXT), TEAM)),
         "reserved": {"names": sorted(reserved_names()), "prefixes": list(RESERVED_PREFIXES)},
     }
 
 
 def _added(bare: Role, role: Role) -> Config:
-    """What the one role has beyond the other."""
+    """The imports and exports that `role` needs and `bare` does not."""
     may = sorted(permissions_of(role).publish - permissions_of(bare).publish)
     return {
         "imports": [_use(HOME, each) for each in may],
@@ -138,19 +139,19 @@ def _added(bare: Role, role: Role) -> Config:
 
 
 def _live(importer: str) -> list[_StreamImport]:
-    """All facts."""
+    """Imports of the live facts of all streams."""
     return [_live_import(stream, importer) for stream in FACTS]
 
 
 def _feeds(team: Team, stream: str) -> list[Config]:
-    """What the services' account gives for one mirror: messages, their confirmation, and a new start."""
+    """Exports of `HOME` for one mirror: its messages, their confirmation, and the reset of its feed."""
     reset, flows = _feed_subjects(team, stream)
     services: list[Config] = [{"service": each, "accounts": [team.name]} for each in (reset, *flows)]
     return [*services, {"stream": team.delivery(stream), "accounts": [team.name]}]
 
 
 def _fed(team: Team, stream: str) -> list[Config]:
-    """The other side. Its requests go by another name than those to the team's own JetStream."""
+    """Imports of the team for one mirror. `ORIGIN_API` keeps them apart from the API of its own JetStream."""
     reset, flows = _feed_subjects(team, stream)
     imports: list[Config] = [
         {"service": {"account": HOME, "subject": reset}, "to": reset.replace(_API, ORIGIN_API)},
@@ -160,7 +161,7 @@ def _fed(team: Team, stream: str) -> list[Config]:
 
 
 def _feed_subjects(team: Team, stream: str) -> tuple[str, list[str]]:
-    """To start it anew, and to answer its flow control (in the server's older form and its newer)."""
+    """Subjects that reset the feed, and that answer its flow control in two forms."""
     name = f"{stream}.{team.feed}"
     return f"{_API}.CONSUMER.RESET.{name}", [f"$JS.FC.{name}.*", f"$JS.FC.*.*.{name}.*"]
 
@@ -176,7 +177,7 @@ def _live_import(stream: StreamSpec, importer: str) -> _StreamImport:
 
 
 def _services(tenants: dict[str, Permissions]) -> list[Config]:
-    """Every subject that somebody may publish, for those alone who may."""
+    """Exports of all subjects that tenants may publish, each for the accounts that may."""
     subjects = sorted({subject for may in tenants.values() for subject in may.publish})
     return [
         _service(subject, sorted(name for name, may in tenants.items() if subject in may.publish))
@@ -187,7 +188,7 @@ def _services(tenants: dict[str, Permissions]) -> list[Config]:
 def _service(subject: str, accounts: list[str]) -> Config:
     exported: Config = {"service": subject, "accounts": accounts}
     if not subject.startswith(_PULL):
-        exported["response_threshold"] = _ANSWERED_WITHIN
+        exported["response_threshold"] = _ANSWER_TIMEOUT
     if subject.startswith(_ANSWERED_MORE_THAN_ONCE):
         exported["response_type"] = "stream"
     return exported
@@ -217,8 +218,8 @@ def _import(each: _StreamImport) -> Config:
     return {"stream": {"account": HOME, "subject": each.subject}, **to}
 
 
-def _heard(each: _StreamImport) -> Config:
-    """The subject that somebody hears, and the import of all namespaces and of one."""
+def _live_entry(each: _StreamImport) -> Config:
+    """A live subject, and its import for all namespaces and for one."""
     to = each.to and within(each.to, NAMESPACE)
     one = replace(each, subject=within(each.subject, NAMESPACE), to=to)
     return {"subject": each.subject, "all": _import(each), "one": _import(one)}

@@ -24,8 +24,10 @@ _LINE = 160
 
 
 def text() -> str:
-    """JSON: the accounts, what each team of subscribers and each service of others adds, the roles, and how
-    many bytes each stream may take, once more for each team if it is copied."""
+    """JSON: accounts, templates of teams and of declared services, roles, and sizes of streams.
+
+    `copied` means that each team has a copy of the stream, which needs its size again.
+    """
     sizes = {
         spec.name: {"bytes": spec.max_bytes, "copied": spec in FACTS, "memory": spec.storage == "memory"}
         for spec in STREAMS

@@ -13,7 +13,7 @@ SAFE_REPLICAS = 3
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """A live stream: its copies, and what of its declaration could not be restored."""
+    """A live stream: its number of replicas, and how it differs from its declaration."""
 
     replicas: int
     drift: Drift
@@ -21,13 +21,13 @@ class StreamFacts:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What one server's monitor reports.
+    """The report of one server's monitor.
 
     Args:
         monitor: its address.
-        sync_always: data are on disk before they are acknowledged; None = the monitor gave no answer.
-        sync_interval: seconds between writes to disk otherwise.
-        config_loaded: it has loaded the configuration of the chart; None for a server of another kind.
+        sync_always: data are on disk before they are acknowledged; None = the monitor did not answer.
+        sync_interval: seconds between writes to disk when `sync_always` is False.
+        config_loaded: the server has loaded the chart's configuration; None for a server without the chart.
     """
 
     monitor: str
@@ -38,7 +38,7 @@ class ServerFacts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`faults` may lose acknowledged messages, `doubts` could not be checked; each names a remedy."""
+    """`faults` may lose acknowledged messages, `doubts` could not be checked. Each ends with what to do."""
 
     faults: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class Verdict:
 
 
 def find_loaded(before: Mapping[str, bool], servers: Sequence[ServerFacts]) -> dict[str, bool]:
-    """Whether each server of the chart has loaded its configuration: not one that no longer answers.
+    """Whether each server of the chart has loaded its configuration. False for one that stopped answering.
 
     Args:
-        before: the former answers. A server of another kind never gives one.
+        before: the result of the last call. It names the servers of the chart, which may not answer now.
     """
     chart = [each for each in servers if each.config_loaded is not None or each.monitor in before]
     return {each.monitor: bool(each.config_loaded) for each in chart}
@@ -62,7 +62,7 @@ def find_loaded(before: Mapping[str, bool], servers: Sequence[ServerFacts]) -> d
 def judge_durability(
     access: Access, streams: Mapping[str, StreamFacts], servers: Sequence[ServerFacts]
 ) -> Verdict:
-    """What an operator must know about the durability of this bus."""
+    """Faults and doubts about the durability of this bus, for its operator."""
     faults = (*_of_replicas(access, streams), *_of_drift(streams), *_of_servers(servers))
     return Verdict(faults, tuple(_doubts(access, servers)))
 
@@ -103,6 +103,7 @@ def _of_servers(servers: Sequence[ServerFacts]) -> Iterator[str]:
 def _doubts(access: Access, servers: Sequence[ServerFacts]) -> Iterator[str]:
     if not access.monitor_url:
         yield "nats_monitor_url is not set: the server's jetstream.sync_interval is not known"
-    silent = [server.monitor for server in servers if server.sync_always is None]
-    if silent:
-        yield f"{', '.join(silent)}: no answer (nats_monitor_url), its jetstream.sync_interval is not known"
+    unanswered = [server.monitor for server in servers if server.sync_always is None]
+    if unanswered:
+        names = ", ".join(unanswered)
+        yield f"{names}: no answer (nats_monitor_url), its jetstream.sync_interval is not known"

@@ -13,11 +13,8 @@ from paddlewheel.bus.streams import REPLAYS
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """One stream as it is. Sizes in bytes, `max_bytes` 0 = no limit.
-
-    `consumers` counts all, the short-lived ones of viewers too; `drift` maps fields of our streams that
-    differ to (declared, found).
-    """
+    """One stream as it is. Sizes in bytes, `max_bytes` 0 = no limit. `consumers` counts all, including the
+    short-lived ones of viewers; `drift` maps each field of our streams that differs to (declared, found)."""
 
     name: str
     messages: int
@@ -52,7 +49,7 @@ class BusStatus:
     missing: tuple[str, ...]
     durables: tuple[DurableStatus, ...]
     warnings: tuple[str, ...]
-    """Why acknowledged messages may be lost, each with its remedy."""
+    """Reasons why acknowledged messages may be lost, each with what to do."""
     mirrors: tuple[MirrorStatus, ...] = ()
     """Teams' copies of streams of facts."""
     others: tuple[StreamStatus, ...] = ()

@@ -1,20 +1,18 @@
-"""What each role may publish and subscribe to: computed from the declared streams, and a closed list.
+"""The subjects that each role may publish and subscribe to, computed from the declared streams.
 
-A JetStream request names its stream and consumer in its subject, and the server uses that name, whatever the
-body contains; so subjects are enough to keep services out of each other's consumers. A name pattern is
-impossible (`*` matches a whole token): other services' durables are therefore denied one by one.
+A JetStream request names its stream and consumer in its subject, and the server ignores other names in the
+body. So permissions on subjects are enough to keep services out of each other's consumers.
 
-Subjects alone would not be enough in one account: the server publishes its answers to whatever reply subject
-a request names, without checking permissions, so that a mere reader could have it delete a stream. Every
-role therefore lives in an account of its own (`bus.admin.accounts`), into which only its subjects are
-imported; a reply subject means nothing outside.
+They would not be enough in one shared account. The server publishes its answer to the reply subject that a
+request names, without checking permissions, so a client that may only read could have it delete a stream.
+Every role therefore has an account of its own (`bus.admin.accounts`), which imports only the role's subjects.
+A reply subject reaches no other account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from paddlewheel.bus import streams
 from paddlewheel.bus.consume.dead_letters import replays
@@ -32,32 +30,26 @@ _MAKING = ("INFO", "CREATE", "UPDATE")
 
 @dataclass(frozen=True)
 class Permissions:
-    """Subjects, with NATS wildcards; a denied one is refused even where it is allowed.
-
-    `answers`: it may answer each request that it hears, once.
-    """
+    """Subjects, with NATS wildcards. A subject that is allowed and denied is refused."""
 
     publish: frozenset[str] = frozenset()
     publish_denied: frozenset[str] = frozenset()
     subscribe: frozenset[str] = frozenset()
-    answers: bool = False
 
     def __or__(self, other: Permissions) -> Permissions:
-        """What either allows, without what either denies."""
+        """The subjects that either allows, without the subjects that either denies."""
         return Permissions(
             self.publish | other.publish,
             self.publish_denied | other.publish_denied,
             self.subscribe | other.subscribe,
-            self.answers or other.answers,
         )
 
-    def as_config(self) -> dict[str, Any]:
-        """As the server's configuration file has it."""
+    def as_config(self) -> dict[str, dict[str, list[str]]]:
+        """The permissions in the form of the server's configuration file."""
         publish = {"allow": sorted(self.publish)}
         if self.publish_denied:
             publish["deny"] = sorted(self.publish_denied)
-        found: dict[str, Any] = {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
-        return {**found, "allow_responses": True} if self.answers else found
+        return {"publish": publish, "subscribe": {"allow": sorted(self.subscribe)}}
 
 
 @dataclass(frozen=True)
@@ -65,11 +57,11 @@ class Role:
     """One kind of client.
 
     Args:
-        publishes: streams of the facts that it alone publishes, but for single facts of another role.
-        reads: streams it reads beside its durables, all of them `live`.
-        durables: its own durable consumers, which the installer makes for it.
-        parks: what it cannot handle becomes a dead letter, and comes back when somebody replays it.
-        waits_for_streams: is not ready before all streams on disk exist, and reports how they differ.
+        publishes: streams whose facts only this role publishes, except single facts of the role `evaluator`.
+        reads: streams it reads without a durable, all of them `live`.
+        durables: its own durable consumers, which the installer makes.
+        parks: a message that it cannot handle becomes a dead letter, which an operator may replay.
+        waits_for_streams: it is not ready before all streams on disk exist, and reports how they differ.
         answers_commands: answers the commands `pw.cmd.<role>.>`.
         extra: permissions that do not follow from the above.
     """
@@ -86,19 +78,19 @@ class Role:
 
 @dataclass(frozen=True)
 class Declared:
-    """Everything that is on one bus."""
+    """The roles and streams of one bus."""
 
     roles: tuple[Role, ...]
     streams: tuple[StreamSpec, ...]
 
     @property
     def facts(self) -> tuple[StreamSpec, ...]:
-        """The streams of facts: the bus's public side, which subscribers have copies of."""
+        """The streams of facts. Teams of subscribers have copies of them."""
         return tuple(s for s in self.streams if all(subject.startswith("pw.evt.") for subject in s.subjects))
 
     @property
     def durables(self) -> tuple[Subscription, ...]:
-        """Those of all services, and their replays."""
+        """The durables of all services, and those of their replays."""
         return tuple(each for role in self.roles for each in _pulled_by(role))
 
     def role(self, name: str) -> Role:
@@ -110,7 +102,7 @@ class Declared:
 
 
 def permissions_of(role: Role, declared: Declared | None = None) -> Permissions:
-    """Everything the role may do on a bus with what is `declared`, `OURS` unless given."""
+    """The permissions of a role on a bus with the roles and streams of `declared`; None means `OURS`."""
     if role.name == INSTALLER:
         return _installs(declared or OURS)
     parts = [
@@ -129,19 +121,19 @@ def permissions_of(role: Role, declared: Declared | None = None) -> Permissions:
 
 
 def member_of(team: str) -> Permissions:
-    """What a subscriber may do in its team's account: its queue groups are the team's own."""
+    """The permissions of a subscriber in its team's account, including the team's queue groups."""
     return permissions_of(OURS.role(SUBSCRIBER)) | Permissions(
         subscribe=in_groups("pw.evt.>", f"team.{team}")
     )
 
 
 def in_groups(subject: str, own: str) -> frozenset[str]:
-    """Subscribe to it, alone or in a queue group that is named `own` or begins with it.
+    """Permissions to subscribe to `subject` without a queue group, or in one named `own` or `own.<anything>`.
 
-    Of two subscriptions in one group each message reaches one. Groups are not bound to an account: where two
-    import a subject, the publisher's account sees both.
+    Each message reaches one subscription of a group. Groups are not bound to an account: subscriptions of two
+    accounts that import a subject share a group of the same name.
     """
-    # A group is written behind the subject, as the server has it.
+    # The server's syntax: the group follows the subject.
     return frozenset({subject, f"{subject} {own}", f"{subject} {own}.>"})
 
 
@@ -163,7 +155,7 @@ def _gets(stream: str) -> Permissions:
 
 
 def _reads(stream: str) -> Permissions:
-    """Without a consumer: what is stored, and that there is more."""
+    """Read a stream without a consumer: stored messages, and the signal that a message was stored."""
     info = Permissions(publish=_set(f"{_API}.STREAM.INFO.{stream}"), subscribe=_set(f"pw.live.{stream}.>"))
     return info | _gets(stream)
 
@@ -176,7 +168,7 @@ def _pulls(durable: Subscription) -> Permissions:
 
 
 def _parks(durable: Subscription) -> Permissions:
-    """Keep what it cannot handle; a stopped consumer counts its dead letters."""
+    """Park messages as dead letters; a stopped consumer counts them."""
     count = f"{_API}.STREAM.INFO.{streams.DEAD_LETTERS.name}"
     return Permissions(publish=_set(dead_letter_subject(durable.durable), count))
 
@@ -194,8 +186,8 @@ def _sees_streams() -> Permissions:
 
 
 def _installs(declared: Declared) -> Permissions:
-    """Make the streams and durables, and correct them. Whoever may do that can have the server publish
-    anything anywhere (`republish`, `deliver_subject`), so nobody else may."""
+    """Make and correct the streams and durables. Only the installer may: this permission allows having the
+    server publish any message on any subject (`republish`, `deliver_subject`)."""
     consumer, facts = f"{_API}.CONSUMER", [spec.name for spec in declared.facts]
     names = [f"{each.stream}.{each.durable}" for each in declared.durables]
     return Permissions(
@@ -238,8 +230,8 @@ def _writes(bucket: StreamSpec, keys: str = ">", *, except_records: Iterable[str
     """Read and write a bucket.
 
     Args:
-        keys: pattern of those that it has.
-        except_records: last tokens of keys that somebody else writes.
+        keys: pattern of the keys.
+        except_records: last tokens of keys that another role writes.
     """
     return Permissions(
         publish=_set(records_in(bucket, keys)),
@@ -254,17 +246,17 @@ def records_in(bucket: StreamSpec, keys: str) -> str:
 
 
 def _follows_facts() -> Permissions:
-    """In an account with nothing but copies of facts: read them, live or stored, through any consumers."""
+    """Read facts, live or stored, through any consumers; for an account that has only copies of facts."""
     reads = ("STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.>")
     return Permissions(
         publish=_set("$JS.ACK.>", *(f"{_API}.{call}" for call in reads)),
-        # Clients' default, too: nobody else is in the account.
+        # `_INBOX` is the clients' default. The account has no other members.
         subscribe=_set("pw.evt.>", "_INBOX.>"),
     )
 
 
 def _operates() -> Permissions:
-    """Everything of Paddlewheel's, and all of JetStream."""
+    """All subjects of Paddlewheel, and all of JetStream."""
     subjects = _set("pw.>", "$KV.>")
     return Permissions(publish=subjects | {f"{_API}.>", "$JS.ACK.>"}, subscribe=subjects)
 
@@ -288,7 +280,7 @@ SUBSCRIBER = "subscriber"
 MEASURED = event_filter("measurements", "revision", "measured")
 """The fact of evaluators."""
 _COMMANDS = (Record.SPEC, Record.CANCEL)
-"""Records of a run that agents follow, and do not write."""
+"""Records of a run that agents read and dataset-controller writes."""
 
 ROLES = (
     Role(
@@ -338,21 +330,16 @@ ROLES = (
         | _writes(streams.RUNS, RUN_RECORDS, except_records=_COMMANDS)
         | _writes(streams.NODES, NODE_RECORDS),
     ),
-    # Programs outside that measure revisions. A stream that takes a fact asks for no other right.
+    # Programs of users that measure revisions. To publish a fact needs no other permission.
     Role(EVALUATOR, extra=Permissions(publish=_set(MEASURED))),
-    # In the account of a team, of which there may be several: see `bus.admin.teams`.
+    # It connects to the account of its team: see `bus.admin.teams`.
     Role(SUBSCRIBER, extra=_follows_facts()),
     Role(OPERATOR, extra=_operates()),
-    # What it may do follows from all others.
+    # Its permissions follow from all other roles: `_installs`.
     Role(INSTALLER),
 )
 """All roles. A service has no other durables than those declared here."""
 
 OURS = Declared(ROLES, streams.STREAMS)
-"""What this project has on the bus; services of others are declared beside it: `bus.admin.services`."""
+"""The roles and streams of this project. An installation may declare more: `bus.admin.services`."""
 FACTS = OURS.facts
-
-
-def role_named(name: str) -> Role:
-    """One of ours. Raises Permanent for a role that is not declared."""
-    return OURS.role(name)

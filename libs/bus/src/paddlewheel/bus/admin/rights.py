@@ -1,4 +1,4 @@
-"""What one identity may do: its role's permissions, narrowed to its namespaces."""
+"""The permissions of one identity: those of its role, narrowed to its namespaces."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ANY = "*"
 
 @dataclass(frozen=True)
 class Watch:
-    """Live facts of some namespaces. Building one raises Permanent when a part is not a valid token.
+    """The live facts of some namespaces. Raises Permanent when a name is not a valid token.
 
     Args:
-        queue: tokens of the queue groups that are the watcher's own: `a`, `b` are `watch.a.b` and
-            `watch.a.b.<anything>`.
+        queue: tokens that the names of the watcher's own queue groups begin with: `a`, `b` allow `watch.a.b`
+            and `watch.a.b.<anything>`.
     """
 
     namespaces: frozenset[str]
@@ -41,12 +41,12 @@ class Watch:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who is connected, as Kubernetes has it.
+    """The authenticated client of a connection.
 
     Args:
-        role: one that is declared.
-        team: of a subscriber, whose account it shares; "" = none.
-        watch: what a subscriber without a team hears.
+        role: a declared role.
+        team: the team of a subscriber, which shares the team's account; "" = none.
+        watch: the facts that a subscriber without a team receives.
     """
 
     role: str
@@ -58,10 +58,10 @@ def rights(identity: Identity, declared: Declared = OURS) -> tuple[str, Permissi
     """The account of the server that the identity belongs to, and its permissions there.
 
     Args:
-        declared: everything that is on the bus.
+        declared: the roles and streams of the bus.
 
     Raises:
-        Permanent: an unknown role, or a subscriber without facts.
+        Permanent: an unknown role, or a subscriber with neither a team nor namespaces.
     """
     may = permissions_of(declared.role(identity.role), declared)
     if identity.role == SUBSCRIBER:
@@ -70,7 +70,7 @@ def rights(identity: Identity, declared: Declared = OURS) -> tuple[str, Permissi
 
 
 def _subscriber(identity: Identity) -> tuple[str, Permissions]:
-    """Whoever is in a team shares its consumers; a watcher is never in a team's account."""
+    """Members of a team share its account and consumers. A watcher is never in a team's account."""
     if identity.team:
         return identity.team, member_of(identity.team)
     if identity.watch is None:
@@ -79,10 +79,8 @@ def _subscriber(identity: Identity) -> tuple[str, Permissions]:
 
 
 def _watches(watch: Watch) -> Permissions:
-    """Live facts only: what a consumer reads is not bound to a namespace by the server's permissions.
-
-    Nothing to publish and no inbox.
-    """
+    """Subscribe to live facts, publish nothing, and have no inbox. A watcher may not use consumers: the
+    server's permissions cannot bind a consumer to a namespace."""
     own = ".".join(("watch", *watch.queue))
     filters = [event_filter(_ANY, namespace=name, version=_ANY) for name in watch.namespaces]
     return Permissions(subscribe=frozenset().union(*(in_groups(subject, own) for subject in filters)))

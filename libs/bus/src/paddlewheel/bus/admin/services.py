@@ -1,8 +1,8 @@
-"""Services of others: programs that publish facts of their own and follow those of others, by declaration.
+"""Declared services: programs of other projects that publish facts of their own and follow facts.
 
-A service of this project is in `ROLES` and its streams in `STREAMS`. Others are declared by the values of an
-installation, and become the same objects here: a role, with a stream for each of its contexts and a durable
-for each context that it follows.
+Services of this project are in `ROLES` and their streams in `STREAMS`. The values of an installation declare
+others, which become the same objects here: a role, a stream for each of its contexts, and a durable for each
+context that it follows.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from paddlewheel.bus.ports import Subscription
 from paddlewheel.bus.streams import STREAMS, StreamSpec
 
 PREFIX = "PW_"
-"""Of the names of streams."""
+"""Prefix of the names of streams."""
 RESERVED_PREFIXES = (FEED_PREFIX, READER_PREFIX, "team-")
-"""Of names that it cannot have: durables of mirrors and subscribers, and RBAC roles of teams have them."""
-
+"""Prefixes of durables of mirrors and subscribers and of RBAC roles of teams, which no service can have."""
 
 _CONTEXT = "[a-z][a-z0-9]*"
 
 
 OthersName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
-"""Of a service or a team that an installation declares."""
+"""The name of a service or a team that an installation declares."""
 
 
 class _Declaration(BaseModel):
@@ -64,7 +63,7 @@ class DeclaredService(_Declaration):
 
 
 def declared_with(services: Sequence[DeclaredService]) -> Declared:
-    """Ours, and theirs."""
+    """The roles and streams of this project and of declared services."""
     made = tuple(stream_of_context(p.context, p.max_bytes, p.max_age) for s in services for p in s.publishes)
     return Declared(
         roles=(*ROLES, *(_role_of(each) for each in services)),
@@ -80,11 +79,8 @@ def stream_of_context(context: str, max_bytes: str = "", max_age: str = "") -> S
 
 
 def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str] = ()) -> Role:
-    """The role of a service.
-
-    It parks nothing: the dead letters share a stream, and our own consumers stop when that is full. Its inbox
-    may be its client's default, for nobody else is in its account.
-    """
+    """The role of a service. It parks nothing: all dead letters share a stream, and our own consumers stop
+    when that is full. Its inbox may be its client's default, because it is alone in its account."""
     followed = (stream_of_context(context) for context in follows)
     return Role(
         name,
@@ -99,7 +95,7 @@ def service_role(name: str, publishes: Sequence[str] = (), follows: Sequence[str
 
 
 def reserved_names() -> frozenset[str]:
-    """Our roles, bus-auth, and names whose Role `bus-<name>` the chart has for something else."""
+    """Our roles, bus-auth, and names whose Role `bus-<name>` the chart uses for another purpose."""
     return frozenset({"bus-auth", "auth", "readers", "operators", *(role.name for role in ROLES)})
 
 
@@ -108,7 +104,7 @@ def _role_of(service: DeclaredService) -> Role:
 
 
 def check_services(services: Sequence[DeclaredService]) -> Sequence[DeclaredService]:
-    """The services themselves. Raises ValueError, which names what is taken or unknown."""
+    """The services themselves. Raises ValueError, which names a name or context that is taken or unknown."""
     names = [service.name for service in services]
     contexts = [p.context for service in services for p in service.publishes]
     for name in names:

@@ -1,8 +1,8 @@
-"""Teams of subscribers: an account each, with copies of the fact streams to consume at will.
+"""Teams of subscribers: each has an account with copies of the fact streams, where it may create consumers.
 
-A consumer delivers to any subject of the account its stream is in, so only the installer makes one where the
-services live. A team's streams are mirrors instead, each fed by a consumer that the installer makes
-(docs/decisions/0027); what the team's own consumers deliver stays in its account.
+A consumer can deliver to any subject of the account of its stream, so only the installer creates consumers in
+the services' account. Teams read mirrors instead, each fed by a consumer that the installer creates
+(docs/decisions/0027). Messages that the team's own consumers deliver stay in the team's account.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _TOKENS, _NAMESPACE = 8, 6
-"""Of a fact's subject, `pw.evt.<context>.<entity>.<fact>.<version>.<namespace>.<uid>`: which is which."""
+"""The number of tokens of a fact's subject, and the index of its namespace:
+`pw.evt.<context>.<entity>.<fact>.<version>.<namespace>.<uid>`."""
 
 ORIGIN_API = "pw.origin"
 """Prefix under which a team's mirrors reach the services' account, to have their feeds reset."""
 FEED_PREFIX = "mirror-"
 READER_PREFIX = "sub-"
-"""Of the durables by which subscribers remember their positions, so that none is ever a service's own."""
+"""Prefix of the durables that hold the positions of subscribers, so that none has the name of a service's."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """Who shares an account.
+    """The members of one account.
 
     Args:
-        name: of the account, and of the user that its members connect as.
-        namespaces: whose facts it gets; () means all.
+        name: name of the account, and user name with which its members connect.
+        namespaces: the namespaces whose facts it receives; () means all.
         max_bytes: the largest size of each of its copies; 0 means the size of the stream.
     """
 
@@ -49,13 +50,13 @@ class Team:
         return f"pw.mirror.{self.name}.{stream}"
 
     def copy_bytes(self, stream_bytes: int) -> int:
-        """The size of its copy of a stream with this size, of which 0 or less means no limit."""
+        """Bytes of its copy of a stream with `stream_bytes`; 0 or less means no limit."""
         if not self.max_bytes:
             return stream_bytes
         return min(self.max_bytes, stream_bytes) if stream_bytes > 0 else self.max_bytes
 
     def filters(self, subjects: Iterable[str]) -> list[str]:
-        """What it gets of a stream with these subjects."""
+        """The subjects that it receives from a stream with these subjects."""
         if not self.namespaces:
             return list(subjects)
         return [within(subject, namespace) for subject in subjects for namespace in self.namespaces]
@@ -69,13 +70,13 @@ def within(subject: str, namespace: str) -> str:
 
 
 def namespace_of(subject: str) -> str:
-    """The namespace in a subject that `within` has made."""
+    """The namespace in a subject that `within` returned."""
     return subject.split(".")[_NAMESPACE]
 
 
 def fed_by(stream: str, consumer: str, deliver_subject: str | None) -> Team | None:
-    """The team whose mirror of a stream a consumer feeds, without its namespaces. None for a consumer of
-    others, which may have any name."""
+    """The team whose mirror of a stream a consumer feeds, without its namespaces. None for a consumer that
+    feeds no mirror, whatever its name."""
     team = Team(consumer.removeprefix(FEED_PREFIX))
     is_feed = (consumer, deliver_subject) == (team.feed, team.delivery(stream))
     return team if is_feed else None

@@ -1,1 +1,1 @@
-"""NATS auth callout: the server asks for each connection who it is and what it may do."""
+"""NATS auth callout: the server asks, for each connection, who the client is and what it may do."""

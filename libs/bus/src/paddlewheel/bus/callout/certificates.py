@@ -25,7 +25,7 @@ AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 _AUTHORITY_DAYS, _SERVER_DAYS = 3650, 365
 """Days for which a certificate is valid."""
 _AUTHORITY_RENEWAL_DAYS, _SERVER_RENEWAL_DAYS = 730, 60
-"""A certificate is renewed so many days before it ends. Copies of the authority's are made by hand."""
+"""Days before its end at which a certificate is renewed. People copy that of the authority by hand."""
 _ADDRESS = "127.0.0.1"
 """In the servers' certificate, for a forwarded port."""
 
@@ -39,10 +39,8 @@ def make_authority(now: datetime) -> Files:
 
 
 def renew_authority(authority: Files, now: datetime) -> Files:
-    """The authority with a later end.
-
-    Its key and its names stay, so clients with the certificate before accept the servers until that ends.
-    """
+    """The authority with a later end. Its key and its names stay, so clients with the former certificate
+    accept the servers until that one ends."""
     before, key = _read_authority(authority)
     return _authority(before.subject, key, _identifier_of(before), now)
 

@@ -14,19 +14,17 @@ from paddlewheel.core.errors import Permanent
 
 _VERSION = 2
 _NO_LIMIT = -1
-_ANSWER_WITHIN = 120 * 10**9
-"""Nanoseconds in which a request that was heard may be answered, once; the server's default."""
 _LONGEST_SHOWN = 130
 """Two names of Kubernetes objects and a dot."""
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A client that wants in.
+class Login:
+    """A client's attempt to connect.
 
     Args:
-        role: what it wants to be (the user name that it connects with).
-        token: what proves who it is (the password); never logged.
+        role: the role that it asks for: the user name of the connection.
+        token: its service-account token: the password of the connection. It is never logged.
         host: its address, for the log.
     """
 
@@ -36,7 +34,7 @@ class Asking:
 
     @property
     def shown(self) -> str:
-        """Its role for the log; people put tokens into user names by mistake."""
+        """Its role, shortened for the log: people put tokens into user names by mistake."""
         return self.role if len(self.role) <= _LONGEST_SHOWN else f"{self.role[:8]}..."
 
 
@@ -45,24 +43,26 @@ class Request:
     """The server's question about one connection.
 
     Args:
-        server: id of the server, to which alone the answer is valid.
+        server: id of the server. The answer is valid for this server only.
         user: key that the server made for this connection; the answer must name it.
-        expires: Unix time at which the server waits no longer.
+        login: the client's attempt to connect.
+        expires: Unix time at which the server stops waiting.
     """
 
     server: str
     user: str
-    asking: Asking
+    login: Login
     expires: int
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What a client may do.
+    """The rights of a client.
 
     Args:
-        name: of the client in the server's log and monitor.
-        account: of the server, in which it is.
+        name: name of the client in the server's log and monitor.
+        account: account of the server to which the client belongs.
+        permissions: its permissions in that account.
         expires: Unix time at which the server disconnects it.
     """
 
@@ -73,14 +73,14 @@ class Grant:
 
 
 def read_request(token: bytes) -> Request:
-    """Read a request whose sender is known. Raises Permanent."""
+    """Read a decrypted request. Raises Permanent."""
     try:
         claims = json.loads(_unpadded(token.split(b".")[1]))
         asked, options = claims["nats"], claims["nats"]["connect_opts"]
         return Request(
             server=asked["server_id"]["id"],
             user=asked["user_nkey"],
-            asking=Asking(
+            login=Login(
                 role=options.get("user", ""),
                 token=options.get("pass", ""),
                 host=asked["client_info"].get("host", ""),
@@ -88,31 +88,24 @@ def read_request(token: bytes) -> Request:
             expires=int(claims["exp"]),
         )
     except (IndexError, KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise Permanent("MalformedRequest", f"it cannot be read: {type(error).__name__}") from error
+        raise Permanent("MalformedRequest", f"the request cannot be read: {type(error).__name__}") from error
 
 
 def user_claims(request: Request, issuer: str, grant: Grant, now: int) -> dict[str, Any]:
-    """A user of the server with exactly these rights, for this connection only."""
+    """The claims of a user JWT with the rights of `grant`, for this connection only."""
     permissions = grant.permissions.as_config()
-    rights: dict[str, Any] = {
-        "pub": _closed(permissions["publish"]),
-        "sub": _closed(permissions["subscribe"]),
-        "subs": _NO_LIMIT,
-        "data": _NO_LIMIT,
-        "payload": _NO_LIMIT,
-    }
-    if grant.permissions.answers:
-        rights["resp"] = {"max": 1, "ttl": _ANSWER_WITHIN}
+    rights = {"pub": _closed(permissions["publish"]), "sub": _closed(permissions["subscribe"])}
+    limits = {"subs": _NO_LIMIT, "data": _NO_LIMIT, "payload": _NO_LIMIT}
     return {
         **_claims(issuer, request.user, grant.account, now),
         "name": grant.name,
         "exp": grant.expires,
-        "nats": {**rights, "type": "user", "version": _VERSION},
+        "nats": {**rights, **limits, "type": "user", "version": _VERSION},
     }
 
 
 def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now: int) -> dict[str, Any]:
-    """The answer to a request: `{"jwt": ...}` lets the client in, `{"error": ...}` does not."""
+    """The claims of the answer to a request: `answer` is `{"jwt": ...}`, or `{"error": ...}` to refuse."""
     return {
         **_claims(issuer, request.user, request.server, now),
         "nats": {**answer, "type": "authorization_response", "version": _VERSION},
@@ -120,7 +113,7 @@ def answer_claims(request: Request, issuer: str, answer: Mapping[str, str], now:
 
 
 def _closed(allowed: dict[str, list[str]]) -> dict[str, list[str]]:
-    """To the server an empty list of what is allowed means everything."""
+    """Deny all subjects when none is allowed: the server takes an empty list for no restriction."""
     return allowed if allowed["allow"] else {"deny": [">"]}
 
 

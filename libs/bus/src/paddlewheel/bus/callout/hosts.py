@@ -16,9 +16,9 @@ class Limits:
     """Requests at the same time. A request beyond `waiting` gets no answer, and its client tries again.
 
     Args:
-        of_host: requests of one host that are at work.
-        waiting: requests of one host that wait for one of these.
-        of_all: requests of all hosts that ask the API server. The others wait in a queue, first in, first
+        of_host: requests of one host that are processed.
+        waiting: further requests of the same host, which wait for one of these to end.
+        of_all: requests of all hosts that call the API server. The others wait in a queue, first in, first
             out, in which each host has at most `of_host` requests.
     """
 

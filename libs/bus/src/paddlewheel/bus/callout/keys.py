@@ -1,8 +1,8 @@
-"""The one key pair of the authorization service, in the forms that NATS has for it.
+"""The key pair of the authorization service, in the three forms that NATS uses.
 
-It is an Ed25519 key, as a PEM file, so that cert-manager can make it, too. The service proves with it who
-it is (user key), signs what it grants (account key), and opens the server's requests (curve key). One key is
-enough: whoever can sign grants needs nothing else.
+The key is an Ed25519 key in a PEM file, so cert-manager can make it, too. The service connects with it (user
+key), signs rights with it (account key), and decrypts the server's requests with it (curve key). Three keys
+would not be safer: the key that signs rights gives access to everything.
 """
 
 from __future__ import annotations
@@ -17,37 +17,35 @@ import nkeys
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificate
-from jwt.algorithms import Algorithm
-from jwt.api_jws import PyJWS
 from nacl.exceptions import CryptoError
 from nacl.public import Box, PublicKey
 from nacl.signing import SigningKey, VerifyKey
-from typing_extensions import override
 
 from paddlewheel.core.errors import Permanent
 
 _PREFIX_BYTE_CURVE = 23 << 3
-"""Of public curve keys, which begin with X; the `nkeys` package knows only keys for signing."""
+"""Prefix byte of public curve keys, which begin with X; the `nkeys` package has only keys for signing."""
 _SEALED = b"xkv1"
 _ALGORITHM = "ed25519-nkey"
+"""The name of Ed25519 in the JWTs of NATS, which JWT libraries do not know."""
 ANOTHER_KEY = "AnotherKey"
-"""Reason: what was sealed is not for this key."""
+"""Reason of the Permanent error when a request was encrypted for another key."""
 
 
 class PublicKeys:
-    """What the NATS server must know of the key, for its `auth_callout` block."""
+    """The public halves of the key, for the `auth_callout` block of the NATS server's configuration."""
 
     def __init__(self, key: VerifyKey) -> None:
         self.issuer = _encoded(nkeys.PREFIX_BYTE_ACCOUNT, bytes(key))
-        """Signs what is granted."""
+        """Verifies the rights that the service signs."""
         self.user = _encoded(nkeys.PREFIX_BYTE_USER, bytes(key))
         """The service's own user on the server."""
         self.xkey = _encoded(_PREFIX_BYTE_CURVE, bytes(key.to_curve25519_public_key()))
-        """Requests are encrypted for it."""
+        """Encrypts the server's requests."""
 
     @classmethod
     def of_certificate(cls, file: Path) -> PublicKeys:
-        """From the certificate beside the private key. Raises Permanent."""
+        """Read the public halves from the certificate of the key. Raises Permanent."""
         try:
             key = load_pem_x509_certificate(file.read_bytes()).public_key()
         except (OSError, ValueError) as error:
@@ -71,63 +69,38 @@ class CalloutKey:
         self._signing = SigningKey(raw)
         self.public = PublicKeys(self._signing.verify_key)
         self.seed = bytes(nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)).decode()
-        """With which the service connects."""
+        """The seed of the user key, with which the service connects."""
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        """A JWT as NATS has them."""
-        payload = json.dumps(claims, separators=(",", ":")).encode()
-        return _JWS.encode(payload, self._signing, algorithm=_ALGORITHM, headers={"typ": "JWT"})  # type: ignore[arg-type]
+        """A signed JWT in the form that NATS reads."""
+        parts = ({"typ": "JWT", "alg": _ALGORITHM}, claims)
+        signed = b".".join(_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
+        return b".".join((signed, _base64url(self._signing.sign(signed).signature))).decode()
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Decrypt what the holder of the public curve key `sender` sealed. Raises Permanent."""
+        """Decrypt a message of the holder of the public curve key `sender`. Raises Permanent."""
         if not sealed.startswith(_SEALED):
-            raise Permanent("MalformedRequest", "it is not encrypted: auth_callout.xkey is not set")
+            raise Permanent(
+                "MalformedRequest", "the request is not encrypted: set auth_callout.xkey in nats.conf"
+            )
         try:
             return bytes(self._box(sender).decrypt(sealed.removeprefix(_SEALED)))
         except CryptoError as error:
-            raise Permanent(ANOTHER_KEY, "the server has another key than this service") from error
+            raise Permanent(
+                ANOTHER_KEY, "the server's configuration has another key of bus-auth than this process"
+            ) from error
 
     def seal(self, plain: bytes, recipient: str) -> bytes:
-        """Encrypt for the holder of a curve key. Raises Permanent."""
+        """Encrypt a message for the holder of the public curve key `recipient`. Raises Permanent."""
         return _SEALED + bytes(self._box(recipient).encrypt(plain))
 
     def _box(self, other: str) -> Box:
         return Box(self._signing.to_curve25519_private_key(), PublicKey(_decoded(_PREFIX_BYTE_CURVE, other)))
 
 
-class _Nkey(Algorithm):
-    """Ed25519 under the name that NATS uses in its JWTs."""
-
-    @override
-    def prepare_key(self, key: SigningKey) -> SigningKey:
-        return key
-
-    @override
-    def sign(self, msg: bytes, key: SigningKey) -> bytes:
-        return bytes(key.sign(msg).signature)
-
-    @override
-    def verify(self, msg: bytes, key: SigningKey, sig: bytes) -> bool:
-        raise NotImplementedError("requests are authenticated by their encryption")
-
-    @staticmethod
-    @override
-    def to_jwk(key_obj: SigningKey, as_dict: bool = False) -> Any:
-        raise NotImplementedError
-
-    @staticmethod
-    @override
-    def from_jwk(jwk: str | dict[str, Any]) -> SigningKey:
-        raise NotImplementedError
-
-
-def _jws() -> PyJWS:
-    jws = PyJWS()
-    jws.register_algorithm(_ALGORITHM, _Nkey())
-    return jws
-
-
-_JWS = _jws()
+def _base64url(content: bytes) -> bytes:
+    """Base64 without padding, as in RFC 7515."""
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
 
 
 def _encoded(prefix: int, key: bytes) -> str:

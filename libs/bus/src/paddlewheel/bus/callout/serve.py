@@ -1,4 +1,4 @@
-"""Answering: who is let in, with what, and what happens when that cannot be known."""
+"""The answers to the server's requests: which clients are accepted, and with which rights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from paddlewheel.bus.callout.claims import Asking, Grant, Request, answer_claims, read_request, user_claims
+from paddlewheel.bus.callout.claims import Grant, Login, Request, answer_claims, read_request, user_claims
 from paddlewheel.bus.callout.hosts import Hosts, Limits
 from paddlewheel.bus.callout.keys import ANOTHER_KEY, CalloutKey
 from paddlewheel.core.clock import Clock
@@ -18,21 +18,21 @@ GROUP: Final = "bus-auth"
 """Queue group: each request is answered by one replica."""
 SENDER: Final = "Nats-Server-Xkey"
 """Header with the server's public curve key."""
-REFUSED_AFTER: Final = 1.0
-"""Seconds until a refusal is sent: a client that tries again at once must not keep everybody busy."""
+REFUSAL_INTERVAL_SECONDS: Final = 1.0
+"""Seconds before a refusal is sent, so that a client that tries again at once causes little load."""
 _ERROR = "error"
 LIMITS: Final = Limits()
 
 log = LibraryLogger(__name__)
 
-Authorize = Callable[[Asking], Awaitable[Grant]]
-"""Raises Permanent (refused) or Retry (cannot be known now: not let in)."""
+Authorize = Callable[[Login], Awaitable[Grant]]
+"""Raises Permanent (the client is refused) or Retry (it cannot be checked now, so it is refused)."""
 Report = Callable[[str], None]
-"""Told the outcome of each request: `granted`, or the reason why not."""
+"""Called with the outcome of each request: `granted`, or the reason of the refusal."""
 
 
 class CalloutServer:
-    """One replica's work on the requests of all servers."""
+    """Answers the requests of all servers that reach this replica."""
 
     def __init__(
         self, key: CalloutKey, authorize: Authorize, clock: Clock, report: Report, limits: Limits = LIMITS
@@ -40,16 +40,16 @@ class CalloutServer:
         self._key, self._authorize, self._clock, self._report = key, authorize, clock, report
         self._hosts = Hosts(limits)
         self.met_another_key = False
-        """Whether some server has asked with another key than the service's."""
+        """Whether a server has sent a request that is encrypted for another key."""
 
     async def answer(self, sealed: bytes, sender: str) -> bytes | None:
         """The sealed answer to one request; None answers nothing, so that the client tries again."""
         try:
             request = read_request(self._key.open(sealed, sender))
-            async with self._hosts.turn(request.asking.host):
+            async with self._hosts.turn(request.login.host):
                 claims = await self._claims(request)
         except Permanent as error:
-            log.error("authorization request unusable", reason=error.reason, why=error.message)
+            log.error("authorization request cannot be answered", reason=error.reason, why=error.message)
             self.met_another_key |= error.reason == ANOTHER_KEY
             self._report(error.reason)
             return None
@@ -59,17 +59,19 @@ class CalloutServer:
         return None if claims is None else self._key.seal(self._key.sign(claims).encode(), sender)
 
     async def _claims(self, request: Request) -> dict[str, Any] | None:
-        """None when the server no longer waits, before or after the work."""
+        """The claims of the answer; None when the server has stopped waiting."""
         try:
             async with asyncio.timeout(self._left(request)), self._hosts.place():
                 if self._is_late(request):
                     return None
                 answer = await self._decide(request)
         except TimeoutError:
-            raise Retry("TooLate", "the API server has not answered in time") from None
+            raise Retry(
+                "TooLate", "the API server has not answered before the NATS server stopped waiting"
+            ) from None
         if _ERROR in answer:
-            # The host of the client waits, and no other host.
-            await self._clock.sleep(REFUSED_AFTER)
+            # This holds one turn of the client's own host, and no place at the API server.
+            await self._clock.sleep(REFUSAL_INTERVAL_SECONDS)
         if self._is_late(request):
             return None
         return answer_claims(request, self._key.public.issuer, answer, self._now())
@@ -82,22 +84,22 @@ class CalloutServer:
         return request.expires - self._clock.now().timestamp()
 
     async def _decide(self, request: Request) -> dict[str, str]:
-        asking = request.asking
+        login = request.login
         try:
-            grant = await self._authorize(asking)
+            grant = await self._authorize(login)
         except (Permanent, Retry) as error:
-            # What cannot be checked is never allowed.
-            self._refused(asking, error)
+            # A client that cannot be checked is refused.
+            self._refused(login, error)
             return {_ERROR: str(error)}
         self._report("granted")
-        log.info("client let in", client=grant.name, role=asking.shown, host=asking.host)
+        log.info("client accepted", client=grant.name, role=login.shown, host=login.host)
         user = user_claims(request, self._key.public.issuer, grant, self._now())
         return {"jwt": self._key.sign(user)}
 
-    def _refused(self, asking: Asking, error: Permanent | Retry) -> None:
+    def _refused(self, login: Login, error: Permanent | Retry) -> None:
         self._report(error.reason)
         log.warning(
-            "client not let in", role=asking.shown, host=asking.host, reason=error.reason, why=error.message
+            "client refused", role=login.shown, host=login.host, reason=error.reason, why=error.message
         )
 
     def _now(self) -> int:

@@ -1,1 +1,1 @@
-"""From fetching a message to its end: settling, ordering, dead letters, merging of streams."""
+"""Handling of messages until they are acknowledged: settling, ordering, dead letters, merging of streams."""

@@ -1,4 +1,4 @@
-"""Running a handler over a durable consumer: fetch, handle, settle; stop rather than park everything."""
+"""Runs a handler over a durable consumer, and stops it when too many messages are parked."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from paddlewheel.core.errors import Retry
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import finish
 
-CHECK_EVERY = 5.0
-"""Seconds between checks of a stopped consumer whether its dead letters were replayed or dropped."""
-CLOSE_WITHIN = 8.0
-"""Seconds after which a consumer that stops has ended, whatever the server does."""
+DEAD_LETTERS_CHECK_INTERVAL_SECONDS = 5.0
+"""Seconds between checks of a stopped consumer for replayed or dropped dead letters."""
+CLOSE_TIMEOUT_SECONDS = 8.0
+"""Seconds after which a consumer that stops has ended, even if the server does not answer."""
 
 _RECEIVE_SHARE = 0.5
-"""Of them, for what is still arriving; the rest is for unsubscribing after that, and for giving back."""
+"""The share of that time for messages that are still arriving; the rest is for releasing messages."""
 
-_MARKS_PER_ACK_WAIT = 3
+PROGRESS_REPORTS_PER_DELIVERY = 3
+"""Reports of progress to the server before a delivery that is being handled would time out."""
 
 log = LibraryLogger(__name__)
 
 
 class Source(Protocol):
-    """Where a consumer's messages come from. May be used again after `close`."""
+    """The messages of a consumer. It may be used again after `close`."""
 
     async def fetch(self, room: int) -> Sequence[Message]:
         """Wait for at least one message, return at most `room`; reconnects by itself."""
         ...
 
     async def close(self, into: list[Message]) -> None:
-        """Stop pulling; adds what was delivered and never fetched, as it arrives: this may be cancelled."""
+        """Stop pulling. Messages that were delivered and not fetched are added to `into` as they arrive,
+        because this call may be cancelled."""
         ...
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """One durable consumer: new messages from `fresh`, replayed dead letters from `again`.
-
-    `stopped` names the durables of this process whose consumers have stopped.
-    """
+    """One durable consumer: new messages from `fresh`, replayed dead letters from `replayed`. `stopped` names
+    the durables of this process whose consumers have stopped."""
 
     subscription: Subscription
     handle: Handler
     fresh: Source
-    again: Source
+    replayed: Source
     dead: DeadLetters
     clock: Clock
     instruments: Instruments
@@ -64,7 +64,7 @@ class Consumer:
 
 
 async def run_consumer(consumer: Consumer) -> None:
-    """Fetch, handle and settle until cancelled; what is then unsettled is given back to the server."""
+    """Fetch, handle and settle until cancelled; unsettled messages are then released to the server."""
     settler = Settler(
         consumer.subscription,
         consumer.handle,
@@ -80,34 +80,37 @@ async def run_consumer(consumer: Consumer) -> None:
 
 
 async def _deliver(consumer: Consumer, settler: Settler) -> str:
-    """Until cancelled, or until no more may be parked; returns why."""
+    """Deliver until cancelled, or until no further message may be parked; returns the reason."""
     wanted, ordering = consumer.subscription, KeyedOrdering(settler.settle)
     why = ""
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_keep_in_progress(consumer, ordering), name="in-progress marks")
-            tasks.create_task(_take_again(consumer, ordering, tasks), name="replays")
+            tasks.create_task(_take_replayed(consumer, ordering, tasks), name="replays")
             await _take(consumer.fresh, ordering, Room(wanted.max_in_flight), tasks)
     except* DeadLetterLimitError as full:
         why = str(full.exceptions[0])
     finally:
-        # Not given back, they would wait for `ack_wait`; and who stops a consumer cancels it repeatedly.
-        await finish(_give_back(consumer, ordering))
+        # Messages that are not released wait for `ack_wait`. `finish` survives repeated cancellation.
+        await finish(_release_all(consumer, ordering))
     return why
 
 
-async def _give_back(consumer: Consumer, ordering: KeyedOrdering) -> None:
-    """Stop pulling, then release: what is given back during a pull would be redelivered at once."""
+async def _release_all(consumer: Consumer, ordering: KeyedOrdering) -> None:
+    """Stop pulling, then release: a message released during a pull would be redelivered at once."""
     unfetched: list[Message] = []
     began = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout_at(began + CLOSE_WITHIN):
+        async with asyncio.timeout_at(began + CLOSE_TIMEOUT_SECONDS):
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(began + CLOSE_WITHIN * _RECEIVE_SHARE):
-                    await asyncio.gather(consumer.fresh.close(unfetched), consumer.again.close(unfetched))
+                async with asyncio.timeout_at(began + CLOSE_TIMEOUT_SECONDS * _RECEIVE_SHARE):
+                    await asyncio.gather(consumer.fresh.close(unfetched), consumer.replayed.close(unfetched))
             await release_in_order((*ordering.held(), *unfetched))
     except TimeoutError:
-        log.warning("consumer was not closed in time", durable=consumer.subscription.durable)
+        log.warning(
+            "consumer was not closed in time; its messages are redelivered later",
+            durable=consumer.subscription.durable,
+        )
 
 
 async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyncio.TaskGroup) -> None:
@@ -116,37 +119,37 @@ async def _take(source: Source, ordering: KeyedOrdering, room: Room, tasks: asyn
             ordering.accept(message, room, tasks)
 
 
-async def _take_again(consumer: Consumer, ordering: KeyedOrdering, tasks: asyncio.TaskGroup) -> None:
+async def _take_replayed(consumer: Consumer, ordering: KeyedOrdering, tasks: asyncio.TaskGroup) -> None:
     room = Room(replays(consumer.subscription).max_in_flight)
     while True:
-        for message in await consumer.again.fetch(await room.left()):
+        for message in await consumer.replayed.fetch(await room.left()):
             ordering.accept(Replayed(message), room, tasks)
 
 
 async def _keep_in_progress(consumer: Consumer, ordering: KeyedOrdering) -> None:
     while True:
-        await consumer.clock.sleep(consumer.subscription.ack_wait / _MARKS_PER_ACK_WAIT)
-        consumer.handlers.tell()
+        await consumer.clock.sleep(consumer.subscription.ack_wait / PROGRESS_REPORTS_PER_DELIVERY)
+        consumer.handlers.log_late()
         for message in ordering.held():
             await message.in_progress()
 
 
 async def _wait_for_room(consumer: Consumer, why: str) -> None:
-    """Until enough dead letters were replayed or dropped (docs/decisions/0011)."""
+    """Wait until enough dead letters were replayed or dropped (docs/decisions/0011)."""
     durable, most = consumer.subscription.durable, consumer.subscription.max_parked
     log.error(
         "consumer stopped until its dead letters are replayed or dropped",
         durable=durable,
         why=why,
-        remedy=f"paddlewheel dlq list --durable {durable}; replay or drop until fewer than {most} are left, "
+        fix=f"paddlewheel dlq list --durable {durable}; replay or drop until fewer than {most} are left, "
         "or restart the service",
     )
     consumer.stopped.append(durable)
     try:
         with consumer.instruments.stopped(durable):
-            await consumer.clock.sleep(CHECK_EVERY)
+            await consumer.clock.sleep(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
             while not await _has_room(consumer):
-                await consumer.clock.sleep(CHECK_EVERY)
+                await consumer.clock.sleep(DEAD_LETTERS_CHECK_INTERVAL_SECONDS)
     finally:
         consumer.stopped.remove(durable)
     log.warning("consumer resumed", durable=durable)

@@ -1,4 +1,4 @@
-"""How many messages a consumer may park before it stops rather than park everything."""
+"""The number of messages that a consumer may park before it stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paddlewheel.core.clock import Clock
 
 
 class DeadLetterLimitError(Exception):
-    """No more may be parked now: the consumer must stop; the text is the reason."""
+    """No further message may be parked now, so the consumer must stop. The text is the reason."""
 
 
 class DeadLetterLimit:
@@ -21,7 +21,7 @@ class DeadLetterLimit:
         self._times: deque[float] = deque()
 
     def admit(self) -> None:
-        """Count one more. Raises DeadLetterLimitError, and counts nothing, when it would be too many."""
+        """Count one more message. Raises DeadLetterLimitError, without counting, at the limit."""
         now = self._clock.monotonic()
         while self._times and now - self._times[0] >= self._window:
             self._times.popleft()

@@ -1,4 +1,4 @@
-"""What a parked message looks like: its payload, its headers, and why it could not be handled."""
+"""The form of a parked message: its payload, its headers, and the reason why it could not be handled."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from paddlewheel.core.errors import Permanent
 PREFIX = "pw-dlq-"
 ORIGINAL = f"{PREFIX}header-"
 LOST_HEADERS = f"{PREFIX}lost-headers"
-"""How many of the message's headers were too much for the server to keep."""
+"""The number of the message's headers that are not kept, because the server limits their size."""
 FULL_SIZE = f"{PREFIX}payload-bytes"
 FULL_HASH = f"{PREFIX}payload-sha256"
-"""Of the whole payload, where only its beginning is kept."""
+"""Size and hash of the whole payload, in a letter that has only its beginning."""
 
 KEPT_PAYLOAD = 64 * 1024
-"""Bytes that are kept of a payload that the server refuses as a whole."""
+"""Bytes kept of a payload that is too large for the server."""
 
 REPLAYS_IN_FLIGHT = 8
 """Replayed messages a consumer takes in addition to its `max_in_flight`."""
 
 _KEPT_HEADERS = 40 * 1024
-"""A message has room for 64 KiB of headers; ours are added."""
+"""Bytes kept of the message's own headers. The server takes 64 KiB, including ours."""
 _TEXT = 2000
 _IN_NAMES = "!#$&'*+^`|"
-"""What header names may have beside letters, digits and `_.-~`."""
+"""Characters that header names may have besides letters, digits and `_.-~`."""
 
 
 def dead_letter(durable: str, message: Message, error: Permanent, attempts: int) -> RawMessage:
-    """The message for `pw.dlq.<durable>`; its id names what is parked, so parking twice stores once.
+    """The message for `pw.dlq.<durable>`. Its id identifies the parked message, so it is stored once.
 
-    Headers that NATS acts on (`Nats-...`) or refuses are kept under `pw-dlq-header-`, without effect.
+    Headers that NATS interprets (`Nats-...`) or refuses are kept under `pw-dlq-header-`, without effect.
     """
     stream, sequence, at = message.identity
     about = {
@@ -62,13 +62,13 @@ def dead_letter(durable: str, message: Message, error: Permanent, attempts: int)
 
 
 def cut(letter: RawMessage) -> RawMessage:
-    """The same letter with the beginning of its payload, for a server that refuses the whole."""
+    """The same letter with only the beginning of its payload, for a server that refuses the whole letter."""
     whole = {FULL_SIZE: str(len(letter.data)), FULL_HASH: hashlib.sha256(letter.data).hexdigest()}
     return RawMessage(letter.subject, letter.data[:KEPT_PAYLOAD], {**letter.headers, **whole})
 
 
 def read_letter(stored: RawMessage, sequence: int, parked_at: datetime) -> DeadLetter:
-    """A stored letter; anything else found in the stream is read as far as possible."""
+    """Read a stored letter. Another message in the stream is read as far as possible."""
     about = {k.removeprefix(PREFIX): v for k, v in stored.headers.items() if k.startswith(PREFIX)}
     return DeadLetter(
         sequence=sequence,
@@ -88,21 +88,24 @@ def read_letter(stored: RawMessage, sequence: int, parked_at: datetime) -> DeadL
 
 
 def replay_of(stored: RawMessage, sequence: int, parked_at: datetime) -> RawMessage:
-    """The message for `pw.dlq.<durable>.again`; its id names the letter, so replaying twice stores once.
+    """The message for `pw.dlq.<durable>.again`. Its id identifies the letter, so it is stored once.
 
     Raises:
-        Permanent: only a part of its payload was kept.
+        Permanent: the letter has only the beginning of its payload.
     """
     letter = read_letter(stored, sequence, parked_at)
     if letter.is_cut:
         where = f"message {letter.source_sequence} of {letter.stream}"
-        raise Permanent("LetterCut", f"dead letter {sequence} has only the beginning of {where}: drop it")
+        raise Permanent(
+            "LetterCut",
+            f"dead letter {sequence} has only the beginning of {where} and cannot be replayed: drop it",
+        )
     id_ = f"{letter.durable}/again/{sequence}/{parked_at.timestamp()}"
     return RawMessage(replay_subject(letter.durable), stored.data, {**stored.headers, MESSAGE_ID: id_})
 
 
 def replays(subscription: Subscription) -> Subscription:
-    """The subscription by which the same durable gets its replayed messages."""
+    """The subscription to the replayed messages of a durable."""
     return Subscription(
         durable=replays_durable(subscription.durable),
         stream=REPLAYS.name,
@@ -113,7 +116,7 @@ def replays(subscription: Subscription) -> Subscription:
 
 
 def replays_durable(durable: str) -> str:
-    """The name of the consumer by which a durable gets its replays."""
+    """The name of the consumer of a durable's replayed messages."""
     return f"{durable}-again"
 
 
@@ -123,7 +126,7 @@ def durable_of(subject: str) -> str:
 
 
 class Replayed:
-    """A replayed message, as it was when it was first delivered; acknowledging it ends the replay."""
+    """A replayed message in the form of its first delivery. Acknowledging it ends the replay."""
 
     def __init__(self, carrier: Message) -> None:
         stored = RawMessage(carrier.subject, carrier.data, carrier.headers)
@@ -160,20 +163,21 @@ class Replayed:
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
     kept: dict[str, str] = {}
     room = _KEPT_HEADERS
-    # Those of the event first: without them a replay could not be read.
+    # Headers of the event come first, because a replay needs them.
     for name, value in sorted(headers.items(), key=lambda pair: not pair[0].startswith("ce-")):
         room -= len(quote(name)) + len(value.encode()) + len(ORIGINAL) + 4
         if room < 0:
             return {**kept, LOST_HEADERS: str(len(headers) - len(kept))}
-        kept[_aside(name)] = value
+        kept[_kept_name(name)] = value
     return kept
 
 
-def _aside(name: str) -> str:
-    acted_on = name.lower().startswith(("nats-", PREFIX))
+def _kept_name(name: str) -> str:
+    """The name under which a header is kept, with a prefix when NATS or we would interpret it."""
+    is_interpreted = name.lower().startswith(("nats-", PREFIX))
     return (
         f"{ORIGINAL}{quote(name, safe=_IN_NAMES)}"
-        if acted_on or quote(name, safe=_IN_NAMES) != name
+        if is_interpreted or quote(name, safe=_IN_NAMES) != name
         else name
     )
 

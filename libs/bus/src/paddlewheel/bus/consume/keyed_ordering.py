@@ -1,4 +1,4 @@
-"""Messages of one key are handled in order, different keys concurrently, within a bound."""
+"""Messages of one key are handled in order, those of different keys concurrently, within a limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Settle = Callable[[Message], Awaitable[None]]
 
 
 class Room:
-    """How many more messages of one source may be held."""
+    """The number of further messages of one source that may be held."""
 
     def __init__(self, bound: int) -> None:
         self._left = bound
         self._freed = asyncio.Event()
 
     async def left(self) -> int:
-        """Wait until there is room for another message; returns for how many."""
+        """Wait until there is room for a message; returns the number of messages."""
         while self._left <= 0:
             self._freed.clear()
             await self._freed.wait()
@@ -34,7 +34,7 @@ class Room:
 
 
 class KeyedOrdering:
-    """Messages taken and not yet ended, in one queue per key."""
+    """Messages that were taken and have not ended, in one queue per key."""
 
     def __init__(self, settle: Settle) -> None:
         self._settle = settle
@@ -42,7 +42,7 @@ class KeyedOrdering:
         self._held: dict[Identity, tuple[Message, Room]] = {}
 
     def accept(self, message: Message, room: Room, tasks: asyncio.TaskGroup) -> None:
-        """Queue behind earlier messages of the same key; one that is held already is dropped."""
+        """Queue a message behind earlier ones of its key. A message that is held already is ignored."""
         if message.identity in self._held:
             return
         room.take()
@@ -55,7 +55,7 @@ class KeyedOrdering:
         tasks.create_task(self._run(key), name=f"messages of {key}")
 
     def held(self) -> tuple[Message, ...]:
-        """Everything taken and not ended."""
+        """All messages that were taken and have not ended."""
         return tuple(message for message, _ in self._held.values())
 
     async def _run(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Several ordered sources merged: by time while they catch up with what is stored, then as events arrive."""
+"""Merges several ordered sources: by time while stored items are read, then in the order of arrival."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Source(Protocol[T_co]):
 
     @property
     def behind(self) -> bool:
-        """A stored item is still due: others wait for it, so that the whole is in order."""
+        """Whether a stored item is still to come. The other sources wait for it, to keep the order."""
         ...
 
     def take(self) -> T_co | None:
@@ -42,11 +42,8 @@ class Source(Protocol[T_co]):
         ...
 
     async def wait(self) -> T_co | Idle:
-        """The next item. Cancelled, it loses nothing.
-
-        A source that was `behind`, from the start or in between, and no longer is must return `CAUGHT_UP`:
-        others wait for it.
-        """
+        """The next item. A cancelled call loses no item. A source that stops being `behind` must return
+        `CAUGHT_UP`, because the others wait for it."""
         ...
 
 
@@ -77,14 +74,14 @@ class _Head(Generic[T]):
     async def close(self) -> None:
         await end(self.waiting)
         if self.waiting is not None and not self.waiting.cancelled():
-            # One source's failure is raised; asyncio would warn about those of the others.
+            # One error is raised. Reading the others keeps asyncio from warning about them.
             self.waiting.exception()
 
 
 async def merged(
     sources: Sequence[Source[T]], caught_up: Callable[[], None] | None = None
 ) -> AsyncGenerator[T, None]:
-    """Yield the items of all sources until every one has ended, fetching the next when it is asked for.
+    """Yield the items of all sources until every source has ended. Items are fetched when they are requested.
 
     Args:
         caught_up: called once, when no stored item is left.

@@ -1,8 +1,8 @@
-"""A message whose handling kills the process: it is given up without dragging its neighbours along.
+"""Finds a message whose handling kills the process, and parks it without parking other messages.
 
-A delivery count does not tell the culprit from its neighbours: whatever a process holds when it dies is
-redelivered. So a message delivered too often is handled alone, and given up only after as many deliveries
-again (docs/decisions/0006).
+The number of deliveries alone does not identify the message: all messages that a process holds when it dies
+are redelivered. So a message that was delivered too often is handled alone, and parked only after as many
+further deliveries (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from zlib import crc32
 from paddlewheel.bus.ports import Subscription
 from paddlewheel.core.clock import Clock
 
-_TURN = 0.25
-"""Seconds over which the turns of one delivery are spread."""
+_TURN_INTERVAL_SECONDS = 0.25
+"""The longest delay before a suspected message is handled. Delays differ by message and delivery."""
 
 
 class PoisonGuard:
-    """Handles messages that were delivered too often one at a time, in an order that changes each time.
+    """Handles messages that were delivered too often one at a time, in a different order each time.
 
-    Those before the culprit end; half of the rest does so the next time, until the culprit is given up.
+    Messages before the one that kills the process end. At the next delivery about half of the rest comes
+    before it, and so on, until it is parked.
     """
 
     def __init__(self, subscription: Subscription, clock: Clock) -> None:
@@ -31,15 +32,15 @@ class PoisonGuard:
         self._lock = asyncio.Lock()
 
     def is_poison(self, deliveries: int) -> bool:
-        """It was delivered too often to be handled once more."""
+        """Whether the message was delivered too often to be handled again."""
         return deliveries > 2 * self._limit
 
     @asynccontextmanager
     async def turn(self, subject: str, deliveries: int) -> AsyncIterator[None]:
-        """Handle within: at once, or alone when the message is suspected."""
+        """Handle the message within the block: at once, or alone when it is suspected."""
         if deliveries <= self._limit:
             yield
             return
-        await self._clock.sleep(_TURN * crc32(f"{subject} {deliveries}".encode()) / 2**32)
+        await self._clock.sleep(_TURN_INTERVAL_SECONDS * crc32(f"{subject} {deliveries}".encode()) / 2**32)
         async with self._lock:
             yield

@@ -19,15 +19,17 @@ from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-BACKOFF_BASE = 0.2
-BACKOFF_CAP = 60.0
+ATTEMPT_FIRST_INTERVAL_SECONDS = 0.2
+"""Seconds until the second attempt at a message; doubled each time."""
+ATTEMPT_MAX_INTERVAL_SECONDS = 60.0
+"""The longest of these intervals."""
 BACKEND_RETRY_INTERVAL_SECONDS = 2.0
-"""Seconds until a handler is called again that found the API server, or the bus, away; twice as many each
-time."""
+"""Seconds until a handler whose backend did not answer is called again; doubled each time."""
 BACKEND_RETRY_MAX_INTERVAL_SECONDS = 30.0
+"""The longest of these intervals."""
 _REMEMBERED = 4096
-_TYPES_TOLD = 64
-"""Unknown types that are logged; a publisher may invent any number."""
+_LOGGED_TYPES_MAX = 64
+"""The number of unknown types that are logged; a publisher may invent any number."""
 
 log = LibraryLogger(__name__)
 
@@ -63,22 +65,20 @@ class Message(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which stored message it is; the same at each redelivery, another in a re-created stream."""
+        """Identifies the stored message: the same at each redelivery, different in a re-created stream."""
         ...
 
     async def ack(self) -> None:
-        """Return when the server confirmed. Raises Retry."""
+        """Acknowledge; return when the server has confirmed it. Raises Retry."""
         ...
 
     async def term(self) -> None:
-        """Never deliver again; return when the server confirmed. Raises Retry."""
+        """End redelivery; return when the server has confirmed it. Raises Retry."""
         ...
 
     async def release(self, *, confirm: bool = False) -> None:
-        """Give it back for immediate redelivery, to any consumer. Never raises.
-
-        With `confirm`, return when the server has received it and everything released before.
-        """
+        """Return it to the server for immediate redelivery to any process. Never raises. With `confirm`,
+        return when the server has received this release and all earlier ones."""
         ...
 
     async def in_progress(self) -> None:
@@ -87,14 +87,14 @@ class Message(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where messages that cannot be handled are parked."""
+    """The store for messages that one durable cannot handle."""
 
     async def park(self, message: Message, error: Permanent, attempts: int) -> None:
-        """Return once payload, headers, error and attempts are stored.
+        """Return when payload, headers, error and attempts are stored.
 
         Raises:
-            Retry: not stored, or not known to be.
-            DeadLetterLimitError: there is no room; the consumer must stop.
+            Retry: they are not stored, or it is not known whether they are.
+            DeadLetterLimitError: the store is full; the consumer must stop.
         """
         ...
 
@@ -104,19 +104,19 @@ class DeadLetters(Protocol):
 
 
 async def release_in_order(messages: Iterable[Message]) -> None:
-    """Give messages back; whoever pulls next receives them before all later ones, in the stream's order."""
+    """Release messages so that the next pull receives them before later messages, in the stream's order."""
     ordered = sorted(messages, key=lambda message: message.sequence)
     last = {message.stream: message for message in ordered}
     for message in ordered:
         if message is not last[message.stream]:
             await message.release()
-    # At once: a server that hangs over one stream must not keep the others from being given back.
+    # Concurrently, so that a stream that does not answer delays no other stream.
     await asyncio.gather(*(message.release(confirm=True) for message in last.values()))
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed, and when to retry; `after` None = by the backoff."""
+    """Why an attempt failed, and the seconds until the next; `after` None = by the backoff."""
 
     reason: str
     text: str
@@ -125,14 +125,14 @@ class Failure:
 
 def backoff(attempt: int) -> float:
     """Seconds before the next attempt when the handler named none."""
-    return min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(attempt - 1, 16))
+    return min(ATTEMPT_MAX_INTERVAL_SECONDS, ATTEMPT_FIRST_INTERVAL_SECONDS * 2.0 ** min(attempt - 1, 16))
 
 
 class Settler:
-    """Brings messages to their end, one call each.
+    """Handles and ends messages, one call for each message.
 
-    A retried message is held here until its delay is over rather than given back to the server: only that
-    keeps the messages behind it, of the same object, in order (docs/decisions/0006).
+    A retried message is held here during its delay and not released to the server. That keeps later messages
+    of the same object in order (docs/decisions/0006).
     """
 
     def __init__(
@@ -161,50 +161,56 @@ class Settler:
         """Return when the message has ended; cancellation leaves it unsettled.
 
         Raises:
-            DeadLetterLimitError: it must be parked, and may not be; it is unsettled.
+            DeadLetterLimitError: it must be parked, but no further message may be. It stays unsettled.
         """
         if message.identity in self._ended:
-            # Its effect is done, only its acknowledgement was lost.
+            # The handler has run; only the acknowledgement was lost.
             await self._end(message, message.ack)
             return
         if self._poison.is_poison(message.attempt):
-            await self._park(message, Permanent("TooManyAttempts", "no attempt ended"), message.attempt - 1)
+            await self._park(
+                message,
+                Permanent("TooManyAttempts", "the process died during every attempt"),
+                message.attempt - 1,
+            )
             return
         tries = 1
         while True:
-            # As one, or a handler that always finds something away would never be seen.
+            # One span over all calls, so that a handler that never reaches its backend counts as late.
             with self._handlers.running(self._subscription, message.subject):
-                delay = await self._answered(message, tries)
+                delay = await self._try_with_backend(message, tries)
             if delay is None:
                 return
             await self._clock.sleep(delay)
             tries += 1
 
-    async def _answered(self, message: Message, tries: int) -> float | None:
-        """Attempt number `tries`, made again for as long as what it needs is away. Returns as `_try`."""
-        away, others = 0, self._handled
+    async def _try_with_backend(self, message: Message, tries: int) -> float | None:
+        """Attempt number `tries`, repeated while the handler raises Unavailable. Returns as `_try`."""
+        calls, others = 0, self._handled
         while True:
             try:
                 return await self._try(message, tries)
             except Unavailable as error:
                 if self._handled > others:
-                    # Not for every message alike: this one may be given up.
+                    # The backend answers for other messages, so this counts as a failed attempt.
                     return await self._again(message, Failure(error.reason, str(error), error.after), tries)
                 self._instruments.settled(self._durable, "retried")
-                log.info("message waits", subject=message.subject, why=str(error))
+                log.info(
+                    "message waits for a backend of its handler", subject=message.subject, why=str(error)
+                )
                 delay = (
-                    min(BACKEND_RETRY_INTERVAL_SECONDS * 2.0**away, BACKEND_RETRY_MAX_INTERVAL_SECONDS)
+                    min(BACKEND_RETRY_INTERVAL_SECONDS * 2.0**calls, BACKEND_RETRY_MAX_INTERVAL_SECONDS)
                     if error.after is None
                     else error.after
                 )
-            away = min(away + 1, 16)
+            calls = min(calls + 1, 16)
             await self._clock.sleep(delay)
 
     async def _try(self, message: Message, tries: int) -> float | None:
         """One call of the handler. Returns the seconds until the next, None when the message has ended.
 
         Raises:
-            Unavailable: the handler found nobody to answer; that uses up no attempt.
+            Unavailable: a backend of the handler did not answer. This does not count as an attempt.
         """
         attempt = message.attempt + tries - 1
         try:
@@ -230,9 +236,9 @@ class Settler:
         return None
 
     async def _skip_unknown(self, message: Message, error: wire.UnknownFact) -> None:
-        """Of a newer release, as while both run side by side: there is nothing to repair and replay."""
+        """Acknowledge a fact of a newer release, as during an upgrade. There is nothing to repair."""
         self._instruments.settled(self._durable, "unknown")
-        if error.type not in self._unknown and len(self._unknown) < _TYPES_TOLD:
+        if error.type not in self._unknown and len(self._unknown) < _LOGGED_TYPES_MAX:
             self._unknown.add(error.type)
             log.info("facts of a type that this release does not know are skipped", type=error.type)
         await self._end(message, message.ack)
@@ -263,13 +269,13 @@ class Settler:
         try:
             await self._dead.park(message, error, attempts)
         except (Retry, Permanent) as trouble:
-            # Never end what is not parked: it delays its own object only.
+            # A message that is not parked must not end. It delays only its own object.
             log.error("message not parked yet", subject=message.subject, why=str(trouble))
             return False
         return True
 
     async def _end(self, message: Message, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Acknowledge, and remember it: a redelivery after a lost acknowledgement has no second effect."""
+        """Confirm the end, and remember the message: one that is redelivered must not be handled again."""
         self._remember(message)
         try:
             await confirm()

@@ -1,4 +1,4 @@
-"""Pending requests: one timer for all of them, and every way a wait may end."""
+"""Pending requests: one timer for all of them, and the ways in which a wait ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nats.aio.msg import Msg
 
 from paddlewheel.core.errors import PaddlewheelError, Retry, Unavailable
 
-RESEND = 1.0
+RESEND_INTERVAL_SECONDS = 1.0
 """Seconds without an answer after which a request that may be repeated is sent again: a cluster without a
 leader drops requests, and the next leader never receives them."""
-_GRAIN = 0.05
-"""Seconds between two looks at what is due, at least: each looks at all that is pending."""
+_TIMER_MIN_INTERVAL_SECONDS = 0.05
+"""The shortest time between two checks for late requests: each check reads all pending requests."""
 
 Send = Callable[[], Coroutine[None, None, None]]
 
@@ -31,12 +31,12 @@ class _Wait:
 
     @property
     def due(self) -> float:
-        """When it ends, or is late."""
-        return min(self.until, self.sent + RESEND)
+        """When the wait ends, or the answer is late."""
+        return min(self.until, self.sent + RESEND_INTERVAL_SECONDS)
 
 
 class Answers:
-    """Waits by token. `on_late` is called while an answer is `RESEND` seconds late."""
+    """Waits by token. `on_late` is called each time an answer is `RESEND_INTERVAL_SECONDS` late."""
 
     def __init__(self, on_late: Callable[[], None]) -> None:
         self._on_late = on_late
@@ -46,10 +46,8 @@ class Answers:
         self._sending: set[asyncio.Task[None]] = set()
 
     def expect(self, subject: str, within: float) -> tuple[str, asyncio.Future[Msg | None]]:
-        """A new token, and what its answer will be, None when nobody listens on the subject.
-
-        The future may fail with Retry. Whoever stops waiting must `forget` the token.
-        """
+        """A new token and the future of its answer, which is None when the subject has no subscriber. The
+        future may fail with Retry. A caller that stops waiting must `forget` the token."""
         loop = asyncio.get_running_loop()
         now, token = loop.time(), str(next(self._tokens))
         wait = _Wait(subject, loop.create_future(), now + within, now)
@@ -58,23 +56,23 @@ class Answers:
         return token, wait.future
 
     def repeat(self, token: str, send: Send) -> None:
-        """Send again while the answer stays out; the server must recognize a repetition."""
+        """Send again while no answer arrives; the server must recognize a repetition."""
         if token in self._waits:
             self._waits[token].send = send
 
     def forget(self, token: str) -> None:
-        """Nobody waits for it any more; idempotent."""
+        """End the wait for a token; idempotent."""
         self._waits.pop(token, None)
 
     def take(self, token: str, msg: Msg) -> None:
-        """An answer came; one that nobody waits for is dropped."""
+        """Deliver an answer. One without a wait is dropped."""
         wait = self._waits.get(token)
         self.forget(token)
         if wait is not None and not wait.future.done():
-            wait.future.set_result(None if _is_from_nobody(msg) else msg)
+            wait.future.set_result(None if _is_no_responders(msg) else msg)
 
     def fail(self, error_for: Callable[[str], Retry], subject: str | None = None) -> None:
-        """End all waits, or those on one subject (compared without case), with the error for theirs."""
+        """Fail all waits, or the waits on one subject (compared without case), with `error_for(subject)`."""
         for token, wait in list(self._waits.items()):
             if subject is None or wait.subject.lower() == subject.lower():
                 self._end(token, wait, error_for(wait.subject))
@@ -83,7 +81,7 @@ class Answers:
         return len(self._waits)
 
     def _tick_by(self, when: float) -> None:
-        """Not later than that."""
+        """Check for late requests at `when` at the latest."""
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
@@ -95,11 +93,13 @@ class Answers:
         for token, wait in list(self._waits.items()):
             if wait.until <= now:
                 self._end(token, wait, Unavailable("BusUnreachable", f"{wait.subject}: no answer in time"))
-            elif wait.sent + RESEND <= now:
+            elif wait.sent + RESEND_INTERVAL_SECONDS <= now:
                 wait.sent = now
                 self._late(wait)
         if self._waits:
-            self._tick_by(max(min(wait.due for wait in self._waits.values()), now + _GRAIN))
+            self._tick_by(
+                max(min(wait.due for wait in self._waits.values()), now + _TIMER_MIN_INTERVAL_SECONDS)
+            )
 
     def _late(self, wait: _Wait) -> None:
         self._on_late()
@@ -115,11 +115,11 @@ class Answers:
 
 
 async def _sent(send: Send) -> None:
-    """A lost connection ends the wait by itself."""
+    """Send without raising: a lost connection fails the wait elsewhere."""
     with contextlib.suppress(PaddlewheelError):
         await send()
 
 
-def _is_from_nobody(msg: Msg) -> bool:
-    """The server's answer to a message on a subject that nobody listens on."""
+def _is_no_responders(msg: Msg) -> bool:
+    """Whether it is the server's answer to a message on a subject without a subscriber."""
     return not msg.data and (msg.headers or {}).get("Status") == "503"

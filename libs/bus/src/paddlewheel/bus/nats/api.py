@@ -1,4 +1,4 @@
-"""JetStream's API: requests that nats-py does not make, and single stored messages."""
+"""Requests of JetStream's API that nats-py does not offer, and reads of single stored messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paddlewheel.contracts.base import read_time
 
 API = "$JS.API"
 MISSING = 404
-"""The code of all errors about something that does not exist."""
+"""The code of all errors about an object that does not exist."""
 _FIRST_LINE = b"NATS/1.0\r\n"
 
 Json = dict[str, Any]
@@ -36,14 +36,14 @@ class Stored:
 async def ask_api(
     connection: Connection, call: str, body: Mapping[str, object] | None = None, *, absent: int = MISSING
 ) -> Json | None:
-    """The answer of the leader.
+    """The answer to an API request; None for the error `absent`.
 
     Args:
-        call: the subject behind `API`, or a whole subject for the API of another account.
-        absent: code of an error for which the answer is None, 0 for none.
+        call: the subject without the prefix `API`, or a whole subject for the API of another account.
+        absent: the code of the error that returns None; 0 = every error is raised.
 
     Raises:
-        Retry, Permanent: another error.
+        Retry, Permanent: the server answered with another error.
     """
     subject = call if call.startswith("pw.") else f"{API}.{call}"
     async with connection.calling(call):
@@ -60,10 +60,8 @@ async def ask_api(
 async def get_message(
     connection: Connection, stream: str, which: Mapping[str, object], *, absent: int = NO_MESSAGE
 ) -> Stored | None:
-    """One stored message, as the leader of its stream has it; None when there is none.
-
-    nats-py's `get_msg` cannot read headers beyond ASCII.
-    """
+    """Read one message from the leader of its stream; None when there is none. nats-py's `get_msg` cannot
+    read headers with other characters than ASCII."""
     answer = await ask_api(connection, f"STREAM.MSG.GET.{stream}", which, absent=absent)
     if answer is None:
         return None
@@ -74,7 +72,7 @@ async def get_message(
 
 
 def _read_headers(block: bytes) -> dict[str, str]:
-    """Headers as they are stored, of which some may be no text; nameless ones are left out."""
+    """Headers as they are stored. Bytes that are no text are replaced, and nameless headers are left out."""
     lines = block.removeprefix(_FIRST_LINE).decode(errors="replace").split("\r\n")
     pairs = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, colon, value in pairs if colon and name.strip()}

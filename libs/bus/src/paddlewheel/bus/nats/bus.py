@@ -86,16 +86,16 @@ class NatsBus:
         self._work = NatsWorkStore(self._connection, self._provision, self._publisher)
 
     async def start(self) -> None:
-        """Connect and create the streams; an unreachable server is only logged, and waited for later."""
+        """Connect and ensure the streams. An unreachable server is logged; later calls wait for it."""
         try:
             await self._provision.ready()
         except Retry as error:
             log.warning("bus is unreachable, continuing without it", why=str(error))
 
     async def install(self) -> None:
-        """Make and correct streams, durables and mirrors, whatever is thought to be there. Raises Retry."""
+        """Make and correct streams, durables and mirrors, without relying on earlier checks. Raises Retry."""
         self._provision.forget()
-        # Mirrors also of a bus that has no room for one of its streams.
+        # Mirrors are made even if the server has no room for one of the streams.
         await self._provision.ready()
         await self._mirrors.ensure()
         await self._provision.check()
@@ -116,7 +116,7 @@ class NatsBus:
             subscription,
             handler,
             fresh=NatsSource(self._connection, self._provision, subscription, self._clock),
-            again=NatsSource(self._connection, self._provision, replays(subscription), self._clock),
+            replayed=NatsSource(self._connection, self._provision, replays(subscription), self._clock),
             dead=NatsDeadLetters(self._connection, self._provision, self._publisher, subscription.durable),
             clock=self._clock,
             instruments=self._instruments,

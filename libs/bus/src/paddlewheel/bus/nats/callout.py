@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.access import Access
 from paddlewheel.bus.callout.serve import GROUP, SENDER, SUBJECT, CalloutServer
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.core.clock import Clock
@@ -23,7 +23,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsCallout:
-    """Answers the servers' authorization requests; reconnects for as long as it runs."""
+    """Answers the servers' authorization requests and reconnects by itself."""
 
     def __init__(self, access: Access, server: CalloutServer, clock: Clock, *, name: str) -> None:
         self._connection = Connection(access, name)
@@ -40,22 +40,22 @@ class NatsCallout:
                     await self._serve()
                 except Retry as error:
                     log.warning("authorization requests are not received for now", why=str(error))
-                await self._clock.sleep(PAUSE)
+                await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         finally:
             await end(*self._tasks)
             await self._connection.close()
 
     async def is_ready(self) -> bool | str:
-        """Whether requests arrive here, or why not."""
+        """True when requests arrive in this process, else the reason why not."""
         is_connected = self._is_subscribed and self._connection.connected
         return is_connected or f"not connected{self._connection.trouble}"
 
     async def use_another_key(self) -> bool:
-        """Whether the servers do not let this service in, or one has asked with another key."""
+        """Whether the servers refuse this service, or one has encrypted a request for another key."""
         return self._server.met_another_key or await self.is_ready() is not True
 
     async def _serve(self) -> None:
-        """Until the connection is lost, or this is cancelled. Raises Retry."""
+        """Serve until the connection is lost. Raises Retry."""
         try:
             async with aclosing(subscribed(self._connection, SUBJECT, queue=GROUP)) as requests:
                 async for msg in requests:

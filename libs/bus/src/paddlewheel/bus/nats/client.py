@@ -1,8 +1,8 @@
-"""nats-py's client for one connection: requests that end in time, and TLS that is never left out.
+"""nats-py's client for one connection, with requests that end in time and TLS that cannot be skipped.
 
 nats-py is used through its public API, with two exceptions (docs/decisions/0014): `_process_msg` is
 overridden, and `discard` ends the tasks of `CLIENT_TASKS` and `SUBSCRIPTION_TASK`. A client is never
-reconnected: `bus.nats.connection` replaces it, so that nothing of a lost connection is carried over.
+reconnected: `bus.nats.connection` replaces it, so that no state of a lost connection is used again.
 """
 
 from __future__ import annotations
@@ -38,30 +38,31 @@ _REPEATABLE = re.compile(
 )
 """Requests of JetStream's API that may be sent twice."""
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
-_PROBE = 3
-"""Seconds a server may take to answer a ping once a connection is suspected to be dead."""
-_GOODBYE = 1.0
+_PROBE_TIMEOUT_SECONDS = 3
+"""Seconds in which the server must answer a ping when a connection may be dead."""
+_CLOSE_TIMEOUT_SECONDS = 1.0
 
 NOT_PERMITTED = "NotPermitted"
-"""Reason of the Retry when the server's permissions forbid what was asked."""
+"""Reason of the Retry when the server's permissions forbid a request."""
 CLIENT_TASKS = ("_reading_task", "_flusher_task", "_ping_interval_task")
 SUBSCRIPTION_TASK = "_wait_for_msgs_task"
 """Private attributes of nats-py's client and subscription that hold their tasks."""
 UNREADABLE = "unreadable-headers"
-"""The header that holds, in base64, bytes that are no headers."""
+"""The header that holds a block of unreadable headers, in base64."""
 
 
 class Client(nats.aio.client.Client):
-    """One connection to the server; `who` is named when permissions are missing.
+    """One connection to the server.
 
     Args:
-        tls_dir: folder of certificates; TLS is demanded unless it is "".
+        tls_dir: folder with `ca.crt`; TLS is required unless it is "".
+        who: name of the client in messages about missing permissions.
         on_dead: called when the server no longer answers over this connection.
-        is_asking: it makes requests, so it listens for answers.
+        makes_requests: subscribe to an inbox for answers.
     """
 
     def __init__(
-        self, tls_dir: str, who: str, on_dead: Callable[[], None], *, is_asking: bool = True
+        self, tls_dir: str, who: str, on_dead: Callable[[], None], *, makes_requests: bool = True
     ) -> None:
         super().__init__()
         self._tls_dir = tls_dir
@@ -70,56 +71,59 @@ class Client(nats.aio.client.Client):
         self._is_secured = False
         self._answers = Answers(self.suspect)
         self._inbox = ""
-        self._deaf = "" if is_asking else f"{who} makes no requests"
-        self.unheard: set[str] = set()
-        """Subjects in lower case that the server's permissions do not let it subscribe to."""
+        self._no_answers = "" if makes_requests else f"{who} makes no requests"
+        """Why no answer can arrive; "" when answers arrive."""
+        self.forbidden: set[str] = set()
+        """Subjects, in lower case, that the server's permissions forbid to subscribe to."""
         self._probing: asyncio.Task[None] | None = None
         self._subscribed: WeakSet[Subscription] = WeakSet()
         self._flushing: set[asyncio.Task[None]] = set()
 
     async def open(self, servers: list[str], options: dict[str, Any]) -> None:
-        """Connect once, waiting for a server that is away, and listen for answers.
+        """Connect once, wait for a server that is away, and subscribe to the inbox.
 
         Raises:
-            nats.errors.Error, OSError: refused, broken, or not secure.
+            nats.errors.Error, OSError: the server refused, the connection broke, or it has no TLS.
         """
         if self._tls_dir:
             options = {**options, **self._guarded_credentials(servers[0], options)}
         await self.connect(servers, allow_reconnect=False, max_reconnect_attempts=-1, **options)
         if not self.is_connected:
-            # What a server does that speaks TLS and does not accept the client's certificate.
+            # A server with TLS does this when it does not accept the client's certificate.
             raise nats.errors.Error("the server closed the connection")
         self._inbox = self.new_inbox()
-        if self._deaf:
+        if self._no_answers:
             return
         await self.subscribe(f"{self._inbox}.*", cb=self._on_answer)
 
     async def discard(self) -> None:
-        """End it, whatever state it is in; a server that does not answer delays nothing."""
+        """Close the connection and end its tasks, without waiting for a server that does not answer."""
         await end(self._probing, *self._flushing)
         try:
-            async with asyncio.timeout(_GOODBYE):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self.close()
         except Exception as error:
             # nats-py's `close` fails in many ways for a client that was never connected.
-            log.info("client not closed in order", error=repr(error))
+            log.info("nats-py could not close its client", error=repr(error))
         finally:
             left = self._left_behind()
             for task in left:
-                task.add_done_callback(_look_at)
+                task.add_done_callback(_retrieve_error)
             await end(*left)
 
     @override
     async def subscribe(self, *args: Any, **options: Any) -> Subscription:
-        """As nats-py's; `discard` ends what reads the subscription."""
+        """Subscribe, and remember the subscription so that `discard` ends its task."""
         subscription = await super().subscribe(*args, **options)
         self._subscribed.add(subscription)
         return subscription
 
     def _left_behind(self) -> list[asyncio.Task[None]]:
-        """The tasks of nats-py. When the connection breaks while something is still to be sent, its own
-        closing fails half-way: the read loop ends with an error that nobody looks at, and subscriptions go on
-        waiting. There is no public way to end them."""
+        """The running tasks of nats-py, which has no public way to end them.
+
+        When the connection breaks while commands wait to be sent, nats-py's `close` fails half-way: the error
+        of the read loop is never read, and subscriptions wait forever.
+        """
         tasks = [getattr(self, name, None) for name in CLIENT_TASKS]
         tasks += [getattr(subscription, SUBSCRIPTION_TASK, None) for subscription in self._subscribed]
         return [task for task in tasks if isinstance(task, asyncio.Task)]
@@ -127,7 +131,7 @@ class Client(nats.aio.client.Client):
     @property
     @override
     def ssl_context(self) -> ssl.SSLContext:
-        """Asked for when the handshake begins. Raises nats.errors.Error."""
+        """Read by nats-py when the handshake begins. Raises nats.errors.Error."""
         if not self._tls_dir:
             return super().ssl_context
         context = load_tls(self._tls_dir)
@@ -143,18 +147,18 @@ class Client(nats.aio.client.Client):
         headers: dict[str, str] | None = None,
         repeat: bool = False,
     ) -> Msg | None:
-        """The answer to one message, None when nobody listens on the subject.
+        """The answer to one message; None when the subject has no subscriber.
 
         Args:
-            repeat: send it again while no answer comes; the server must recognize a repetition.
+            repeat: send it again while no answer arrives; the server must recognize a repetition.
 
         Raises:
             Unavailable: no answer within `within` seconds, or the connection broke.
             Retry: `NotPermitted`.
             Permanent: a malformed subject or header.
         """
-        if self._deaf:
-            raise Retry(NOT_PERMITTED, f"{subject}: {self._deaf}")
+        if self._no_answers:
+            raise Retry(NOT_PERMITTED, f"{subject}: {self._no_answers}")
         token, answer = self._answers.expect(subject, within)
         send = partial(self._send, subject, data, f"{self._inbox}.{token}", headers)
         try:
@@ -174,7 +178,7 @@ class Client(nats.aio.client.Client):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """As `ask`, for nats-py's JetStream API. Raises NoRespondersError when nobody listens."""
+        """`ask` for nats-py's JetStream API. Raises NoRespondersError without a subscriber."""
         repeat = bool(_REPEATABLE.match(subject))
         answer = await self.ask(subject, payload, timeout, headers=headers, repeat=repeat)
         if answer is None:
@@ -183,37 +187,34 @@ class Client(nats.aio.client.Client):
 
     @override
     async def flush(self, timeout: int = 10) -> None:
-        """Return when the server has processed all commands issued before; a connection on which none answers
-        is reported dead.
+        """Return when the server has processed all earlier commands. A connection without an answer is dead.
 
-        The PONG of a cancelled flush would end nats-py's read loop, so a cancelled caller leaves it running.
+        A cancelled caller leaves the flush running: the PONG of a cancelled flush would end nats-py's read
+        loop.
         """
         flush = asyncio.create_task(self._flush_twice(timeout), name="nats flush")
         self._flushing.add(flush)
         flush.add_done_callback(self._flushing.discard)
-        flush.add_done_callback(_look_at)
+        flush.add_done_callback(_retrieve_error)
         await asyncio.wait((flush,))
         if flush.cancelled():
-            # By `discard`; the caller was not.
+            # `discard` has cancelled the flush, not the caller.
             raise nats.errors.ConnectionClosedError
         flush.result()
 
     @property
     def waiting(self) -> int:
-        """Requests whose answers are still to come."""
+        """The number of requests without an answer."""
         return len(self._answers)
 
     def suspect(self) -> None:
-        """Something did not come in time: check that the server answers, and report it when it does not.
-
-        nats-py's read loop may end without notice and leaves a connection that looks sound.
-        """
+        """Ping the server because an answer is late; report the connection as dead when no pong arrives.
+        nats-py's read loop may end without an event, and the connection then still counts as connected."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._probe(), name="nats probe")
 
     def refused(self, error: Exception) -> bool:
-        """The server reported an error; whether it is a missing permission, which ends the requests that need
-        it at once."""
+        """Whether an error of the server is a missing permission. Requests that need it then fail."""
         violation = _VIOLATION.search(str(error))
         if violation is None:
             return False
@@ -221,34 +222,34 @@ class Client(nats.aio.client.Client):
         if what == "publish":
             self._answers.fail(self._not_permitted, subject)
         else:
-            self._is_unheard(subject)
+            self._forbid(subject)
         return True
 
-    def _is_unheard(self, subject: str) -> None:
-        self.unheard.add(subject)
+    def _forbid(self, subject: str) -> None:
+        self.forbidden.add(subject)
         if subject == f"{self._inbox}.*".lower():
-            self._deaf = f"{self._who} may not subscribe to its inbox {subject}"
-            self._answers.fail(lambda asked: Retry(NOT_PERMITTED, f"{asked}: {self._deaf}"))
+            self._no_answers = f"{self._who} may not subscribe to its inbox {subject}"
+            self._answers.fail(lambda asked: Retry(NOT_PERMITTED, f"{asked}: {self._no_answers}"))
 
     def lost(self) -> None:
-        """The connection broke: end all requests."""
+        """Fail all requests, because the connection broke."""
         self._answers.fail(lambda asked: Unavailable("BusUnreachable", f"{asked}: the connection broke"))
 
     async def _send(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
-        """Faster than with `mapped`. Raises Retry or Permanent."""
+        """Publish; faster than with `mapped`. Raises Retry or Permanent."""
         try:
             await self.publish(subject, data, reply, headers)
         except (nats.errors.Error, OSError) as error:
             raise translated(subject, error) from error
 
     def _not_permitted(self, subject: str) -> Retry:
-        """Not Permanent: permissions may be granted while we run, and no fact must be lost until then."""
+        """A Retry: the permission may be granted later, and no fact must be lost until then."""
         return Retry(
             NOT_PERMITTED, f"{self._who} may not publish to {subject}: the server's permissions forbid it"
         )
 
     async def _flush_twice(self, timeout: int) -> None:
-        """nats-py's PING overtakes commands that wait for its flusher; the second comes behind them."""
+        """Flush twice: nats-py's first PING overtakes commands that wait for its flusher."""
         try:
             await super().flush(timeout)
             await super().flush(timeout)
@@ -258,7 +259,7 @@ class Client(nats.aio.client.Client):
 
     async def _probe(self) -> None:
         try:
-            await self.rtt(_PROBE)
+            await self.rtt(_PROBE_TIMEOUT_SECONDS)
         except Exception:
             self._on_dead()
 
@@ -266,16 +267,13 @@ class Client(nats.aio.client.Client):
         self._answers.take(msg.subject.rpartition(".")[2], msg)
 
     def _guarded_credentials(self, server: str, options: dict[str, Any]) -> dict[str, Callable[[], str]]:
-        """Those of the options, else of the URL.
-
-        nats-py asks for them before it sends its first command, which is when it must not go on without TLS;
-        an empty token is none.
-        """
+        """The credentials of the options, else of the URL, as functions that fail without TLS. nats-py calls
+        them before it sends its first command. An empty token means no credentials."""
 
         def guarded(value: str) -> Callable[[], str]:
             def reveal() -> str:
                 if not self._is_secured:
-                    raise nats.errors.Error("the server offers no TLS, but nats_tls_dir asks for it")
+                    raise nats.errors.Error("the server offers no TLS, but nats_tls_dir requires it")
                 return value
 
             return reveal
@@ -290,10 +288,10 @@ class Client(nats.aio.client.Client):
 
     @override
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """Deliver what nats-py cannot read as well.
+        """Deliver also messages that nats-py cannot read.
 
-        The server stores any bytes as headers, and subjects that are not UTF-8. nats-py's
-        read loop ends at either, and would at every redelivery: consumers would never get past the message.
+        The server stores any bytes as headers, and subjects that are not UTF-8. Either ends nats-py's read
+        loop at every redelivery, so a consumer would never get past the message.
         """
         try:
             await super()._process_msg(sid, subject, reply, data, headers)
@@ -304,8 +302,8 @@ class Client(nats.aio.client.Client):
                     return await super()._process_msg(sid, text, reply, data, block)
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
-    """Or asyncio complains when the task is collected."""
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Read the error of a task; otherwise asyncio logs it when the task is collected."""
     _ = task.cancelled() or task.exception()
 
 

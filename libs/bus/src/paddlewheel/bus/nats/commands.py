@@ -1,4 +1,4 @@
-"""Commands over core NATS: published once, received by every replica, answered to an inbox."""
+"""Commands over core NATS: every replica receives a command and answers to an inbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from paddlewheel.bus.commands import CommandServer, Replies, Reply, Send, check_command, gather, read_reply
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.errors import mapped
 from paddlewheel.bus.nats.subscribe import subscribed, unsubscribe
 from paddlewheel.bus.ports import CommandHandler
@@ -35,12 +35,12 @@ class NatsCommands:
         try:
             while True:
                 await self._serve(subject, server)
-                await self._clock.sleep(PAUSE)
+                await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         finally:
             await server.close()
 
     async def _serve(self, subject: str, server: CommandServer) -> None:
-        """Until the connection is lost. Running commands continue: their answer may still be delivered."""
+        """Serve until the connection is lost. Running commands continue: their answers may arrive."""
         try:
             async with aclosing(subscribed(self._connection, subject)) as messages:
                 async for msg in messages:
@@ -62,9 +62,7 @@ class NatsCommands:
 
         client = await self._connection.client()
         inbox = client.new_inbox()
-        lost = Unavailable(
-            "BusUnreachable", f"{subject}: the connection was lost before all answers had come"
-        )
+        lost = Unavailable("BusUnreachable", f"{subject}: the connection was lost before all answers arrived")
         stop_listening = self._connection.on_lost(lambda: replies.put_nowait(lost))
         try:
             async with self._connection.calling(subject):
@@ -80,7 +78,7 @@ class NatsCommands:
 
 def _sender(connection: Connection, inbox: str) -> Send:
     async def send(reply: Reply) -> None:
-        """A requester that cannot be reached asks again."""
+        """Send a reply without raising: a requester that receives none repeats the command."""
         with contextlib.suppress(Retry, Permanent):
             client = await connection.client()
             with mapped(inbox):

@@ -1,4 +1,4 @@
-"""The connection: re-established in the background while the bus is open, each time by a new client."""
+"""The connection. While the bus is open, a lost one is replaced in the background by a new client."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 from paddlewheel.core.tasks import end
 
-TIMEOUT = 5.0
-"""Seconds any one call may take, waiting for the connection included."""
+CALL_TIMEOUT_SECONDS = 5.0
+"""Seconds that any call may take, including the wait for the connection."""
 
-_RECONNECT_WAIT = 0.25
-_PING_EVERY = 10
+_RECONNECT_INTERVAL_SECONDS = 0.25
+_PING_INTERVAL_SECONDS = 10
 _PINGS_MISSED = 2
 
 log = LibraryLogger(__name__)
@@ -36,7 +36,7 @@ Listener = Callable[[], None]
 
 
 class Connection:
-    """One NATS connection. Calls wait for it up to `TIMEOUT` seconds, then raise Unavailable."""
+    """One NATS connection. Calls wait for it up to `CALL_TIMEOUT_SECONDS` seconds, then raise Unavailable."""
 
     def __init__(self, access: Access, name: str) -> None:
         self._access = access
@@ -54,51 +54,51 @@ class Connection:
         self._stream_missing: Listener = lambda: None
         self._renewal = Renewal()
         self.generation = 0
-        """Changes with every loss: what was ensured or delivered before may be unknown to the server now."""
+        """Changes with every lost connection. The server may have lost streams and deliveries."""
 
     async def client(self) -> Client:
         """The live client.
 
         Raises:
-            Unavailable: there is none in time.
-            Permanent: the server's certificate is wrong, and nobody waits for another.
+            Unavailable: there is no connection in time.
+            Permanent: the server's certificate is wrong, and `Access.ends_with_wrong_certificate` is set.
         """
         if self._client is not None and self._client.is_connected:
             return self._client
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 return await self._wait_connected()
         except TimeoutError:
             raise Unavailable("BusUnreachable", f"no connection to {self._url}{self.trouble}") from None
 
     async def jetstream(self) -> JetStreamContext:
         """JetStream's API over the live client. Raises Retry."""
-        return (await self.client()).jetstream(timeout=TIMEOUT)
+        return (await self.client()).jetstream(timeout=CALL_TIMEOUT_SECONDS)
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether its role has no right to: what it asks for would be refused, which has rights renewed."""
+        """Whether its role has no right to read. A refused request would have the rights renewed."""
         return self._access.role == EVALUATOR
 
     async def request(self, subject: str, data: bytes) -> bytes:
-        """The answer to one message, which is repeated while none comes. Raises Retry or Permanent."""
-        answer = await (await self.client()).ask(subject, data, TIMEOUT, repeat=True)
+        """The answer to one message, which is repeated while no answer arrives. Raises Retry or Permanent."""
+        answer = await (await self.client()).ask(subject, data, CALL_TIMEOUT_SECONDS, repeat=True)
         if answer is None:
             raise Retry("BusRefused", f"{subject}: no responders")
         return answer.data
 
     @asynccontextmanager
     async def calling(self, what: str) -> AsyncIterator[None]:
-        """Run NATS calls that end after at most `TIMEOUT`, or as soon as the connection breaks.
+        """Run NATS calls that end after at most `CALL_TIMEOUT_SECONDS`, or as soon as the connection breaks.
 
         Raises:
             Unavailable: the time is over, or the connection is lost.
             Retry: the server refused for now.
-            Permanent: what can never work.
+            Permanent: the call can never succeed.
         """
         try:
             with mapped(what):
-                async with asyncio.timeout(TIMEOUT) as limit:
+                async with asyncio.timeout(CALL_TIMEOUT_SECONDS) as limit:
                     stop_listening = self.on_lost(lambda: limit.reschedule(0.0))
                     try:
                         yield
@@ -121,7 +121,7 @@ class Connection:
         return True
 
     def on_lost(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` whenever the connection breaks; returns how to stop that."""
+        """Call `listener` whenever the connection breaks; returns a function that ends this."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
@@ -130,23 +130,23 @@ class Connection:
         self._stream_missing = listener
 
     def suspect(self) -> None:
-        """Something did not come in time: replace the connection unless the server answers a ping."""
+        """Ping the server because an answer is late; replace the connection when no pong arrives."""
         if self._client is not None:
             self._client.suspect()
 
     @property
     def connected(self) -> bool:
-        """The socket is up as far as we know."""
+        """Whether the connection is up, as far as the client knows."""
         return self._client is not None and self._client.is_connected
 
     @property
     def cause(self) -> str:
-        """What has gone wrong since the last connection; "" when nothing has."""
+        """The last error since the connection was lost; "" when there is none."""
         return self._trouble
 
     @property
     def trouble(self) -> str:
-        """The cause, for the end of a message."""
+        """The cause in a form for the end of a message."""
         return f": {self.cause}" if self.cause else ""
 
     async def close(self) -> None:
@@ -174,14 +174,14 @@ class Connection:
                 await self._connect(client)
                 await self._down.wait()
             except Exception as error:
-                # A server that is away is waited for: this one refused, or a file or an address is wrong.
+                # nats-py waits for a missing server. This one refused, or a file or address is wrong.
                 self._trouble = _text_of(error)
                 self._log_once(log.error, "bus cannot connect")
                 if isinstance(error, WrongCertificateError) and self._ends_with_wrong_certificate:
                     self._is_over = True
                     self._up.set()
                     return
-                await asyncio.sleep(_RECONNECT_WAIT)
+                await asyncio.sleep(_RECONNECT_INTERVAL_SECONDS)
             finally:
                 self._renewal.end()
                 self._lose(client)
@@ -189,13 +189,13 @@ class Connection:
 
     @property
     def _ends_with_wrong_certificate(self) -> bool:
-        """Later, the authority's files may be in the middle of a renewal."""
+        """Only before the first connection. Later, the authority's files may be half renewed."""
         return self._access.ends_with_wrong_certificate and not self._was_connected
 
     def _new_client(self) -> Client:
         access = self._access
         who = f"role {access.role}" if access.role else self._name
-        client = Client(access.tls_dir, who, lambda: self._lose(client), is_asking=not access.namespaces)
+        client = Client(access.tls_dir, who, lambda: self._lose(client), makes_requests=not access.namespaces)
         return client
 
     async def _connect(self, client: Client) -> None:
@@ -226,11 +226,11 @@ class Connection:
         self._up.set()
         log.info("bus connected", url=self._url)
         if not client.is_connected:
-            # Its callback came before anybody listened to it.
+            # The connection was lost before `self._client` was set, so `lost` did nothing.
             self._lose(client)
 
     def _lose(self, client: Client) -> None:
-        """Idempotent; nothing happens for a client that was never in use."""
+        """Replace a lost client; idempotent. A client that was never in use is ignored."""
         if client is not self._client:
             return
         self._client = None
@@ -244,18 +244,20 @@ class Connection:
         self._down.set()
 
     def _renew(self, client: Client) -> None:
-        log.warning("rights are asked for again: the server has refused something", url=self._url)
+        log.warning(
+            "connection is replaced to renew its rights: the server has refused a request", url=self._url
+        )
         self._lose(client)
 
     def _check_files(self) -> None:
-        """They are read only when a server asks for them; a missing one is a fault in any case."""
+        """Raise for a missing or invalid file, which a server would otherwise not always reveal."""
         if self._access.creds_file:
             Path(self._access.creds_file).read_bytes()
         if self._access.tls_dir:
             load_tls(self._access.tls_dir)
 
     def _credentials(self) -> dict[str, str]:
-        """Read at every connection. Raises OSError."""
+        """The credentials, read again for every connection. Raises OSError."""
         if self._access.nkey_seed:
             return {"nkeys_seed_str": self._access.nkey_seed}
         if self._access.creds_file:
@@ -270,18 +272,18 @@ class Connection:
             "name": self._name,
             "tls_hostname": self._access.tls_hostname or None,
             "inbox_prefix": self._access.inbox_prefix or "_INBOX",
-            "reconnect_time_wait": _RECONNECT_WAIT,
+            "reconnect_time_wait": _RECONNECT_INTERVAL_SECONDS,
             "connect_timeout": 2,
-            "ping_interval": _PING_EVERY,
+            "ping_interval": _PING_INTERVAL_SECONDS,
             "max_outstanding_pings": _PINGS_MISSED,
             **self._credentials(),
-            # No buffering while disconnected: a write must not be stored after its caller saw it fail.
+            # No buffering while disconnected: a write must not be stored after its caller received an error.
             "pending_size": 0,
         }
 
     def _note(self, error: Exception) -> None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            # It ends the attempt, and is explained there.
+            # This error ends the attempt; `_connect` explains it.
             return
         if not self._trouble or not isinstance(error, OSError):
             # What a server reports explains more than the broken connection that follows.
@@ -289,7 +291,7 @@ class Connection:
         self._log_once(log.warning, "bus client error", _text_of(error))
 
     def _log_once(self, write: Callable[..., None], event: str, error: str = "") -> None:
-        """Once until it changes or the connection is up: it may come several times a second."""
+        """Log an error once until it changes or the connection is up: it may occur several times a second."""
         error = error or self._trouble
         if self._logged.get(event) != error:
             self._logged[event] = error
@@ -297,7 +299,7 @@ class Connection:
 
 
 def _file_credentials(file: Path) -> dict[str, str]:
-    """A credentials file, or a file with the seed of an nkey only."""
+    """Options of nats-py for a credentials file, or for a file with only the seed of an nkey."""
     text = file.read_text().strip()
     return {"nkeys_seed_str": text} if text.startswith("S") else {"user_credentials": str(file)}
 
@@ -307,5 +309,5 @@ def _text_of(error: Exception) -> str:
 
 
 def _without_password(url: str) -> str:
-    """For logs and messages."""
+    """The URL without credentials, for logs and messages."""
     return re.sub(r"//[^/@,]*@", "//", url)

@@ -15,30 +15,39 @@ from paddlewheel.bus.nats.errors import FeedLostError
 from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Subscription
+from paddlewheel.contracts import wire
+from paddlewheel.contracts.envelope import Event
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
-PAUSE = 0.5
-"""Seconds between attempts to reopen a lost feed."""
+REOPEN_INTERVAL_SECONDS = 0.5
+"""Seconds between attempts to open a lost feed again."""
 
 _ACK, _NAK, _TERM, _PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
-_RECLAIM_WITHIN = 2.0
+_RECLAIM_TIMEOUT_SECONDS = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOKENS, _TIME = 9, 7
-"""The tokens of a message's reply subject, and the one with its time. Some servers put two more before it."""
+"""The number of tokens of a reply subject, and the index of its time; newer servers put two before it."""
 
 log = LibraryLogger(__name__)
 
 
 def stored_at(msg: Msg) -> datetime:
-    """When the server has stored the message, rounded down to microseconds.
-
-    nats-py rounds to the nearest. A reader that begins later than its message was stored misses it.
-    """
+    """When the server stored the message, rounded down to microseconds. nats-py rounds to the nearest, and a
+    reader that begins at a time rounded up misses the message."""
     tokens = msg.reply.split(".")
     nanoseconds = int(tokens[_TIME] if len(tokens) == _TOKENS else tokens[_TIME + 2])
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def read_event(msg: Msg) -> Event | None:
+    """The event of a message; None for an unreadable one, which readers cannot park."""
+    try:
+        return wire.decode(msg.subject, msg.data, msg.headers or {})
+    except Permanent as error:
+        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+        return None
 
 
 class NatsMessage:
@@ -60,7 +69,7 @@ class NatsMessage:
 
     @property
     def headers(self) -> dict[str, str]:
-        # nats-py names some by the members of an enumeration.
+        # nats-py uses members of an enumeration for some names.
         return {str.__str__(name): value for name, value in (self._msg.headers or {}).items()}
 
     @property
@@ -100,7 +109,8 @@ class NatsMessage:
         await self._connection.send(self._msg.reply, _PROGRESS)
 
     async def _confirmed(self, end: bytes) -> None:
-        """A restarted server does not answer for deliveries it has forgotten: they are redelivered."""
+        """Wait for the confirmation only on the connection of the delivery: a restarted server does not know
+        the delivery, sends no answer, and redelivers the message."""
         await self._connection.client()
         if self._connection.generation == self._generation:
             await self._connection.request(self._msg.reply, end)
@@ -109,34 +119,32 @@ class NatsMessage:
 
 
 async def end_feed(connection: Connection, feed: Feed, into: list[Message]) -> None:
-    """Stop pulling; adds what was delivered and never fetched, as soon as it is known."""
+    """Stop pulling. Messages that were delivered and not fetched are added to `into` as they arrive."""
     unfetched = await feed.close()
     into += (NatsMessage(connection, msg, feed.generation) for msg in unfetched)
     lost = feed.owed - len(unfetched)
     if connection.connected:
-        await _forget_pulls(connection, feed)
+        await _drop_pulls(connection, feed)
         if lost > 0:
             await _reclaim(connection, feed, lost, into)
 
 
-async def _forget_pulls(connection: Connection, feed: Feed) -> None:
-    """Make the server drop our pulls, which it does for clients that left when a consumer is queried.
-
-    Otherwise it would serve them with the first message given back, and redeliver that after all others.
-    """
+async def _drop_pulls(connection: Connection, feed: Feed) -> None:
+    """Have the server drop our pulls. It drops those of unsubscribed inboxes when a consumer is queried.
+    Otherwise it would answer them with the first released message, and redeliver that after all others."""
     with suppress(Retry):
         await connection.request(f"$JS.API.CONSUMER.INFO.{feed.stream}.{feed.consumer}", b"")
 
 
 async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Message]) -> None:
-    """Take what the server was sending when we unsubscribed, at most `lost` messages.
+    """Take the messages that the server was sending when we unsubscribed, at most `lost`.
 
-    It redelivers those as soon as it finds no subscriber, ahead of everything that we give back later.
-    The answer to the first request leaves it through the same queue: with that, all are due again.
+    The server redelivers them as soon as it finds no subscriber, before the messages that we release later.
+    Its answer to the first request passes the same queue, so after that answer all of them are due again.
     """
     most = len(into) + lost
     with suppress(Retry, FeedLostError, TimeoutError):
-        async with asyncio.timeout(_RECLAIM_WITHIN):
+        async with asyncio.timeout(_RECLAIM_TIMEOUT_SECONDS):
             feed = await open_feed(connection, ended.stream, ended.consumer)
             try:
                 for request in (1, lost):
@@ -148,7 +156,7 @@ async def _reclaim(connection: Connection, ended: Feed, lost: int, into: list[Me
 
 
 class NatsSource:
-    """A durable pull consumer. Missing, it is re-created by who may, and waited for by all others."""
+    """A durable pull consumer. A missing one is made if the role may, else waited for."""
 
     def __init__(
         self, connection: Connection, provision: Provision, subscription: Subscription, clock: Clock
@@ -172,7 +180,7 @@ class NatsSource:
             await self.close(unfetched)
             if unfetched:
                 return unfetched
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
     async def close(self, into: list[Message]) -> None:
         feed, self._feed = self._feed, None

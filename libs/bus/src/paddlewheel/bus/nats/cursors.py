@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from paddlewheel.bus.consume.merge import Idle
 from paddlewheel.bus.consume.settle import Message, release_in_order
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE, NatsMessage, end_feed, stored_at
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, NatsMessage, end_feed, read_event, stored_at
 from paddlewheel.bus.nats.direct import DirectFeed
 from paddlewheel.bus.nats.ephemeral import (
     BATCH,
@@ -26,35 +26,34 @@ from paddlewheel.bus.nats.feed import Feed, open_feed
 from paddlewheel.bus.nats.provision import SELECTION, SELECTION_KEY, Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
-from paddlewheel.contracts import wire
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
-ACK_WAIT = 5.0
-"""Seconds after which what a killed durable reader held goes to the next one."""
+READER_ACK_TIMEOUT_SECONDS = 5.0
+"""Seconds after which an event that a killed durable reader held is redelivered to another reader."""
 
-_FORGET_AFTER = 30 * 86400.0
-"""Seconds without a reader until a durable consumer is deleted: longer than any stream keeps an event."""
-_OVERLAP = timedelta(seconds=1)
-"""How far before the last event a lost cursor resumes: servers' clocks differ; what was seen is skipped."""
+_UNUSED_DURABLE_TIMEOUT_SECONDS = 30 * 86400.0
+"""Seconds without a reader after which a durable consumer is deleted."""
+_RESUME_GRACE_SECONDS = 1.0
+"""A lost cursor resumes this long before the last event, because servers' clocks differ."""
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
-_RECOUNT = 1.0
-"""Seconds without an event after which a durable reader that does not follow counts what is left: others of
-its name may have read it."""
-_PROMPT = 0.25
-"""Seconds within which the bus answers normally: then "from now on" is the server's now, whatever our clock
-shows. Later it is the time at which the reader asked, so that what was published in between is not missed."""
+_RECOUNT_INTERVAL_SECONDS = 1.0
+"""Seconds without an event after which a durable reader that does not follow counts the events that are left,
+because other readers of its name may have read them."""
+_PROMPT_TIMEOUT_SECONDS = 0.25
+"""If the bus answers within this time, "from now on" begins at the server's present, whatever our clock
+shows. Otherwise it begins at the time of the call, so that no event published meanwhile is missed."""
 
 Place = tuple[datetime, int]
-"""When an event was stored, and its sequence: the latter alone repeats in a re-created stream."""
+"""When an event was stored, and its sequence, which alone repeats in a re-created stream."""
 
 log = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CursorContext:
-    """What every cursor uses."""
+    """The dependencies of every cursor."""
 
     connection: Connection
     provision: Provision
@@ -63,7 +62,7 @@ class CursorContext:
 
 @dataclass(frozen=True)
 class Read:
-    """One event and the cursor it came through."""
+    """One event and the cursor that read it."""
 
     delivery: Delivery
     cursor: Cursor
@@ -99,7 +98,7 @@ class Cursor:
 
     @property
     def behind(self) -> bool:
-        """Stored events were asked for, and not all of them were taken."""
+        """Whether stored events were requested, and not all of them were taken."""
         return self._reading.since is not None and (self._left != 0 or bool(self._arrived))
 
     def take(self) -> Read | None:
@@ -110,7 +109,7 @@ class Cursor:
         while not self._arrived:
             try:
                 feed = self._feed or await self._reopen()
-                # Opened again, it holds the others up until its last event has come once more.
+                # A cursor that was opened again holds up the others until it has caught up.
                 was_behind = was_behind or self.behind
                 if not self._reading.follow and await self._is_over():
                     return Idle.ENDED
@@ -122,11 +121,11 @@ class Cursor:
         return self._arrived.popleft()
 
     async def done(self, read: Read) -> None:
-        """The reader has handled what it took."""
+        """Record that the reader has handled an event."""
         self._done = read.place
 
     async def mark(self) -> None:
-        """Keep what was taken from being redelivered to other readers. Never raises."""
+        """Keep taken events from being redelivered to other readers. Never raises."""
 
     async def close(self) -> None:
         """Stop; idempotent."""
@@ -136,14 +135,14 @@ class Cursor:
             await feed.close()
 
     def _forget_unread(self) -> None:
-        """It is delivered again, and must count as new then."""
+        """Drop unread events. They are delivered again, and must then count as new."""
         self._arrived.clear()
         self._last = self._done
 
     async def _reopen(self) -> Feed | DirectFeed:
         try:
             async with asyncio.timeout(self._time_left()):
-                # Where to begin depends on when the bus answers.
+                # The start of the reading depends on when the bus answers.
                 await self._context.provision.ready()
                 self._feed = feed = await self._open()
         except TimeoutError:
@@ -154,13 +153,13 @@ class Cursor:
         return feed
 
     def _time_left(self) -> float | None:
-        """Seconds for the first opening; None = any time."""
+        """Seconds left for the first opening; None = no limit."""
         limit = self._reading.open_within
         return None if self._opened or limit is None else limit - self._waited
 
     @property
     def _waited(self) -> float:
-        """Seconds since the reader asked."""
+        """Seconds since the reader was made."""
         return self._context.clock.monotonic() - self._asked
 
     async def _open(self) -> Feed | DirectFeed:
@@ -169,19 +168,19 @@ class Cursor:
             self._context.provision,
             self._stream,
             self._filters,
-            **self._start(self._began - _OVERLAP),
+            **self._start(self._began - timedelta(seconds=_RESUME_GRACE_SECONDS)),
         )
         self._left = opened.pending
         return opened.feed
 
     def _start(self, began: datetime) -> dict[str, object]:
-        if self._reading.since is None and not self._opened and self._waited < _PROMPT:
+        if self._reading.since is None and not self._opened and self._waited < _PROMPT_TIMEOUT_SECONDS:
             return {"deliver_policy": DeliverPolicy.NEW}
-        start = self._last[0] - _OVERLAP if self._last else began
+        start = self._last[0] - timedelta(seconds=_RESUME_GRACE_SECONDS) if self._last else began
         return {"deliver_policy": DeliverPolicy.BY_START_TIME, "opt_start_time": max(start, _EARLIEST)}
 
     async def _is_over(self) -> bool:
-        """No stored event is left to read."""
+        """Whether no stored event is left to read."""
         return self._left == 0
 
     async def _fill(self, feed: Feed | DirectFeed) -> None:
@@ -190,23 +189,23 @@ class Cursor:
             async with asyncio.timeout(STORED_MESSAGE_TIMEOUT_SECONDS if is_due else None):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
-            # What was left may have been removed by the stream's limits: open and count again.
+            # The stream's limits may have removed the events that were left: open and count again.
             self._feed = None
             await discard_ephemeral(self._context.connection, feed)
             raise FeedLostError("stored events vanished before they were delivered") from None
         for msg in arrived:
             self._left = msg.metadata.num_pending
-            if not self._is_new(msg) or not (delivery := _decoded(msg)):
+            if not self._is_new(msg) or not (delivery := _delivery(msg)):
                 continue
             self._arrived.append(Read(delivery, self))
             if await self._refine(delivery):
-                # What follows is read again, through the new filters.
+                # Later events are read again, through the new filters.
                 self._left, self._feed = None, None
                 await feed.close()
                 return
 
     async def _refine(self, delivery: Delivery) -> bool:
-        """Use other filters for what follows this event; False when they stay."""
+        """Use other filters for events after this one; False when they stay."""
         subjects = await self._reading.refine(delivery) if self._reading.refine else None
         if subjects is None:
             return False
@@ -214,7 +213,7 @@ class Cursor:
         return True
 
     def _is_new(self, msg: Msg) -> bool:
-        """False for what is before the beginning or was seen before the last loss."""
+        """False for an event before the beginning, or one that was read before the last loss."""
         here = _place_of(msg)
         if not (self._is_behind_last(*here) if self._last else self._may_begin(here[0])):
             return False
@@ -222,7 +221,7 @@ class Cursor:
         return True
 
     def _is_behind_last(self, at: datetime, sequence: int) -> bool:
-        """A re-created stream counts from one again; the clock of a server that took over may be slow."""
+        """Later by time or sequence: a re-created stream counts from one, and clocks differ."""
         assert self._last
         return at > self._last[0] or sequence > self._last[1]
 
@@ -231,30 +230,29 @@ class Cursor:
 
     async def _lost(self, error: FeedLostError | Retry) -> None:
         left = self._time_left()
-        # No further attempt would end in time.
-        if left is not None and left <= PAUSE and isinstance(error, Retry):
+        # A further attempt would not end in time.
+        if left is not None and left <= REOPEN_INTERVAL_SECONDS and isinstance(error, Retry):
             raise error
         log.warning("reading interrupted", stream=self._stream, why=str(error))
         await self.close()
-        await self._context.clock.sleep(PAUSE)
+        await self._context.clock.sleep(REOPEN_INTERVAL_SECONDS)
 
 
 class DurableCursor(Cursor):
-    """A position that the server keeps: one event at a time is delivered, and acknowledging it moves on.
-
-    One at a time keeps the order when a reader dies: nothing later is delivered before what it held.
-    """
+    """A position that the server keeps. It delivers the next event when the last one was acknowledged. One
+    event at a time keeps the order when a reader dies: no later event is delivered before the one it held."""
 
     def __init__(
         self, context: CursorContext, stream: str, filters: tuple[str, ...], reading: Reading
     ) -> None:
         super().__init__(context, stream, filters, reading)
         self._held: dict[Place, NatsMessage] = {}
-        """Not acknowledged yet: several after a redelivery to another reader of the name."""
+        """Unacknowledged events: several after a redelivery to another reader of the name."""
 
     @property
     def behind(self) -> bool:
-        """Others do not wait: another process may hold this stream's next event while it waits for ours."""
+        """Other cursors do not wait for this one: another process may hold this stream's next event while it
+        waits for one that this process holds."""
         return False
 
     async def done(self, read: Read) -> None:
@@ -270,14 +268,14 @@ class DurableCursor(Cursor):
         self._forget_unread()
         held, self._held = self._held, {}
         feed, self._feed = self._feed, None
-        # First, or what is given back could be delivered to it once more.
+        # The feed ends first; otherwise released events could be delivered to it again.
         unfetched: list[Message] = []
         if isinstance(feed, Feed):
             await end_feed(self._context.connection, feed, unfetched)
         await release_in_order((*held.values(), *unfetched))
 
     async def _open(self) -> Feed:
-        # Other readers of the name may have learned since which subjects are needed.
+        # Another reader of the name may have changed the filters since.
         self._filters = self._all
         await self._ensure()
         return await open_feed(self._context.connection, self._stream, self._reading.durable)
@@ -289,7 +287,7 @@ class DurableCursor(Cursor):
         self._left = info.num_pending or 0
 
     async def _is_over(self) -> bool:
-        """Nothing is left, and no reader holds an event that might be redelivered."""
+        """Whether no event is left, and no reader holds an event that might be redelivered."""
         if self._left:
             return False
         info = await self._context.provision.find(self._stream, self._reading.durable)
@@ -301,7 +299,7 @@ class DurableCursor(Cursor):
     async def _fill(self, feed: Feed | DirectFeed) -> None:
         assert isinstance(feed, Feed)
         try:
-            async with asyncio.timeout(None if self._reading.follow else _RECOUNT):
+            async with asyncio.timeout(None if self._reading.follow else _RECOUNT_INTERVAL_SECONDS):
                 arrived = await feed.fetch(BATCH)
         except TimeoutError:
             self._left = None
@@ -313,9 +311,9 @@ class DurableCursor(Cursor):
     async def _receive(self, msg: Msg, message: NatsMessage) -> None:
         place = _place_of(msg)
         if place in self._held:
-            # Redelivered before it was read: acknowledged now, it would be lost with this process.
+            # Redelivered before it was read. If it were acknowledged now, a crash would lose it.
             self._held[place] = message
-        elif self._is_new(msg) and (delivery := _decoded(msg)):
+        elif self._is_new(msg) and (delivery := _delivery(msg)):
             self._held[place] = message
             self._arrived.append(Read(delivery, self))
             if await self._refine(delivery):
@@ -325,14 +323,14 @@ class DurableCursor(Cursor):
             await self._ack(message)
 
     async def _ack(self, message: NatsMessage) -> None:
-        """Unconfirmed, it is redelivered, recognized, and acknowledged again."""
+        """Acknowledge. An event without a confirmation is redelivered, recognized, and acknowledged again."""
         try:
             await message.ack()
         except (Retry, Permanent) as error:
             log.info("event not acknowledged yet", stream=self._stream, why=str(error))
 
     def _may_begin(self, at: datetime) -> bool:
-        """The server's position decides, wherever earlier readers left it."""
+        """The position that the server keeps decides."""
         return True
 
     def _config(self) -> ConsumerConfig:
@@ -341,10 +339,10 @@ class DurableCursor(Cursor):
             durable_name=self._reading.durable,
             filter_subjects=list(self._filters),
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=ACK_WAIT,
+            ack_wait=READER_ACK_TIMEOUT_SECONDS,
             max_deliver=-1,
             max_ack_pending=1,
-            inactive_threshold=_FORGET_AFTER,
+            inactive_threshold=_UNUSED_DURABLE_TIMEOUT_SECONDS,
             metadata={SELECTION: self._reading.selection, SELECTION_KEY: self._reading.selection_key},
         )
         return config.evolve(**self._start(self._began))
@@ -354,12 +352,8 @@ def _place_of(msg: Msg) -> Place:
     return stored_at(msg), msg.metadata.sequence.stream
 
 
-def _decoded(msg: Msg) -> Delivery | None:
-    """What cannot be decoded is skipped: readers have nowhere to park it."""
-    meta = msg.metadata
-    try:
-        event = wire.decode(msg.subject, msg.data, msg.headers or {})
-    except Permanent as error:
-        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+def _delivery(msg: Msg) -> Delivery | None:
+    if (event := read_event(msg)) is None:
         return None
+    meta = msg.metadata
     return Delivery(event, msg.subject, meta.num_delivered, meta.sequence.stream, stored_at(msg))

@@ -1,4 +1,4 @@
-"""Dead letters on JetStream: parked in `PW_DLQ`, on their way back in `PW_REPLAY`."""
+"""Dead letters on JetStream: parked in stream `PW_DLQ`, replayed through stream `PW_REPLAY`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paddlewheel.bus.consume.settle import Message
 from paddlewheel.bus.dead_letters import DeadLetter
 from paddlewheel.bus.nats.api import MISSING, Stored, ask_api, get_message
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
 from paddlewheel.bus.ports import RawMessage
@@ -30,7 +30,7 @@ from paddlewheel.core.errors import NotFound, Permanent, Retry
 from paddlewheel.core.library_logging import LibraryLogger
 
 DEAD_LETTERS_TIMEOUT_SECONDS = 20.0
-"""Seconds a listing waits for a server that is unreachable."""
+"""Seconds for which a listing waits for an unreachable server."""
 
 _FULL = 0.9
 """Share of the stream's bytes below which a consumer that found it full resumes."""
@@ -43,7 +43,7 @@ log = LibraryLogger(__name__)
 
 
 class NatsDeadLetters:
-    """Where one durable parks its messages."""
+    """The dead letters of one durable."""
 
     def __init__(
         self, connection: Connection, provision: Provision, publisher: StreamPublisher, durable: str
@@ -91,10 +91,10 @@ class NatsDeadLetterBox:
 
     async def list(self, durable: str | None = None) -> AsyncGenerator[DeadLetter, None]:
         subject = dead_letter_subject(durable) if durable else DEAD_LETTERS.subjects[0]
-        last, sequence = await self._patiently(self._last), 0
+        last, sequence = await self._waiting_for_server(self._last), 0
         while sequence < last:
             after = sequence + 1
-            letter = await self._patiently(lambda: self._next(subject, after))  # noqa: B023 - awaited here
+            letter = await self._waiting_for_server(lambda: self._next(subject, after))  # noqa: B023 - awaited here
             if letter is None or letter.sequence > last:
                 return
             yield letter
@@ -130,7 +130,7 @@ class NatsDeadLetterBox:
 
     async def _fetch(self, sequence: int) -> Stored:
         try:
-            # The server refuses 0 as malformed; there is no such letter either.
+            # No letter has number 0, which the server would refuse as malformed.
             return await self._read(seq=sequence or _NEVER)
         except NotFound:
             raise NotFound(f"dead letter {sequence}") from None
@@ -144,11 +144,11 @@ class NatsDeadLetterBox:
         return found
 
     async def _delete(self, sequence: int) -> None:
-        """Idempotent."""
+        """Delete a letter; idempotent."""
         try:
             await self._call(f"STREAM.MSG.DELETE.{DEAD_LETTERS.name}", seq=sequence, no_erase=True)
         except Retry:
-            # The server has one error for what it could not delete and for what does not exist.
+            # The server reports the same error when it could not delete a message and when there is none.
             with suppress(NotFound):
                 await self._read(seq=sequence)
                 raise
@@ -168,7 +168,8 @@ class NatsDeadLetterBox:
             raise NotFound(call)
         return reply
 
-    async def _patiently(self, action: Callable[[], Awaitable[T]]) -> T:
+    async def _waiting_for_server(self, action: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an action while it raises Retry, for at most `DEAD_LETTERS_TIMEOUT_SECONDS`."""
         deadline = self._clock.monotonic() + DEAD_LETTERS_TIMEOUT_SECONDS
         while True:
             try:
@@ -177,7 +178,7 @@ class NatsDeadLetterBox:
                 if self._clock.monotonic() > deadline:
                     raise
                 log.info("waiting for the bus", why=str(error))
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
 
 def _letter(found: Stored) -> DeadLetter:

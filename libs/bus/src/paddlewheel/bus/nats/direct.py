@@ -1,15 +1,16 @@
-"""Reading a stream without a consumer: what is stored in batches, and a signal when there is more.
+"""Reads a stream without a consumer: stored messages in batches of direct gets, and signals of new ones.
 
-Whoever may create a consumer has the server publish wherever it likes (docs/decisions/0027), so services and
-agents create none. The stream republishes the headers of each message once it is stored (`StreamSpec.live`),
-which says that there is something to get, and at which sequence; batches of direct gets bring it.
+A client that may create a consumer can have the server publish on any subject (docs/decisions/0027), so
+services and agents create none. When a message is stored, the stream republishes its headers
+(`StreamSpec.live`). This signal contains the sequence of the message, which the feed then gets.
 
-Any replica answers a direct get, and it may lag behind: "nothing" is believed from the stream's leader alone.
-The position moves only to what was received, so that nothing is passed over whoever answers what.
+Any replica answers a direct get, and it may lag behind, so only the stream's leader is trusted about the
+absence of messages. The position moves only to messages that were received, so no answer makes the feed skip
+one.
 
-A signal is a hint. Agents share an account, and the server checks no reply subjects: one agent has the answer
-to a request of its own delivered to another as a signal, with a sequence of any stream or none. So a signal
-ends nothing. What is odd about it has the leader asked, and for a second no more.
+A signal is only a hint. Agents share an account, and the server does not check reply subjects, so one agent
+can have the answer to its own request delivered to another agent as a signal, with any sequence. Therefore a
+signal never ends a feed. A doubtful signal only causes a question to the leader, at most one each second.
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DeliverPolicy
 
-from paddlewheel.bus.nats.answers import RESEND
+from paddlewheel.bus.nats.answers import RESEND_INTERVAL_SECONDS
 from paddlewheel.bus.nats.api import API, ask_api, get_message
 from paddlewheel.bus.nats.client import Client
-from paddlewheel.bus.nats.connection import TIMEOUT, Connection
+from paddlewheel.bus.nats.connection import CALL_TIMEOUT_SECONDS, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING, FeedLostError, mapped
+from paddlewheel.bus.nats.subscribe import unsubscribe
 from paddlewheel.bus.streams import StreamSpec, live_subject, matches
 from paddlewheel.contracts.base import read_time
 from paddlewheel.core.errors import Retry
 
 BATCH = 256
 """Messages in one answer."""
-LOOK_EVERY = 10.0
-"""Seconds after which the leader is asked without a signal: one is lost with the server that sends it."""
-_FIRST_LOOK = 1.0
-"""Seconds after which it is asked first, or again once it had what was not signalled; then twice as many.
-Another server may not have heard yet of the subscription to signals."""
-_LOOK_PAUSE = 1.0
-"""Seconds between two times that the leader is asked because of doubtful signals, at least."""
-_LAG_PAUSES = (0.02, 0.04, 0.08, 0.16)
-"""Seconds between tries to get what was signalled, of any replica; after them the leader is asked."""
+CHECK_MAX_INTERVAL_SECONDS = 10.0
+"""The longest time between two questions to the leader. Signals are lost with the server that sends them."""
+_CHECK_FIRST_INTERVAL_SECONDS = 1.0
+"""Seconds until the first question to the leader, and until the next one after it had a message without a
+signal; doubled each time. Another server may not know the subscription to signals yet."""
+_CHECK_MIN_INTERVAL_SECONDS = 1.0
+"""The shortest time between two questions to the leader because of doubtful signals."""
+_LAG_RETRY_INTERVAL_SECONDS = (0.02, 0.04, 0.08, 0.16)
+"""Seconds between attempts to get a signalled message from any replica, before the leader is asked."""
 _NOTHING, _END, _NOBODY = "404", "204", "503"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,22 +65,22 @@ class DirectFeed:
         self._waiting: list[Msg] = []
         self._has_more = False
         self._signalled = 0
-        """Sequence that is known to be stored and was not got yet, if it is `_next` or later."""
+        """The last signalled sequence. If it is `_next` or later, the message was not received yet."""
         self._last_signal = 0
-        self._look_after = _FIRST_LOOK
-        self._look_at = 0.0
-        self._looked_at = 0.0
+        self._check_interval = _CHECK_FIRST_INTERVAL_SECONDS
+        self._check_at = 0.0
+        self._checked_at = 0.0
         self._created = ""
         self._signal = asyncio.Event()
         self._is_lost = False
-        self._is_deaf = False
-        """Until the next look: what was signalled does not exist."""
+        self._ignores_signals = False
+        """Until the next check, because a signalled message does not exist."""
         self._subscriptions: list[Subscription] = []
         self.pending = 0
-        """Stored messages that were due when it was opened."""
+        """Stored messages to read when the feed was opened."""
 
     async def open(self, policy: DeliverPolicy, since: datetime | None = None) -> None:
-        """Begin with what is published from now on, with what was stored from `since` on, or with everything.
+        """Begin with messages published from now on, with those stored since `since`, or with all.
 
         Raises Retry or FeedLostError.
         """
@@ -89,10 +90,10 @@ class DirectFeed:
                 for subject in self._filters:
                     live = live_subject(self._spec, subject)
                     self._subscriptions.append(await self._client.subscribe(live, cb=self._on_signal))
-                await self._client.flush(int(TIMEOUT))
-            # Before anything is read: what is read later may be another stream's.
+                await self._client.flush(int(CALL_TIMEOUT_SECONDS))
+            # Before anything is read, to detect later that the stream was re-created.
             self._created, last = await self._ask_stream()
-            self._plan_look()
+            self._plan_check()
             if policy == DeliverPolicy.NEW:
                 self._next = last + 1
                 return
@@ -116,58 +117,59 @@ class DirectFeed:
         return taken
 
     async def close(self) -> list[Msg]:
-        """Stop; nothing is owed to the server."""
+        """End the subscriptions. No unfetched message has to be released, so the list is empty."""
         self._stop_listening()
         for subscription in self._subscriptions:
-            with suppress(nats.errors.Error, OSError):
-                await subscription.unsubscribe()
+            await unsubscribe(subscription)
         self._subscriptions.clear()
         return []
 
     async def _await_more(self) -> list[Msg]:
-        """What is there after a signal, or after a while without one; [] when it is nothing."""
+        """The next messages after a signal or after a check of the leader; [] when there are none."""
         self._check_connected()
-        if _now() >= self._look_at:
-            return await self._look()
+        if _now() >= self._check_at:
+            return await self._check_leader()
         if self._signalled >= self._next:
             return await self._get_signalled()
         self._signal.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._look_at):
+            async with asyncio.timeout_at(self._check_at):
                 await self._signal.wait()
         return []
 
-    async def _look(self) -> list[Msg]:
-        """Ask the leader whether the stream is still the one that was read, and what it has."""
-        # What is signalled from now on may be stored after the leader has answered.
-        self._is_deaf = False
+    async def _check_leader(self) -> list[Msg]:
+        """Ask the leader whether the stream is still the one that was read, and for the next message."""
+        # A message that is signalled from now on may be stored after the leader has answered.
+        self._ignores_signals = False
         created, last = await self._ask_stream()
         if created != self._created or last < self._next - 1:
-            raise FeedLostError("the stream was made anew")
+            raise FeedLostError("the stream was re-created")
         found = await self._get_from_leader() if last >= self._next else []
-        self._look_after = _FIRST_LOOK if found else min(2 * self._look_after, LOOK_EVERY)
-        self._plan_look()
+        self._check_interval = (
+            _CHECK_FIRST_INTERVAL_SECONDS
+            if found
+            else min(2 * self._check_interval, CHECK_MAX_INTERVAL_SECONDS)
+        )
+        self._plan_check()
         return found
 
-    def _plan_look(self) -> None:
-        self._looked_at = _now()
-        self._look_at = self._looked_at + self._look_after
+    def _plan_check(self) -> None:
+        self._checked_at = _now()
+        self._check_at = self._checked_at + self._check_interval
 
-    def _doubt(self) -> None:
-        """Look soon."""
-        self._look_at = min(self._look_at, self._looked_at + _LOOK_PAUSE)
+    def _check_soon(self) -> None:
+        self._check_at = min(self._check_at, self._checked_at + _CHECK_MIN_INTERVAL_SECONDS)
 
     async def _get_signalled(self) -> list[Msg]:
-        """A replica that lags has it a moment later; what the leader does not have was removed since, or was
-        never there."""
+        """Get the signalled message, which a replica may have later, or which was removed."""
         signalled = self._signalled
-        for pause in _LAG_PAUSES:
+        for pause in _LAG_RETRY_INTERVAL_SECONDS:
             if (found := await self._get()) or self._next > signalled:
                 return found
             await asyncio.sleep(pause)
         if not (found := await self._get_from_leader()):
-            self._signalled, self._is_deaf, self._looked_at = 0, True, _now()
-            self._doubt()
+            self._signalled, self._ignores_signals, self._checked_at = 0, True, _now()
+            self._check_soon()
         return found
 
     async def _ask_stream(self) -> tuple[str, int]:
@@ -176,7 +178,7 @@ class DirectFeed:
         return str(answer["created"]), int(answer["state"]["last_seq"])
 
     async def _get_from_leader(self) -> list[Msg]:
-        """The next message that is stored; [] when there is none, whatever replicas know."""
+        """The next stored message, from the leader; [] when there is none."""
         if self._since is not None:
             return await self._get_since(self._since)
         asked = [await get_message(self._connection, self.stream, self._position(f)) for f in self._filters]
@@ -187,21 +189,21 @@ class DirectFeed:
         return self._received([self._delivered(subject, data, headers, first.sequence, first.at)])
 
     async def _get_since(self, since: datetime) -> list[Msg]:
-        """The first messages from a time on, by which leaders look nothing up. Raises FeedLostError when the
-        leader has some, and the replicas that answer do not get them."""
+        """The first messages since a time, from replicas: a leader cannot look up by time. Raises
+        FeedLostError when the leader has such messages, and the replicas that answer do not."""
         newest = [
             await get_message(self._connection, self.stream, {"last_by_subj": f}) for f in self._filters
         ]
         if all(each is None or each.at < since for each in newest):
             return []
-        for pause in _LAG_PAUSES:
+        for pause in _LAG_RETRY_INTERVAL_SECONDS:
             if (found := await self._get()) or self._since is None:
                 return found
             await asyncio.sleep(pause)
         raise FeedLostError("replicas of the stream lag behind")
 
     async def _get(self) -> list[Msg]:
-        """The next messages that one of the replicas has, [] when it has none now."""
+        """The next messages of one of the replicas; [] when it has none."""
         self._check_connected()
         request = json.dumps({"batch": BATCH, **self._position(self._wanted)}).encode()
         subject = f"{API}.DIRECT.GET.{self.stream}"
@@ -211,7 +213,7 @@ class DirectFeed:
         return self._received(found)
 
     async def _get_once(self, subject: str, request: bytes) -> list[Msg] | None:
-        """None when it is to be asked again: it was dropped on its way."""
+        """The messages of one batch. None when the request must be repeated, because no answer arrived."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
 
         async def take(msg: Msg) -> None:
@@ -222,28 +224,27 @@ class DirectFeed:
         try:
             await self._client.publish(subject, request, reply=inbox)
             try:
-                async with asyncio.timeout(RESEND):
+                async with asyncio.timeout(RESEND_INTERVAL_SECONDS):
                     first = await arrived.get()
             except TimeoutError:
                 return None
             return await self._batch(first, arrived)
         finally:
-            with suppress(nats.errors.Error, OSError):
-                await answers.unsubscribe()
+            await unsubscribe(answers)
 
     def _position(self, wanted: str) -> dict[str, object]:
-        """Of the next message of that pattern, as a request has it."""
+        """The fields of a request for the next message that matches the pattern."""
         if self._since is not None:
             return {"next_by_subj": wanted, "start_time": self._since.isoformat()}
         return {"next_by_subj": wanted, "seq": self._next}
 
     @property
     def _wanted(self) -> str:
-        """One pattern; of several filters, all of the stream."""
+        """The pattern for requests: the filter, or all subjects of the stream for several filters."""
         return self._filters[0] if len(self._filters) == 1 else self._spec.subjects[0]
 
     async def _batch(self, msg: Msg, arrived: asyncio.Queue[Msg]) -> list[Msg]:
-        """All messages from the first on."""
+        """All messages of a batch that begins with `msg`."""
         found: list[Msg] = []
         while _status(msg) == "":
             found.append(self._stored(msg))
@@ -256,14 +257,14 @@ class DirectFeed:
         return found
 
     def _received(self, found: list[Msg]) -> list[Msg]:
-        """Those that are wanted; the position is behind all."""
+        """Move the position behind the received messages, and return the messages that match."""
         if found:
             self._since = None
             self._next = found[-1].metadata.sequence.stream + 1
         return [msg for msg in found if any(matches(each, msg.subject) for each in self._filters)]
 
     def _stored(self, msg: Msg) -> Msg:
-        """A message of a batch."""
+        """A message of a batch in the form of a consumer's."""
         headers = msg.headers or {}
         at = read_time(headers["Nats-Time-Stamp"])
         sequence, pending = int(headers["Nats-Sequence"]), int(headers["Nats-Num-Pending"])
@@ -278,18 +279,18 @@ class DirectFeed:
         at: datetime,
         pending: int = 0,
     ) -> Msg:
-        """As a consumer delivers it."""
+        """A message in the form in which a consumer delivers it."""
         nanoseconds = (at - _EPOCH) // timedelta(microseconds=1) * 1000
         reply = f"$JS.ACK.{self.stream}.direct.1.{sequence}.{sequence}.{nanoseconds}.{pending}"
         return Msg(self._client, subject=subject, reply=reply, data=data, headers=headers)
 
     async def _on_signal(self, msg: Msg) -> None:
-        if self._is_deaf:
+        if self._ignores_signals:
             return
         sequence = _sequence_of(msg)
-        # Only a stream that was made anew counts from one again. The first signal may be late, or of one.
+        # A lower sequence is from a re-created stream, or the first signal is late.
         if sequence < self._last_signal or (not self._last_signal and sequence < self._next):
-            self._doubt()
+            self._check_soon()
         self._last_signal = sequence
         self._signalled = max(self._signalled, sequence)
         self._signal.set()
@@ -304,13 +305,13 @@ class DirectFeed:
 
 
 def _status(msg: Msg) -> str:
-    """ "" for a stored message; what it was stored with may not look like the end of a batch."""
+    """The status of an answer; "" for a stored message, whatever status its own headers contain."""
     headers = msg.headers or {}
     return "" if "Nats-Sequence" in headers else headers.get("Status", "")
 
 
 def _sequence_of(signal: Msg) -> int:
-    """0 for what is none."""
+    """The sequence in a signal; 0 without a valid one."""
     try:
         return int((signal.headers or {}).get("Nats-Sequence", "0"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A subscription as a consumer of the server's: who installs one and who consumes it must agree."""
+"""The server's consumer for a subscription; the installer and the services use the same one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where watches and readers get their messages from: an ephemeral consumer, or direct gets alone."""
+"""The source of messages for watches and readers: an ephemeral consumer, or direct gets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from paddlewheel.bus.streams import stream_named
 
 BATCH = 256
 STORED_MESSAGE_TIMEOUT_SECONDS = 5.0
-"""Seconds without a message after which stored messages still due are taken to have vanished: the stream's
-limits, or somebody, may have removed them since they were counted."""
-_INACTIVE = 60.0
+"""Seconds without a message after which expected stored messages count as removed, by the stream's limits or
+by an operator, since they were counted."""
+_UNUSED_CONSUMER_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Ephemeral:
-    """An open feed, and how many stored messages were due when it was opened."""
+    """An open feed, and the number of stored messages to read when it was opened."""
 
     feed: Feed | DirectFeed
     pending: int
@@ -33,10 +33,8 @@ class Ephemeral:
 async def open_ephemeral(
     connection: Connection, provision: Provision, stream: str, filters: tuple[str, ...], **start: Any
 ) -> Ephemeral:
-    """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry.
-
-    A consumer vanishes when nobody pulls.
-    """
+    """Read the subjects `filters` of a stream; `start` holds the delivery fields. Raises Retry. An ephemeral
+    consumer is deleted by the server when no client pulls."""
     if provision.reads_directly(stream):
         await provision.ready()
         direct = DirectFeed(connection, await connection.client(), stream_named(stream), filters)
@@ -49,7 +47,7 @@ async def open_ephemeral(
 
 
 async def discard_ephemeral(connection: Connection, feed: Feed | DirectFeed) -> None:
-    """Close the feed and delete its consumer. Best effort: otherwise it vanishes when nobody pulls."""
+    """Close the feed and delete its consumer, if possible: otherwise the server deletes it later."""
     await feed.close()
     if isinstance(feed, Feed):
         await connection.send(f"$JS.API.CONSUMER.DELETE.{feed.stream}.{feed.consumer}", b"")
@@ -60,7 +58,7 @@ def _config(filters: tuple[str, ...], start: Mapping[str, object]) -> ConsumerCo
         name=f"look-{uuid4().hex}",
         filter_subjects=list(filters),
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=_INACTIVE,
+        inactive_threshold=_UNUSED_CONSUMER_TIMEOUT_SECONDS,
         mem_storage=True,
         num_replicas=1,
     )

@@ -1,4 +1,4 @@
-"""NATS errors become ours here, once."""
+"""The only place where NATS errors become errors of this project."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ STREAM_NAME_IN_USE = 10058
 NO_MESSAGE = 10037
 STREAM_NOT_FOUND = 10059
 STREAM_MISSING = "StreamMissing"
-"""Reason of the Retry that it becomes."""
+"""Reason of the Retry for that error."""
 UNCHANGEABLE = 10052
 """This field of a stream cannot be changed while it runs."""
 NO_ROOM = (10005, 10074)
-"""Not enough servers for the replicas asked for, or servers that are not joined."""
+"""There are not enough servers for the requested replicas, or they are not joined."""
 NO_STORAGE = (10023, 10047)
-"""The streams together may take more bytes than the server has."""
+"""The limits of all streams add up to more bytes than the server has."""
 STORAGE_TOO_SMALL = "BusStorageTooSmall"
-"""Reason of the Retry that it becomes."""
-STORAGE_REMEDY = "raise nats.jetstream.maxFileStore"
+"""Reason of the Retry for these errors."""
+STORAGE_FIX = "raise nats.jetstream.maxFileStore"
 
 _MALFORMED = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 
 
 class FeedLostError(Exception):
-    """Messages no longer come in: the connection, the consumer or the stream is gone."""
+    """No further message can arrive: the connection, the consumer or the stream is gone."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def mapped(what: str) -> Iterator[None]:
     """Run a NATS call.
 
     Raises:
-        Permanent: what can never work.
+        Permanent: the call can never succeed.
         Unavailable: no connection, or no answer in time.
         Retry: the server refused for now.
     """
@@ -55,7 +55,7 @@ def mapped(what: str) -> Iterator[None]:
 
 
 def translated(what: str, error: nats.errors.Error | OSError) -> Permanent | Retry:
-    """Ours for an error of nats-py."""
+    """The error of this project for an error of nats-py."""
     if isinstance(error, APIError):
         return from_server(what, error)
     if isinstance(error, _MALFORMED):
@@ -74,5 +74,5 @@ def from_server(what: str, error: APIError) -> Permanent | Retry:
     if error.err_code == STORE_FULL:
         return Retry(BUS_FULL, text)
     if error.err_code in NO_STORAGE:
-        return Retry(STORAGE_TOO_SMALL, f"{text}: {STORAGE_REMEDY}")
+        return Retry(STORAGE_TOO_SMALL, f"{text}: {STORAGE_FIX}")
     return Retry("BusRefused", text)

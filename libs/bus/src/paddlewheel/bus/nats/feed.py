@@ -1,7 +1,7 @@
-"""Bounded pulls from a consumer, with heartbeats: silence is detected and reported.
+"""Bounded pulls from a consumer, with heartbeats that detect a dead server.
 
-nats-py's `fetch` hides why nothing comes (consumer deleted, connection lost, nothing there); here each reason
-is distinguished, because what to do differs.
+nats-py's `fetch` hides why no message arrives: the consumer was deleted, the connection was lost, or there is
+no message. Here each reason has its own result, because the reaction differs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from paddlewheel.bus.nats.client import Client
 from paddlewheel.bus.nats.connection import Connection
 from paddlewheel.bus.nats.errors import FeedLostError, mapped
 
-HEARTBEAT = 2.0
-"""Seconds; two and a half of them without a message mean that the server is dead."""
-_EXPIRES = 30.0
-_SILENCE = 2.5 * HEARTBEAT
-_DRAIN_WITHIN = 2.0
+HEARTBEAT_INTERVAL_SECONDS = 2.0
+"""Seconds between heartbeats; two and a half of them without a message mean that the server is dead."""
+_PULL_TIMEOUT_SECONDS = 30.0
+_HEARTBEAT_TIMEOUT_SECONDS = 2.5 * HEARTBEAT_INTERVAL_SECONDS
+_DRAIN_TIMEOUT_SECONDS = 2.0
 _NANOSECONDS = 1_000_000_000
 _STATUS = "Status"
 _HEARTBEAT = "100"
@@ -39,13 +39,13 @@ class Feed:
         self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = client.new_inbox()
         self._owed = 0
-        self._last_heard = 0.0
+        self._last_message_at = 0.0
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         self.generation = connection.generation
-        """The connection its messages come over."""
+        """The connection over which its messages arrive."""
 
     async def subscribe(self) -> None:
-        """Listen to its inbox. Raises Retry."""
+        """Subscribe to the inbox of the pulls. Raises Retry."""
         stop_listening = self._connection.on_lost(lambda: self._arrived.put_nowait(None))
         try:
             with mapped(f"subscribe to {self._inbox}"):
@@ -56,14 +56,14 @@ class Feed:
         self._stop_listening = stop_listening
 
     async def fetch(self, room: int) -> list[Msg]:
-        """Wait for at least one message; at most `room` are asked for."""
+        """Wait for at least one message; return at most `room`."""
         while True:
             await self._ask(room)
             if messages := [msg for msg in [await self._next(), *self._waiting()] if self._is_data(msg)]:
                 return messages
 
     async def take(self, room: int) -> AsyncIterator[Msg]:
-        """Yield what the server has at once, at most `room` messages; wait for no others."""
+        """Yield the messages that the server has now, at most `room`, without waiting for later ones."""
         await self._pull(room, no_wait=True)
         while self._owed > 0:
             msg = await self._next()
@@ -76,7 +76,7 @@ class Feed:
         return self._owed
 
     async def close(self) -> list[Msg]:
-        """Stop; returns messages that arrived and were never fetched."""
+        """Unsubscribe; returns messages that arrived and were not fetched."""
         self._stop_listening()
         try:
             await self._unsubscribe()
@@ -87,31 +87,33 @@ class Feed:
         return [msg for msg in self._waiting() if not self._is_status(msg)]
 
     async def _unsubscribe(self) -> None:
-        """Receive what the server sends until then: lost, it would be pending for `ack_wait`."""
+        """Receive also messages that the server sends until then: a lost one would wait for `ack_wait`."""
         if not self._client.is_connected:
             await self._subscription.unsubscribe()
             return
-        async with asyncio.timeout(_DRAIN_WITHIN):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_SECONDS):
             await self._subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _on_message(self, msg: Msg) -> None:
         self._arrived.put_nowait(msg)
 
     async def _ask(self, room: int) -> None:
-        """Pull, unless messages of the last pull are still to come."""
+        """Pull, unless messages of the last pull may still arrive."""
         if self._owed == 0:
-            heartbeat = int(HEARTBEAT * _NANOSECONDS)
-            await self._pull(room, expires=int(_EXPIRES * _NANOSECONDS), idle_heartbeat=heartbeat)
+            heartbeat = int(HEARTBEAT_INTERVAL_SECONDS * _NANOSECONDS)
+            await self._pull(
+                room, expires=int(_PULL_TIMEOUT_SECONDS * _NANOSECONDS), idle_heartbeat=heartbeat
+            )
 
     async def _pull(self, room: int, **how: int) -> None:
-        self._owed, self._last_heard = room, _now()
+        self._owed, self._last_message_at = room, _now()
         request = json.dumps({"batch": room, **how}).encode()
         with mapped(self._next_subject):
             await self._client.publish(self._next_subject, request, reply=self._inbox)
 
     async def _next(self) -> Msg:
         try:
-            async with asyncio.timeout_at(self._last_heard + _SILENCE):
+            async with asyncio.timeout_at(self._last_message_at + _HEARTBEAT_TIMEOUT_SECONDS):
                 msg = await self._arrived.get()
         except TimeoutError:
             self._connection.suspect()
@@ -121,7 +123,7 @@ class Feed:
         return msg
 
     def _waiting(self) -> Iterator[Msg]:
-        """What has arrived already; a loss behind it is left for the next fetch."""
+        """Messages that have arrived. A lost connection after them is left for the next fetch."""
         while not self._arrived.empty():
             msg = self._arrived.get_nowait()
             if msg is None:
@@ -130,7 +132,7 @@ class Feed:
             yield msg
 
     def _is_data(self, msg: Msg) -> bool:
-        self._last_heard = _now()
+        self._last_message_at = _now()
         if not self._is_status(msg):
             self._owed -= 1
             return True
@@ -144,7 +146,7 @@ class Feed:
         return False
 
     def _is_status(self, msg: Msg) -> bool:
-        """About the pull itself: messages of a stream keep their own subject."""
+        """Whether the message is about the pull itself: messages of a stream keep their own subject."""
         return msg.subject == self._inbox
 
 

@@ -16,7 +16,7 @@ from paddlewheel.core.errors import Retry
 
 
 class NatsHistory:
-    """FactHistory; asked of the stream's leader, so that an acknowledged message is always seen."""
+    """FactHistory from the stream's leader, which has every acknowledged message."""
 
     def __init__(self, connection: Connection, provision: Provision) -> None:
         self._connection = connection
@@ -34,7 +34,7 @@ class NatsHistory:
         except Retry as error:
             if error.reason != STREAM_MISSING:
                 raise
-            # The stream was lost while we were connected: it is re-created, empty.
+            # The stream was lost while we were connected. It is re-created, and empty.
             await self._provision.ready()
             return None
         return found.message if found else None

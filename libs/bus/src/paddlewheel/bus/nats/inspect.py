@@ -22,8 +22,8 @@ from paddlewheel.bus.nats.monitor import ask_monitors
 from paddlewheel.bus.nats.shape import facts_of
 from paddlewheel.bus.streams import Drift, StreamSpec
 
-_LASTING = 86400.0
-"""Seconds without use from which a consumer is a durable position, not an ephemeral one."""
+_DURABLE_MIN_TIMEOUT_SECONDS = 86400.0
+"""A named consumer that survives this long without use counts as a durable, not as one of a viewer."""
 _NO_DRIFT = Drift({}, {})
 
 
@@ -57,7 +57,7 @@ class NatsInspector:
         )
 
     async def _others(self, js: JetStreamContext) -> tuple[StreamStatus, ...]:
-        """Those with names like ours."""
+        """Streams with the prefix of our names that are not declared here."""
         known = {spec.name for spec in self._specs}
         names: list[str] = []
         while True:
@@ -102,9 +102,9 @@ def _stream_status(info: StreamInfo, drift: Drift = _NO_DRIFT) -> StreamStatus:
 
 
 def _is_durable(info: ConsumerInfo) -> bool:
-    """Consumers that soon vanish when unused belong to viewers and single runs."""
+    """Whether it is no consumer of a viewer or of a single run; the server soon deletes those when unused."""
     kept = info.config.inactive_threshold
-    return bool(info.config.durable_name) and (not kept or kept >= _LASTING)
+    return bool(info.config.durable_name) and (not kept or kept >= _DURABLE_MIN_TIMEOUT_SECONDS)
 
 
 def _durable_status(info: ConsumerInfo) -> DurableStatus:

@@ -1,6 +1,6 @@
 """A key-value bucket on JetStream, laid out as all NATS clients do: `KV_<bucket>`, `$KV.<bucket>.<key>`.
 
-Only their purge of a key fails here: it needs a header by which agents could remove what they may not write.
+Only the purge of a key fails here: its header would allow agents to remove keys that they may not write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paddlewheel.bus.markers import DELETED, EXPECTED, OPERATION
 from paddlewheel.bus.nats import ephemeral
 from paddlewheel.bus.nats.api import get_message
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS
 from paddlewheel.bus.nats.ephemeral import BATCH, Ephemeral, open_ephemeral
 from paddlewheel.bus.nats.errors import STREAM_MISSING, WRONG_LAST_SEQUENCE, FeedLostError
 from paddlewheel.bus.nats.provision import Provision
@@ -66,7 +66,7 @@ class NatsKeyValue:
         if found is not None and found.value is not None:
             raise AlreadyExists(f"{self._bucket}: {key}")
         try:
-            # Only the marker of a deleted key is stored.
+            # The stored message is the marker of a deleted key.
             return await self._write_at(key, value, found.revision if found else 0)
         except Conflict:
             raise AlreadyExists(f"{self._bucket}: {key}") from None
@@ -111,7 +111,7 @@ class NatsKeyValue:
                     log.warning("watch interrupted", bucket=self._bucket, pattern=pattern, why=str(error))
                     await _close(consumer)
                     consumer = None
-                    await self._clock.sleep(PAUSE)
+                    await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
                     continue
                 for entry in listing.take():
                     if entry is not None or first:
@@ -195,7 +195,7 @@ class Listing:
             self._out.append(entry)
 
     def _finish(self) -> None:
-        # Keys reported before a loss and not found after it are deleted; a lost stream left no marker.
+        # Keys that were reported before a loss and are now missing were deleted.
         for key in sorted(self._known - self._seen):
             self._known.discard(key)
             self._out.append(Entry(key, None, 0))

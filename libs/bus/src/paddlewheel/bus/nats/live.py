@@ -1,4 +1,4 @@
-"""Facts as they are published, by subscriptions alone: nothing is asked for and nothing is stored."""
+"""Live facts through plain subscriptions, without requests and without a stored position."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from nats.aio.msg import Msg
 from paddlewheel.bus.admin.teams import namespace_of, within
 from paddlewheel.bus.nats.client import NOT_PERMITTED
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.consume import PAUSE
+from paddlewheel.bus.nats.consume import REOPEN_INTERVAL_SECONDS, read_event
 from paddlewheel.bus.nats.subscribe import subscribed
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import matches, overlaps, stream_named, streams_under
-from paddlewheel.contracts import wire
 from paddlewheel.contracts.base import read_time
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.errors import Permanent, Retry, Unavailable
 from paddlewheel.core.library_logging import LibraryLogger
 
 WAITING_FACTS_MAX = 10_000
-"""Facts that wait for the reader. Later ones are missed, as by a program that is not connected."""
+"""The number of facts that wait for a slow reader. Further ones are dropped."""
 
 
 log = LibraryLogger(__name__)
@@ -42,16 +41,16 @@ class LiveReader:
         if not reading.is_live:
             raise Permanent("LiveOnly", "a client that watches namespaces receives live facts only")
         subjects, is_first = self._subjects(reading), True
-        listened = _subscriptions(subjects)
+        subscriptions = _subscriptions(subjects)
         await self._reach(reading.open_within)
         while True:
             try:
                 async with aclosing(
-                    subscribed(self._connection, *listened, limit=WAITING_FACTS_MAX)
+                    subscribed(self._connection, *subscriptions, limit=WAITING_FACTS_MAX)
                 ) as messages:
                     async for msg in messages:
                         if msg is None:
-                            await self._check_heard(listened)
+                            await self._check_permitted(subscriptions)
                         elif _is_wanted(msg, subjects) and (delivery := _delivery(msg)):
                             yield delivery
                         if is_first and reading.caught_up:
@@ -59,12 +58,12 @@ class LiveReader:
                         is_first = False
             except Retry as error:
                 log.warning("facts are not received for now", why=str(error))
-            await self._clock.sleep(PAUSE)
+            await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
 
-    async def _check_heard(self, subjects: Collection[str]) -> None:
+    async def _check_permitted(self, subjects: Collection[str]) -> None:
         """Raises Retry when the account may not subscribe to one of the subjects."""
         client = await self._connection.client()
-        if refused := sorted(subject for subject in subjects if subject.lower() in client.unheard):
+        if refused := sorted(subject for subject in subjects if subject.lower() in client.forbidden):
             raise Retry(NOT_PERMITTED, f"the account may not subscribe to {', '.join(refused)}")
 
     async def _reach(self, limit: float | None) -> None:
@@ -75,13 +74,13 @@ class LiveReader:
                     with contextlib.suppress(Retry):
                         await self._connection.client()
                         return
-                    await self._clock.sleep(PAUSE)
+                    await self._clock.sleep(REOPEN_INTERVAL_SECONDS)
         except TimeoutError:
             why = f"no answer within open_within={limit} s{self._connection.trouble}"
             raise Unavailable("BusUnreachable", why) from None
 
     def _subjects(self, reading: Reading) -> tuple[str, ...]:
-        """Raises Permanent when all facts are of other namespaces."""
+        """The subjects in the client's namespaces. Raises Permanent when there is none."""
         everything = {
             within(subject, namespace)
             for subject in reading.subjects
@@ -90,12 +89,14 @@ class LiveReader:
         }
         if not everything:
             names = ", ".join(self._namespaces)
-            raise Permanent("NotWatched", f"{', '.join(reading.subjects)}: only {names} can be watched")
+            raise Permanent(
+                "NotWatched", f"{', '.join(reading.subjects)}: this client may watch only namespaces {names}"
+            )
         return tuple(sorted(everything))
 
 
 def _subscriptions(subjects: Iterable[str]) -> tuple[str, ...]:
-    """One subject for each stream and namespace. Between two subscriptions, messages lose their order."""
+    """One subject for each stream and namespace: two subscriptions have no common order."""
     wanted: set[str] = set()
     for stream, filters in streams_under(tuple(subjects)).items():
         for namespace, own in _by_namespace(filters).items():
@@ -116,13 +117,9 @@ def _is_wanted(msg: Msg, subjects: Iterable[str]) -> bool:
 
 
 def _delivery(msg: Msg) -> Delivery | None:
-    """None for a message that cannot be read."""
-    headers = msg.headers or {}
-    try:
-        event = wire.decode(msg.subject, msg.data, headers)
-    except Permanent as error:
-        log.warning("unreadable message skipped", subject=msg.subject, why=str(error))
+    if (event := read_event(msg)) is None:
         return None
+    headers = msg.headers or {}
     at = headers.get("Nats-Time-Stamp")
     stored_at = read_time(at) if at else event.time
     return Delivery(event, msg.subject, 1, int(headers.get("Nats-Sequence", "0")), stored_at)

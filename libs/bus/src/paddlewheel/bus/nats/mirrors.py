@@ -1,11 +1,11 @@
-"""The fact streams as each team of subscribers has them: mirrors in its account, fed by a consumer each."""
+"""The teams' copies of the fact streams: mirrors in each team's account, each fed by a consumer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from paddlewheel.bus.admin.mirrors import UNFED_FOR, MirrorStatus, is_ahead, judge_mirror
+from paddlewheel.bus.admin.mirrors import MIRROR_FEED_GRACE_SECONDS, MirrorStatus, is_ahead, judge_mirror
 from paddlewheel.bus.admin.permissions import FACTS
 from paddlewheel.bus.admin.teams import FEED_PREFIX, ORIGIN_API, Team, fed_by
 from paddlewheel.bus.nats.api import Json, ask_api
@@ -16,9 +16,9 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 _NANOSECONDS = 1_000_000_000
 _IN_FLIGHT = 1000
-"""Messages on their way into a mirror that it has not confirmed."""
-_OF = "paddlewheel.origin"
-"""Key in a mirror's metadata: when its stream was made, and the subjects that it may hold."""
+"""The number of messages sent to a mirror that it has not confirmed."""
+_ORIGIN = "paddlewheel.origin"
+"""Key in a mirror's metadata: when the origin stream was created, and the subjects of the mirror."""
 
 log = LibraryLogger(__name__)
 
@@ -27,7 +27,7 @@ Place = tuple[str, str]
 
 
 class Mirrors:
-    """Makes the copies of the teams, and removes the feeds of teams that are gone."""
+    """Makes the copies of the teams, and deletes the feeds of removed teams."""
 
     def __init__(
         self,
@@ -41,23 +41,21 @@ class Mirrors:
         self._replicas = replicas
         self._facts = facts
         self._ahead: set[Place] = set()
-        """The copies that were ahead of their streams at the last look."""
+        """The copies that were ahead of their streams at the last check."""
         self._unfed_since: dict[Place, float] = {}
         self.status: tuple[MirrorStatus, ...] = ()
-        """The state of the copies at the last look."""
+        """The state of the copies at the last check."""
 
     async def ensure(self) -> None:
-        """Every team has a mirror of every fact stream; one that cannot be made holds up no other.
-
-        Raises Retry, which names the copies that could not be made, or are not fed.
-        """
+        """Make the missing mirrors of all teams. One that cannot be made does not block the others. Raises
+        Retry, which names the copies that could not be made, or in which no facts arrive."""
         failed: dict[str, str] = {}
         seen: list[MirrorStatus] = []
         for spec in self._facts:
             origin = await ask_api(self._connection, f"STREAM.INFO.{spec.name}")
             if origin is None:
                 continue
-            await self._drop_strangers(spec)
+            await self._delete_orphaned_feeds(spec)
             for team in self._teams:
                 try:
                     seen.append(await self._ensure(team, spec, origin))
@@ -70,11 +68,14 @@ class Mirrors:
         self._check_fed()
 
     def _check_fed(self) -> None:
-        """A mirror that was just made, or a server that just started, takes a moment. Raises Retry."""
+        """Raises Retry for mirrors in which no facts have arrived for `MIRROR_FEED_GRACE_SECONDS`. A new
+        mirror, or a server that has just started, may take that long."""
         now = asyncio.get_running_loop().time()
         unfed = {(each.team, each.stream): each.trouble for each in self.status if each.trouble}
         self._unfed_since = {place: self._unfed_since.get(place, now) for place in unfed}
-        lasting = [place for place, since in self._unfed_since.items() if now >= since + UNFED_FOR]
+        lasting = [
+            place for place, since in self._unfed_since.items() if now >= since + MIRROR_FEED_GRACE_SECONDS
+        ]
         if lasting:
             names = ", ".join(f"{stream} of team {team}" for team, stream in lasting)
             reasons = "; ".join(sorted({unfed[place] for place in lasting}))
@@ -84,19 +85,19 @@ class Mirrors:
         wanted = self._mirror(team, spec, origin)
         mirror = await ask_api(self._connection, f"{team.api}.STREAM.INFO.{spec.name}")
         feed = await ask_api(self._connection, f"CONSUMER.INFO.{spec.name}.{team.feed}")
-        if mirror is not None and not _is_of(mirror, wanted):
-            # Its stream was lost, or the team had all namespaces.
+        if mirror is not None and not _is_usable(mirror, wanted):
+            # The origin was re-created, or the team's former namespaces overlap the new ones.
             await ask_api(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         last = int(origin["state"]["last_seq"])
         if mirror is not None and is_ahead(mirror, last):
-            # Or of a moment before.
+            # `origin` may have been read before the mirror's last message was stored.
             last = await _last(self._connection, spec.name)
-        if mirror is not None and self._was_left_behind(team, spec, mirror, last):
+        if mirror is not None and self._is_origin_restored(team, spec, mirror, last):
             await ask_api(self._connection, f"{team.api}.STREAM.DELETE.{spec.name}")
             mirror = None
         if feed is not None and mirror is None:
-            # Its position is that of the former mirror.
+            # Its position is the end of the former mirror.
             await ask_api(self._connection, f"CONSUMER.DELETE.{spec.name}.{team.feed}")
             feed = None
         if feed is None:
@@ -109,19 +110,21 @@ class Mirrors:
             return MirrorStatus(team.name, spec.name, lag=last)
         return judge_mirror(team.name, spec.name, mirror, feed, last)
 
-    def _was_left_behind(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
-        """Its stream was restored from an older copy. Raises Retry when it looks so for the first time."""
+    def _is_origin_restored(self, team: Team, spec: StreamSpec, mirror: Json, last: int) -> bool:
+        """Whether the origin was restored from an older copy. Raises Retry at the first sign."""
         place = (team.name, spec.name)
         if not is_ahead(mirror, last):
             self._ahead.discard(place)
             return False
         if place not in self._ahead:
             self._ahead.add(place)
-            raise Retry("MirrorAhead", "it has more than its stream; it is made again if that stays so")
+            raise Retry(
+                "MirrorAhead", "it is ahead of its stream; it is made again if the next check finds the same"
+            )
         self._ahead.discard(place)
         log.error(
-            "bus mirror has more than its stream, which was restored from an older copy: it is made again,"
-            " and its consumers are lost",
+            "bus mirror is ahead of its stream, which was restored from an older copy:"
+            " the mirror is made again, and its consumers are lost",
             stream=spec.name,
             team=team.name,
             consumers=mirror["state"].get("consumer_count"),
@@ -137,7 +140,7 @@ class Mirrors:
         log.info("bus mirror has a new feed", stream=spec.name, team=team.name)
 
     async def _correct_feed(self, team: Team, spec: StreamSpec, found: Json) -> None:
-        """In place, so that its position stays."""
+        """Update the consumer in place, so that its position stays."""
         await self._put_feed(team, spec, {**found, **self._feed(team, spec)}, "update")
         log.info("bus mirror's feed was corrected", stream=spec.name, team=team.name)
 
@@ -155,10 +158,8 @@ class Mirrors:
             await ask_api(self._connection, f"{team.api}.STREAM.UPDATE.{name}", {**found["config"], **wanted})
 
     async def _purge(self, team: Team, stream: str, subjects: set[str]) -> None:
-        """Delete these facts from a copy whose feed no longer delivers them.
-
-        Raises Retry while a fact that was delivered before is not in the copy: it may be one of these.
-        """
+        """Delete the facts of these subjects from a copy whose feed no longer delivers them. Raises Retry
+        while a delivered fact has not arrived in the copy, maybe of one of these subjects."""
         feed = await ask_api(self._connection, f"CONSUMER.INFO.{stream}.{team.feed}")
         mirror = await ask_api(self._connection, f"{team.api}.STREAM.INFO.{stream}")
         for subject in sorted(subjects):
@@ -168,7 +169,7 @@ class Mirrors:
             raise Retry("FactsInFlight", "facts of removed namespaces may still be on their way to the copy")
 
     def _mirror(self, team: Team, spec: StreamSpec, origin: Json) -> Json:
-        """With the storage and the limits of the live origin, which an operator may have raised."""
+        """The configuration of a mirror. Storage and limits are those of the live origin."""
         same = ("max_age", "max_msgs_per_subject", "max_msg_size", "storage")
         feed = {"name": team.feed, "deliver_subject": team.delivery(spec.name)}
         return {
@@ -178,13 +179,13 @@ class Mirrors:
             "allow_direct": True,
             "num_replicas": self._replicas,
             "mirror": {"name": spec.name, "external": {"api": ORIGIN_API, "deliver": ""}, "consumer": feed},
-            "metadata": {_OF: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
+            "metadata": {_ORIGIN: f"{origin['created']} {','.join(team.filters(spec.subjects))}"},
             "max_bytes": team.copy_bytes(origin["config"]["max_bytes"]),
             **{field: origin["config"][field] for field in same},
         }
 
     def _feed(self, team: Team, spec: StreamSpec) -> Json:
-        """A consumer that may feed a mirror: the mirror confirms messages by answers to flow control."""
+        """The configuration of a consumer that feeds a mirror, which confirms messages by flow control."""
         return {
             "name": team.feed,
             "durable_name": team.feed,
@@ -198,7 +199,8 @@ class Mirrors:
             "num_replicas": self._replicas,
         }
 
-    async def _drop_strangers(self, spec: StreamSpec) -> None:
+    async def _delete_orphaned_feeds(self, spec: StreamSpec) -> None:
+        """Delete the consumers that feed mirrors of removed teams."""
         answer = await ask_api(self._connection, f"CONSUMER.NAMES.{spec.name}") or {}
         known = {team.feed for team in self._teams}
         for name in answer.get("consumers") or ():
@@ -211,20 +213,20 @@ class Mirrors:
 
 
 async def mirror_status(connection: Connection, team: Team, stream: str) -> MirrorStatus:
-    """How a team's copy of a stream does. Raises Retry or Permanent."""
+    """The state of a team's copy of a stream. Raises Retry or Permanent."""
     mirror = await ask_api(connection, f"{team.api}.STREAM.INFO.{stream}")
     feed = await ask_api(connection, f"CONSUMER.INFO.{stream}.{team.feed}")
     return judge_mirror(team.name, stream, mirror, feed, await _last(connection, stream))
 
 
 async def _last(connection: Connection, stream: str) -> int:
-    """Sequence of what a stream of the services got last; 0 without one."""
+    """The last sequence of an origin stream; 0 when it does not exist."""
     origin = await ask_api(connection, f"STREAM.INFO.{stream}")
     return int(origin["state"]["last_seq"]) if origin else 0
 
 
-def _is_of(mirror: Json, wanted: Json) -> bool:
-    """It is a copy of the same stream, of which it may hold more or fewer namespaces."""
+def _is_usable(mirror: Json, wanted: Json) -> bool:
+    """Whether it is a copy of the same stream, maybe with more or fewer namespaces."""
     found = mirror["config"]
     return (
         _copied(found)[0] == _copied(wanted)[0]
@@ -240,13 +242,13 @@ def _gone(found: Json, wanted: Json) -> set[str]:
 
 
 def _copied(config: Json) -> tuple[str, set[str]]:
-    """When the stream of a mirror was made, and the subjects that the mirror may hold."""
-    made, _, subjects = ((config.get("metadata") or {}).get(_OF) or "").partition(" ")
+    """When the origin of a mirror was created, and the subjects of the mirror."""
+    made, _, subjects = ((config.get("metadata") or {}).get(_ORIGIN) or "").partition(" ")
     return made, set(subjects.split(","))
 
 
 def _is_alike(found: Json, wanted: Json) -> bool:
-    """Field by field; the server adds some of its own."""
+    """Whether all wanted fields have their values; the server adds fields of its own."""
     return all(
         _is_alike(found.get(name) or {}, value) if isinstance(value, dict) else found.get(name) == value
         for name, value in wanted.items()

@@ -16,15 +16,15 @@ _ANSWER_TIMEOUT_SECONDS = 2.0
 
 
 async def ask_monitors(urls: str) -> tuple[ServerFacts, ...]:
-    """Ask all monitors, joined by commas in `urls`, at once; "" asks none. Never fails."""
+    """The reports of all monitors, which are joined by commas in `urls`; "" = no monitor. Never fails."""
     found = (url.strip().rstrip("/") for url in urls.split(","))
     return tuple(await asyncio.gather(*(_ask(url) for url in found if url)))
 
 
 async def ask_monitor(url: str, path: str = "varz") -> dict[str, Any] | None:
-    """The state of the server, as it reports it. None when there is no good answer. Never fails."""
+    """The JSON object at a path of a server's monitor; None without a valid answer. Never fails."""
     try:
-        # The name may be that of a pod which is away: a resolver has no time-out.
+        # The name may be that of a missing pod, and the resolver has no time-out.
         async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS + 0.5):
             reply = await asyncio.to_thread(_get, f"{url}/{path}")
     except (OSError, ValueError, HTTPException):
@@ -38,7 +38,7 @@ async def _ask(url: str) -> ServerFacts:
     loaded = reply.get(CONFIG_LOADED) if reply else None
     config = jetstream.get("config") if isinstance(jetstream, dict) else None
     if not isinstance(config, dict) or not config:
-        # It starts: the monitor answers before JetStream is up.
+        # The server starts: its monitor answers before JetStream is up.
         return ServerFacts(url, None, config_loaded=loaded)
     # The server leaves the field out when it is false.
     return ServerFacts(url, bool(config.get("sync_always")), config.get("sync_interval", 0) / 1e9, loaded)

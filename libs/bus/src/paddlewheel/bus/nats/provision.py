@@ -1,5 +1,4 @@
-"""Ensures the declared streams and durables on the server, or waits for them; refuses or reports what is not
-safe."""
+"""Ensures the declared streams and durables, or waits for them, and checks the server."""
 
 from __future__ import annotations
 
@@ -31,26 +30,26 @@ _REFUSED_INTERVAL_SECONDS = 10.0
 """Seconds until a server that is unsafe or too small is checked again."""
 
 _MONITOR_INTERVAL_SECONDS = 30.0
-"""Seconds between questions to the servers' monitors: one was away, another has restarted."""
+"""Seconds between questions to the servers' monitors. A server may have restarted with other settings."""
 
 _NEVER = -1
 
 CONSUMER_MISSING = "ConsumerMissing"
-"""Reason of the Retry when a service's durable was not made yet."""
-REMEDY = "bus-installer makes it; on a server of your own, `paddlewheel bus install`"
+"""Reason of the Retry when a service's durable does not exist yet."""
+FIX = "bus-installer makes it; on a server of your own, `paddlewheel bus install`"
 
 SELECTION = "paddlewheel.selection"
 SELECTION_KEY = "paddlewheel.selection-key"
-"""Keys in a consumer's metadata: what it was created to read, in words, and in the form that is compared."""
+"""Keys in a consumer's metadata: the selection that it reads, in words, and in the form that is compared."""
 
 log = LibraryLogger(__name__)
 
 
 class Provision:
-    """Ensures streams at the start and when one turns out to be missing.
+    """Ensures streams at the start and when one is missing, as `Access.streams` requires.
 
-    A lost connection alone triggers no check: in a cluster without a leader it takes long, and most streams
-    are unchanged. What the bus is to do is `Access.streams`.
+    A lost connection alone triggers no check: in a cluster without a leader a check takes long, and most
+    streams are unchanged.
     """
 
     def __init__(self, connection: Connection, declared: Declared, access: Access) -> None:
@@ -72,7 +71,7 @@ class Provision:
         self._room_asked_at = 0.0
         self._missing_durables: set[str] = set()
         self.lags: dict[str, int] = {}
-        """Messages that each durable had not acknowledged, when the installer last looked."""
+        """Unacknowledged messages of each durable, at the installer's last check."""
         self.loaded: dict[str, bool] = {}
         """Whether each server of the chart has loaded its configuration, by its last report."""
         self._lock = asyncio.Lock()
@@ -82,7 +81,8 @@ class Provision:
         """JetStream with all streams in place that the server has room for.
 
         Raises:
-            Retry: not within `TIMEOUT` seconds; `UnsafeBus` when profile production finds the server unsafe.
+            Retry: the streams do not exist after `CALL_TIMEOUT_SECONDS`; `UnsafeBus` when profile production
+                finds the server unsafe.
         """
         js = await self._connection.jetstream()
         if not self._done:
@@ -90,10 +90,10 @@ class Provision:
         return js
 
     async def check(self) -> None:
-        """All streams on disk exist, and were checked since the connection was last lost. Raises Retry.
+        """Return if all streams on disk were found since the connection was last lost. Raises Retry.
 
-        A server that restarts loses the streams in memory. Without them a service does all its work but lossy
-        facts, and its clients must reach it.
+        A restarted server loses the streams in memory. A service needs them for lossy facts only, and its
+        clients must reach it without them.
         """
         js = await self._connection.jetstream()
         if not self._is_current or self._lacks_streams:
@@ -102,28 +102,29 @@ class Provision:
         if self._no_room:
             raise Retry(STORAGE_TOO_SMALL, "; ".join(self._no_room.values()))
         if lost := sorted(self._missing - {spec.name for spec in self._specs if spec.storage == "memory"}):
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(lost)}: {REMEDY}")
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(lost)}: {FIX}")
         if self._missing_durables:
             names = ", ".join(sorted(self._missing_durables))
-            raise Retry(CONSUMER_MISSING, f"no consumer {names}: {REMEDY}")
+            raise Retry(CONSUMER_MISSING, f"no consumer {names}: {FIX}")
 
     @property
     def is_done(self) -> bool:
-        """All streams exist that the server has room for, as far as we know; costs nothing."""
+        """Whether the last check found all streams that the server has room for; asks no server."""
         return self._done
 
     def reads_directly(self, stream: str) -> bool:
-        """Without a consumer."""
+        """Whether the stream is read without a consumer."""
         return self._access.reads == "directly" and bool(stream_named(stream).live)
 
     def why_missing(self, stream: str) -> str:
-        """The end of an error message: what to do, or why there is no stream. "" when that is not known."""
+        """The end of an error message: what to do, or why the stream does not exist. "" when that is not
+        known."""
         if stream in self._missing:
-            return f": {REMEDY}"
+            return f": {FIX}"
         return f": {self._no_room[stream]}" if stream in self._no_room else ""
 
     def forget(self) -> None:
-        """A stream turned out to be missing: check again."""
+        """Have the next call check all streams, because one is missing."""
         self._done = False
 
     async def consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
@@ -134,7 +135,7 @@ class Provision:
         except Retry as error:
             if error.reason != STREAM_MISSING:
                 raise
-        # Lost while we were connected.
+        # The stream was lost while we were connected.
         return await self._ensure_consumer(await self.ready(), stream, config)
 
     async def _ensure_consumer(
@@ -144,41 +145,41 @@ class Provision:
             found = await _consumer_info(js, stream, config.name or "")
             if found is None and (created := await self._create_consumer(stream, config)):
                 return created
-            # None = another process was first.
+            # None = another process has created it.
             found = found or await js.consumer_info(stream, config.name or "")
             key = (config.metadata or {}).get(SELECTION_KEY, "")
             _check_selection(found, key, config.filter_subjects or ())
             return await _updated(js, stream, found, config)
 
     async def durable(self, stream: str, config: ConsumerConfig) -> None:
-        """A service's durable consumer, made if that is this role's to do.
+        """Ensure a service's durable consumer: make it if this role may, else require that it exists.
 
         Raises:
-            Retry: `ConsumerMissing`, from when on `check` fails too, until it was found.
+            Retry: `ConsumerMissing`; `check` then fails, too, until the consumer is found.
         """
         name = config.name or ""
         if self._access.streams == "make":
             await self.consumer(stream, config)
         elif await self.find(stream, name) is None:
             self._missing_durables.add(name)
-            raise Retry(CONSUMER_MISSING, f"no consumer {name} of {stream}: {REMEDY}")
+            raise Retry(CONSUMER_MISSING, f"no consumer {name} of {stream}: {FIX}")
         self._missing_durables.discard(name)
 
     async def check_selection(self, reading: Reading) -> None:
-        """Raises OtherSelection if a consumer of that name reads something else from any stream; Retry."""
+        """Raises OtherSelection if a consumer of that name has another selection; or Retry."""
         filters = streams_under(reading.subjects)
         for stream in FACTS:
             if found := await self.find(stream.name, reading.durable):
                 _check_selection(found, reading.selection_key, filters.get(stream.name, ()))
 
     async def find(self, stream: str, name: str) -> ConsumerInfo | None:
-        """A named consumer as it is; None when there is none. Raises Retry."""
+        """A named consumer; None when it does not exist. Raises Retry."""
         js = await self.ready()
         async with self._connection.calling(f"consumer {name} of {stream}"):
             return await self._find_consumer(js, stream, name)
 
     async def _create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo | None:
-        """None when there is one that differs: nats-py's `add_consumer` would overwrite it."""
+        """Create a consumer; None if a different one exists, which `add_consumer` would replace."""
         request = {"stream_name": stream, "config": config.as_dict(), "action": "create"}
         call = f"CONSUMER.CREATE.{stream}.{config.name}"
         answer = await ask_api(self._connection, call, request, absent=CONSUMER_EXISTS)
@@ -190,13 +191,11 @@ class Provision:
 
     async def _find_consumer(self, js: JetStreamContext, stream: str, name: str) -> ConsumerInfo | None:
         try:
-            found: ConsumerInfo = await js.consumer_info(stream, name)
-        except NotFoundError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                self.forget()
-                await self.ready()
+            return await _consumer_info(js, stream, name)
+        except NotFoundError:
+            self.forget()
+            await self.ready()
             return None
-        return found
 
     @property
     def _lacks_streams(self) -> bool:
@@ -208,7 +207,7 @@ class Provision:
 
     async def _within_time(self, js: JetStreamContext) -> None:
         try:
-            async with asyncio.timeout(timing.TIMEOUT):
+            async with asyncio.timeout(timing.CALL_TIMEOUT_SECONDS):
                 await self._ensure_once(js)
         except TimeoutError:
             raise Unavailable(
@@ -237,7 +236,7 @@ class Provision:
         self._done, self._checked_at = True, generation
 
     async def _ensure_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
-        """A stream that the server has no room for keeps no other from being used. Raises Retry."""
+        """Ensure all streams. One that the server has no room for does not block the others. Raises Retry."""
         found, no_room = {}, {}
         for spec in self._specs:
             try:
@@ -253,7 +252,7 @@ class Provision:
         return found
 
     async def _ensure_durables(self, js: JetStreamContext) -> None:
-        """Make the durables of every service, except on a stream that the server has no room for."""
+        """Make the durables of all services, except on streams that the server has no room for."""
         names = {spec.name for spec in self._specs} - set(self._no_room)
         for each in self._durables:
             if each.stream in names:
@@ -261,7 +260,7 @@ class Provision:
                 self.lags[each.durable] = (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def _find_each(self, js: JetStreamContext) -> dict[str, StreamFacts]:
-        """A stream that does not exist keeps no other from being used. Raises Retry when there is none."""
+        """Find all streams. A missing one does not block the others. Raises Retry when all are missing."""
         found, missing = {}, set()
         for spec in self._specs:
             async with self._connection.calling(f"stream {spec.name}"):
@@ -271,28 +270,28 @@ class Provision:
                     missing.add(spec.name)
         self._missing = frozenset(missing)
         if self._specs and not found:
-            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(missing))}: {REMEDY}")
+            raise Retry(STREAM_MISSING, f"no stream {', '.join(sorted(missing))}: {FIX}")
         return found
 
     @property
     def _was_without_room(self) -> bool:
-        """A moment ago, over this connection, for some stream."""
+        """Whether a recent check over this connection found no room for a stream."""
         is_recent = self._now() < self._room_asked_at + _REFUSED_INTERVAL_SECONDS
         return bool(self._no_room) and is_recent and self._checked_at == self._connection.generation
 
     async def _judge(self, streams: Awaitable[dict[str, StreamFacts]]) -> None:
-        """Asks the monitors meanwhile: one that is away takes nothing of the time for the streams."""
+        """Check streams and servers concurrently: an unreachable monitor delays nothing."""
         self._judged, servers = await asyncio.gather(streams, ask_monitors(self._access.monitor_url))
         self._judge_servers(servers)
 
     async def _ask_servers_again(self) -> None:
-        """One that gave no answer may sync late, and so may one that was restarted. Raises Retry."""
+        """Check the servers again: one may have restarted with other settings. Raises Retry."""
         if self._now() >= self._asked_again_at:
             self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
             self._judge_servers(await ask_monitors(self._access.monitor_url))
 
     def _judge_servers(self, servers: Sequence[ServerFacts]) -> None:
-        """Log what may be lost, once; refuse it in profile production."""
+        """Log the faults of a server once; in profile production, raise Retry for them."""
         self._asked_again_at = self._now() + _MONITOR_INTERVAL_SECONDS
         self.loaded = find_loaded(self.loaded, servers)
         verdict = judge_durability(self._access, self._judged, servers)
@@ -302,14 +301,16 @@ class Provision:
             if is_news:
                 log.error("bus refused: acknowledged messages may be lost", faults=verdict.faults)
             raise self._refusal()
-        if is_news and (reasons := self._worth_saying(verdict)):
+        if is_news and (reasons := self._worth_logging(verdict)):
             log.warning("bus may lose acknowledged messages when its server crashes", why=reasons)
 
     def _refusal(self) -> Retry:
-        return Retry("UnsafeBus", f"{'; '.join(self._verdict.faults)} (nats_profile=production asks for it)")
+        return Retry(
+            "UnsafeBus", f"{'; '.join(self._verdict.faults)} (nats_profile=production requires this)"
+        )
 
-    def _worth_saying(self, verdict: Verdict) -> tuple[str, ...]:
-        """The reasons to log. An unknown durability is not worth a warning in development."""
+    def _worth_logging(self, verdict: Verdict) -> tuple[str, ...]:
+        """The reasons to log. In development, an unknown durability is not logged."""
         return verdict.warnings if self._access.profile == "production" else verdict.faults
 
     @staticmethod
@@ -318,9 +319,9 @@ class Provision:
 
 
 def _check_selection(found: ConsumerInfo, key: str, filters: Sequence[str]) -> None:
-    """Its position means nothing to other filters: they would skip what they have never seen.
+    """Raises OtherSelection when a consumer has another selection: its position would skip events.
 
-    One that was created before keys were stored is the same if its filters are.
+    A consumer without a stored key has the same selection if it has the same filters.
     """
     kept = found.config.metadata or {}
     own = found.config.filter_subjects or [found.config.filter_subject or ">"]
@@ -347,13 +348,13 @@ async def _updated(
     differing = [
         name for name in same if (getattr(found.config, name) or None) != (getattr(wanted, name) or None)
     ]
-    # The server has keys of its own there.
+    # The server adds keys of its own.
     if not (wanted.metadata or {}).items() <= (found.config.metadata or {}).items():
         differing.append("metadata")
     if not differing:
         return found
     log.info("bus consumer updated", consumer=wanted.name, fields=differing)
-    # Where delivery starts is decided at creation and cannot be changed.
+    # The start of the delivery cannot be changed after the creation.
     start = ("deliver_policy", "opt_start_seq", "opt_start_time")
     return await js.add_consumer(
         stream, wanted.evolve(**{name: getattr(found.config, name) for name in start})

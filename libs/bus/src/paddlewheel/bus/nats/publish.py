@@ -29,8 +29,8 @@ class Receipt:
     """The server's answer.
 
     Args:
-        sequence: of the stored message.
-        is_repeated: the stream had a message of this id already, on whatever subject.
+        sequence: sequence of the stored message.
+        is_repeated: the stream already had a message with this id, maybe on another subject.
     """
 
     sequence: int
@@ -45,29 +45,29 @@ class StreamPublisher:
         self._provision = provision
 
     async def publish_fact(self, message: RawMessage) -> None:
-        """As `publish`, but an id that was stored on another subject is another fact: Retry."""
+        """Publish a fact. Raises also Retry when its id is stored on another subject, for another fact."""
         receipt = await self.publish(message)
         if not receipt.is_repeated:
             return
         stream = stream_of(message.subject).name
         if await self._is_another(stream, receipt.sequence, message.subject):
             where = f"message {receipt.sequence} of {stream}"
-            raise Retry(ID_TAKEN, f"{message.subject}: its id is that of another fact, {where}")
+            raise Retry(ID_TAKEN, f"{message.subject}: another fact has the same id: {where}")
 
     async def publish(self, message: RawMessage) -> Receipt:
         """Return once stored; a repeated id counts as stored.
 
         Raises:
-            Unavailable: not known to be stored.
-            Retry: not stored.
-            Permanent: too large for the server or the stream, or malformed.
+            Unavailable: it is not known whether the message is stored.
+            Retry: it is not stored.
+            Permanent: it is malformed, or too large for the server or the stream.
         """
-        until = asyncio.get_running_loop().time() + timing.TIMEOUT
+        until = asyncio.get_running_loop().time() + timing.CALL_TIMEOUT_SECONDS
         if self._provision.is_done and self._connection.connected:
             receipt = await self._send(message)
             if receipt is not None:
                 return receipt
-            # Its stream was lost while we were connected.
+            # The stream was lost while we were connected.
             self._provision.forget()
         try:
             async with asyncio.timeout_at(until):
@@ -84,10 +84,10 @@ class StreamPublisher:
         return receipt
 
     async def _is_another(self, stream: str, sequence: int, subject: str) -> bool:
-        """Whether a stored message is on another subject; not when the stream has dropped it, or the role may
-        not read it. Raises Retry.
+        """Whether a message is on another subject; False for a removed or unreadable one.
 
-        Evaluators read nothing; nobody can guess their ids, so what has one is their own message.
+        Raises Retry. Evaluators may not read, and their ids cannot be guessed, so a message with such an id
+        is their own.
         """
         if self._connection.reads_nothing:
             return False
@@ -100,7 +100,7 @@ class StreamPublisher:
         return found is not None and found.message.subject != subject
 
     async def _send(self, message: RawMessage) -> Receipt | None:
-        """None when nobody listens on the subject."""
+        """Send a message; None when no stream takes its subject."""
         client = await self._connection.client()
         size = wire_size(message.headers, message.data)
         if size > client.max_payload:
@@ -112,7 +112,7 @@ class StreamPublisher:
         answer = await client.ask(
             message.subject,
             message.data,
-            timing.TIMEOUT,
+            timing.CALL_TIMEOUT_SECONDS,
             headers=dict(message.headers) or None,
             repeat=MESSAGE_ID in message.headers,
         )
@@ -120,7 +120,7 @@ class StreamPublisher:
 
 
 def wire_size(headers: Mapping[str, str], data: bytes) -> int:
-    """Bytes of payload and headers, by which the server judges; nats-py judges the payload alone."""
+    """Bytes of payload and headers, which the server limits; nats-py compares only the payload."""
     text = "".join([*headers, *headers.values()])
     block = len(text.encode()) + _PER_HEADER * len(headers) + _FIRST_AND_LAST if headers else 0
     return block + len(data)

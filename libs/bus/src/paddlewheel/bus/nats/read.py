@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from paddlewheel.bus.consume.consumer import PROGRESS_REPORTS_PER_DELIVERY
 from paddlewheel.bus.consume.merge import merged
 from paddlewheel.bus.nats.connection import Connection
-from paddlewheel.bus.nats.cursors import ACK_WAIT, Cursor, CursorContext, DurableCursor
+from paddlewheel.bus.nats.cursors import READER_ACK_TIMEOUT_SECONDS, Cursor, CursorContext, DurableCursor
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.ports import Delivery, Reading
 from paddlewheel.bus.streams import streams_under
 from paddlewheel.core.clock import Clock
 from paddlewheel.core.tasks import end
 
-_MARKS_PER_ACK_WAIT = 3
-
 
 class NatsReader:
-    """Reader over one consumer for each stream touched."""
+    """Reader over one cursor for each stream."""
 
     def __init__(self, connection: Connection, provision: Provision, clock: Clock) -> None:
         self._context = CursorContext(connection, provision, clock)
@@ -42,6 +41,6 @@ class NatsReader:
 
 async def _keep_in_progress(cursors: Sequence[Cursor], clock: Clock) -> None:
     while True:
-        await clock.sleep(ACK_WAIT / _MARKS_PER_ACK_WAIT)
+        await clock.sleep(READER_ACK_TIMEOUT_SECONDS / PROGRESS_REPORTS_PER_DELIVERY)
         for cursor in cursors:
             await cursor.mark()

@@ -1,7 +1,7 @@
-"""Rights that a token has given are asked for again when the server refuses what they should allow.
+"""Replaces a connection to renew its rights when the server refuses a request.
 
-During an upgrade a client may be let in by bus-auth of the release before, with that release's rights, which
-would last for half an hour.
+During an upgrade, bus-auth of the former release may accept a client with that release's rights, which would
+last for half an hour.
 """
 
 from __future__ import annotations
@@ -11,42 +11,43 @@ from collections.abc import Callable
 
 from paddlewheel.core.backoff import Backoff
 
-FIRST_AFTER, LAST_AFTER, JITTER = 10.0, 640.0, 0.25
-"""Seconds that rights last in which something is refused, twice as many each time: a renewal costs bus-auth
-and the API server several requests, and may bring nothing. Clients that connected together renew apart."""
+FIRST_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS, JITTER = 10.0, 640.0, 0.25
+"""The first and the longest age of rights at which a refusal renews them; doubled each time, because a
+renewal costs bus-auth and the API server several requests. The jitter spreads clients that connected
+together."""
 
 
 class Renewal:
-    """When a connection is replaced because something was refused."""
+    """Decides when a connection is replaced because a request was refused."""
 
     def __init__(self) -> None:
-        self._backoff = Backoff[None](FIRST_AFTER, LAST_AFTER, jitter=JITTER)
+        self._backoff = Backoff[None](FIRST_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS, jitter=JITTER)
         self._since: float | None = None
         self._is_made = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def renewals(self) -> int:
-        """Connections in a row in which something was refused."""
+        """The number of consecutive connections on which a request was refused."""
         return self._backoff.failures(None)
 
     def begin(self) -> None:
-        """A connection is tried."""
+        """An attempt to connect begins."""
         self._since = asyncio.get_running_loop().time()
 
     def made(self) -> None:
-        """It is made: rights were given."""
+        """The attempt succeeded: the server gave rights."""
         self._is_made = True
 
     def refused(self, renew: Callable[[], None]) -> None:
-        """Have `renew` called once for this connection, as soon as its rights are old enough. What a client
-        hears that was replaced already counts for none."""
+        """Have `renew` called once for this connection, as soon as its rights are old enough. A refusal on a
+        connection that was already replaced is ignored."""
         if self._timer is None and self._since is not None:
             at = self._since + self._backoff.next(None)
             self._timer = asyncio.get_running_loop().call_at(at, renew)
 
     def end(self) -> None:
-        """The connection is over. An attempt that gave no rights tells nothing of them."""
+        """The connection ended. An attempt without rights does not change the number of renewals."""
         if self._timer is not None:
             self._timer.cancel()
         elif self._is_made:

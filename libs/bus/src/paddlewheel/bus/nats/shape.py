@@ -1,4 +1,4 @@
-"""Brings one stream on the server to its declaration, as far as that is possible while it runs."""
+"""Changes one stream on the server to its declaration, as far as a running stream can change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddlewheel.bus.admin.durability import StreamFacts
 from paddlewheel.bus.nats.errors import (
     NO_ROOM,
     NO_STORAGE,
-    STORAGE_REMEDY,
+    STORAGE_FIX,
     STREAM_NAME_IN_USE,
     UNCHANGEABLE,
 )
@@ -25,7 +25,7 @@ from paddlewheel.core.library_logging import LibraryLogger
 
 _DECLARATION, _LIVE, _REPLICAS = "declaration", "live", "num_replicas"
 _OURS = (_DECLARATION, _LIVE)
-"""Fields of a declaration that the server does not have."""
+"""Fields of a declaration that are no fields of the server's configuration."""
 
 log = LibraryLogger(__name__)
 
@@ -40,7 +40,7 @@ async def ensure(js: JetStreamContext, spec: StreamSpec) -> StreamFacts:
 
 
 def facts_of(spec: StreamSpec, info: StreamInfo) -> StreamFacts:
-    """A live stream compared with its declaration; one that a newer release declared is as it should be."""
+    """Compare a live stream with its declaration. One that a newer release declared has no drift."""
     replicas = info.config.num_replicas or 1
     if _is_newer(info.config, spec):
         return StreamFacts(replicas, Drift({}, {}))
@@ -63,7 +63,7 @@ async def _create(js: JetStreamContext, spec: StreamSpec) -> StreamInfo:
             ) from error
         if error.err_code != STREAM_NAME_IN_USE:
             raise
-        # Another service was faster; its declaration may be older than ours.
+        # Another process was faster; its declaration may be older than ours.
         found: StreamInfo = await js.stream_info(spec.name)
         return found
     log.info("bus stream created", stream=spec.name)
@@ -76,7 +76,7 @@ async def _correct(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> 
         log.info("bus stream was declared by a newer release and is left unchanged", stream=spec.name)
     if facts.drift.fixed:
         log.error(
-            "bus stream differs and cannot be changed in place",
+            "bus stream differs from its declaration and cannot be changed in place",
             stream=spec.name,
             drift=dict(facts.drift.fixed),
         )
@@ -86,7 +86,7 @@ async def _correct(js: JetStreamContext, spec: StreamSpec, info: StreamInfo) -> 
 
 
 async def _update(js: JetStreamContext, spec: StreamSpec, info: StreamInfo, drift: Drift) -> StreamFacts:
-    """Replicas change last and alone: without servers for them, the rest is corrected all the same."""
+    """Change the replicas last and alone, so that other fields change even without enough servers."""
     declared = _fields(spec)
     wanted = {name: declared[name] for name in drift.correctable if name in declared and name != _REPLICAS}
     if _LIVE in drift.correctable:
@@ -101,31 +101,31 @@ async def _update(js: JetStreamContext, spec: StreamSpec, info: StreamInfo, drif
 
 
 async def _change(js: JetStreamContext, info: StreamInfo, fields: Mapping[str, object]) -> StreamInfo:
-    """Fields that an operator has set (placement, description) are kept."""
+    """Change fields of a stream. Fields that an operator has set (placement, description) are kept."""
     try:
         changed: StreamInfo = await js.update_stream(info.config.evolve(**fields))
     except APIError as error:
         if error.err_code not in (*NO_ROOM, *NO_STORAGE, UNCHANGEABLE):
             raise
-        remedy = f": {STORAGE_REMEDY}" if error.err_code in NO_STORAGE else ""
+        fix = f": {STORAGE_FIX}" if error.err_code in NO_STORAGE else ""
         log.error(
             "bus stream could not be changed",
             stream=info.config.name,
             fields=sorted(fields),
-            why=f"{error.description}{remedy}",
+            why=f"{error.description}{fix}",
         )
         return info
     return changed
 
 
 def _fields(spec: StreamSpec) -> dict[str, Any]:
-    """The fields of a StreamConfig."""
+    """The declaration as fields of a StreamConfig."""
     fields = {name: value for name, value in asdict(spec).items() if name not in _OURS}
     return {**fields, "subjects": list(spec.subjects), "republish": _republished(spec)}
 
 
 def _republished(spec: StreamSpec) -> RePublish | None:
-    """Of each message that is stored."""
+    """The republication of stored messages on the live subject; None without one."""
     if not spec.live:
         return None
     [subject] = spec.subjects

@@ -1,4 +1,4 @@
-"""Messages on subjects from now on, without JetStream."""
+"""Subscriptions of core NATS, without JetStream."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ log = LibraryLogger(__name__)
 async def subscribed(
     connection: Connection, *subjects: str, queue: str = "", limit: int = 0
 ) -> AsyncGenerator[Msg | None, None]:
-    """None when the server sends the messages of the subjects, then each message. Ends with the connection.
+    """Yield None when the subscriptions are active, then each message. Ends with the connection.
 
     Args:
-        limit: messages that wait for the caller. Later ones are dropped; 0 = no limit.
+        queue: name of the queue group, of which one member receives each message; "" = none.
+        limit: the number of messages that wait for the caller. Further ones are dropped; 0 = no limit.
 
     Raises:
         Retry: the subscriptions were not made.

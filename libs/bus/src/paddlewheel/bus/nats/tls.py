@@ -12,16 +12,16 @@ import nats.errors
 _SETTING = "nats_tls_dir: "
 _AUTHORITY = "ca.crt"
 _NAME_MISMATCH = (62, 64)
-"""OpenSSL's codes for another host name and another address."""
+"""OpenSSL's error codes for a certificate with another host name, and with another address."""
 _TIMEOUT_SECONDS = 2.0
 
 
 class WrongCertificateError(nats.errors.Error):
-    """The server's certificate is not that of the server that was asked for."""
+    """The server's certificate is for another server."""
 
 
 def load_tls(folder: str) -> ssl.SSLContext:
-    """A client's TLS context by `ca.crt` in a folder.
+    """A client's TLS context, with `ca.crt` of a folder.
 
     Raises:
         nats.errors.Error: the file is missing or invalid; names the file and the setting.
@@ -37,7 +37,7 @@ def load_tls(folder: str) -> ssl.SSLContext:
 
 
 def tls_problem(folder: str) -> str:
-    """What is wrong with a folder, by file; "" when it can be used."""
+    """The fault in the `ca.crt` of a folder; "" when the folder can be used."""
     try:
         load_tls(folder)
     except nats.errors.Error as error:
@@ -49,21 +49,19 @@ async def explain(error: ssl.SSLCertVerificationError, url: str, folder: str, na
     """Describe the fault of a server's certificate, and what to do.
 
     Args:
-        name: that the certificate was compared with, "" for the host of `url`.
+        name: the name that the certificate was compared with; "" = the host of `url`.
     """
     if error.verify_code not in _NAME_MISMATCH:
         authority = Path(folder) / _AUTHORITY
-        remedy = "set NATS_TLS_DIR to the folder with the ca.crt of this server"
-        return (
-            f"{authority} is not the authority of the server's certificate ({error.verify_message}): {remedy}"
-        )
+        fix = "set NATS_TLS_DIR to the folder with the ca.crt of this server"
+        return f"{authority} is not the authority of the server's certificate ({error.verify_message}): {fix}"
     found = await _names(url, folder)
-    remedy = "use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME to it"
-    return f"the server's certificate is for {found}, not for {name or urlsplit(url).hostname}: {remedy}"
+    fix = "use one of its names in NATS_URL, or set NATS_TLS_HOSTNAME to it"
+    return f"the server's certificate is for {found}, not for {name or urlsplit(url).hostname}: {fix}"
 
 
 async def _names(url: str, folder: str) -> str:
-    """The names in the certificate, by another connection, over which nothing is sent."""
+    """The names in the server's certificate, read over another connection that sends nothing."""
     context = load_tls(folder)
     context.check_hostname = False
     place = urlsplit(url)

@@ -1,14 +1,14 @@
-"""Chunks of work as single messages, read by their subjects: no consumer, so nobody can take another's.
+"""Chunks of work as single messages. Agents read each by its subject, without a consumer.
 
-Any replica answers a direct get. One that lags has nothing yet, or has what was there before, so a chunk
-names itself and whoever asks for it asks again.
+Any replica answers a direct get. A lagging one may have no chunk yet, or the former one, so a chunk contains
+its name, and the agent that reads another one repeats the request.
 """
 
 from __future__ import annotations
 
 from paddlewheel.bus.markers import DONE
 from paddlewheel.bus.nats.api import API, ask_api
-from paddlewheel.bus.nats.connection import TIMEOUT, Connection
+from paddlewheel.bus.nats.connection import CALL_TIMEOUT_SECONDS, Connection
 from paddlewheel.bus.nats.errors import STREAM_MISSING
 from paddlewheel.bus.nats.provision import Provision
 from paddlewheel.bus.nats.publish import StreamPublisher
@@ -34,7 +34,9 @@ class NatsWorkStore:
 
     async def get(self, subject: str) -> bytes | None:
         client = await self._connection.client()
-        answer = await client.ask(f"{API}.DIRECT.GET.{WORK.name}.{subject}", b"", TIMEOUT, repeat=True)
+        answer = await client.ask(
+            f"{API}.DIRECT.GET.{WORK.name}.{subject}", b"", CALL_TIMEOUT_SECONDS, repeat=True
+        )
         if answer is None:
             self._provision.forget()
             raise Retry(STREAM_MISSING, f"{subject}: no stream {WORK.name}")

@@ -77,7 +77,9 @@ class MemoryBus:
         with self._instruments.publishing(stream_of(event.subject).name):
             subject = self._store(RawMessage(event.subject, data, headers)).subject
             if subject != event.subject:
-                raise Retry(ID_TAKEN, f"{event.subject}: its id is that of another fact, on {subject}")
+                raise Retry(
+                    ID_TAKEN, f"{event.subject}: another fact has the same id: a message on {subject}"
+                )
 
     async def publish_raw(self, message: RawMessage) -> None:
         """Publish a message as it is. Raises Retry or Permanent."""
@@ -89,7 +91,7 @@ class MemoryBus:
             subscription,
             handler,
             fresh=self._source(subscription),
-            again=self._source(replays(subscription)),
+            replayed=self._source(replays(subscription)),
             dead=dead,
             clock=self._clock,
             instruments=self._instruments,
